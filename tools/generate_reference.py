@@ -26,6 +26,7 @@ from heliostat.errors import KAFKA_ERRORS, HeliostatError, Verdict
 from heliostat.gaps.choices import Cause
 from heliostat.records.batches.converted import StopReason
 from heliostat.records.copier.lane import PartitionCode, PartitionState
+from heliostat.schemas.registry.error_codes import REGISTRY_ERRORS
 from heliostat.topics.topic_plan import RefusalCode
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -33,6 +34,7 @@ GENERATED = "<!-- Written by tools/generate_reference.py; change the code, not t
 HELP_COLUMNS = 96  # fits the width of a code host's pages
 INLINE_DEFAULT_CHARS_MAX = 60  # longer defaults are below their table
 DIFFERENCE_LINES_MAX = 40  # enough to see what changed
+BY_CODE = {errors.BrokerError: "by Kafka's code", errors.RegistryError: "by the registry's code"}
 
 TIME_TYPE = "time"
 PLAIN_TYPES = {
@@ -168,7 +170,7 @@ def errors_page() -> Iterator[str]:
     yield from _enum_rows(Verdict)
     yield from ("", "## Errors", "", "| code | verdict | meaning | hint |", "|---|---|---|---|")
     for kind in error_classes():
-        verdict = "by Kafka's code" if kind is errors.BrokerError else kind.verdict.value
+        verdict = BY_CODE.get(kind, kind.verdict.value)
         hint = kind.hint or f"none: {kind.no_hint}"
         yield f"| `{kind.code}` | {verdict} | {_first_paragraph(kind)} | {_in_cell(hint)} |"
     yield from ("", "## Error codes of brokers", "")
@@ -179,6 +181,12 @@ def errors_page() -> Iterator[str]:
         if number != 0:
             facts = (str(number), f"`{row.name}`", row.verdict.value, row.append.value, row.hint)
             yield f"| {' | '.join(_in_cell(fact) for fact in facts)} |"
+    yield from ("", "## Error codes of schema registries", "")
+    yield "Codes below 1000 are HTTP's. A code that is not listed is treated as its HTTP status."
+    yield from ("", "| code | name | verdict | hint |", "|---|---|---|---|")
+    for number, refusal in sorted(REGISTRY_ERRORS.items()):
+        verdict, hint = refusal.verdict.value, _in_cell(refusal.hint)
+        yield f"| {number} | `{refusal.name}` | {verdict} | {hint} |"
     yield from ("", "## States of a partition", "", "| state | meaning |", "|---|---|")
     yield from _enum_rows(PartitionState)
     yield from ("", "## Codes of a partition", "")

@@ -1,4 +1,4 @@
-"""Jars of Apache Kafka, fetched once into a cache folder and checked against a lock file.
+"""Jars of what the sandbox runs, fetched once into a cache folder and checked against a lock file.
 
 The Ivy in PySpark's package fetches them, so that no Maven is needed. They are used only if every
 file has its checksum in `jars.lock.json` (made by `tools/lock_jars.py`).
@@ -14,6 +14,7 @@ import json
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -29,6 +30,8 @@ KAFKA = "kafka-4.3.0"
 """Brokers and their tools."""
 MIRROR = "mirror-4.3.0"
 """MirrorMaker 2, with which the benchmark compares."""
+APICURIO = "apicurio-2.5.11.Final"
+"""A schema registry; one archive has all its jars."""
 LOCK_FILE = "jars.lock.json"
 ATTEMPTS = 4
 """Registries may fail for seconds; files already fetched are kept between attempts."""
@@ -49,7 +52,8 @@ class JarSet:
     name
         Also the name of its folder in the cache.
     modules
-        Requested modules, as `organisation:module:revision`; their dependencies are added.
+        Requested modules, as `organisation:module:revision`; their dependencies are added. With
+        `:classifier` it is the `tar.gz` of that classifier, and the jars in it are taken instead.
     checksums
         SHA-256 in hex by file name.
     """
@@ -169,15 +173,28 @@ def retrieve(modules: tuple[str, ...], folder: Path, *, work: Path) -> None:
             said = f"no end after {ATTEMPT_TIMEOUT_S:.0f} s"
             continue
         if done.returncode == 0:
+            _unpack(folder)
             return
         said = done.stdout[-LOG_TAIL_CHARS:]
     raise SandboxError(
-        "Kafka's jars can't be fetched",
+        "jars can't be fetched",
         hint="check that this machine reaches the Maven Central registry (JAVA_TOOL_OPTIONS takes "
         "-Dhttps.proxyHost=... for a proxy), or copy a filled cache folder here",
         attempts=ATTEMPTS,
         ivy_said=said,
     )
+
+
+def _unpack(folder: Path) -> None:
+    """Take the jars out of all archives in `folder`, without their folders."""
+    for path in folder.glob("*.tar.gz"):
+        with tarfile.open(path) as archive:
+            for member in archive:
+                content = archive.extractfile(member)  # None for what is no file
+                if content is not None and member.name.endswith(".jar"):
+                    with (folder / Path(member.name).name).open("wb") as file:
+                        shutil.copyfileobj(content, file)
+        path.unlink()
 
 
 def _is_complete(folder: Path, wanted: JarSet) -> bool:
@@ -223,13 +240,19 @@ def _ivy_jar() -> Path:
 def _request_xml(modules: tuple[str, ...]) -> str:
     lines = []
     for module in modules:
-        organisation, name, revision = module.split(":")
-        lines.append(
-            f"<dependency org={quoteattr(organisation)} name={quoteattr(name)} "
-            f'rev={quoteattr(revision)} conf="default->default"/>'
-        )
+        organisation, name, revision, *classifier = module.split(":")
+        asked = f"org={quoteattr(organisation)} name={quoteattr(name)} rev={quoteattr(revision)}"
+        if classifier:
+            lines.append(
+                f'<dependency {asked} conf="default->default" transitive="false">'
+                f'<artifact name={quoteattr(name)} type="tar.gz" ext="tar.gz" '
+                f"m:classifier={quoteattr(classifier[0])}/></dependency>"
+            )
+        else:
+            lines.append(f'<dependency {asked} conf="default->default"/>')
     return (
-        '<ivy-module version="2.0"><info organisation="heliostat" module="sandbox"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="heliostat" module="sandbox"/>'
         '<configurations><conf name="default"/></configurations>'
         f"<dependencies>{''.join(lines)}</dependencies></ivy-module>\n"
     )

@@ -1,4 +1,4 @@
-"""How a cluster is reached: addresses, protocol, and where the secrets are, never the secrets.
+"""How clusters and registries are reached: where they and the secrets are, never the secrets.
 
 These values travel in Spark's jobs, are printed and compared. A secret is named by its file or its
 environment variable and read when a connection is dialed, in the process that dials
@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
+from urllib.parse import urlsplit
 
 from heliostat.names import Endpoint
 
@@ -108,6 +109,62 @@ class ClusterAccess:
     def described(self) -> str:
         """Alias and addresses, for messages."""
         return f"{self.alias} ({self.addresses})" if self.alias else self.addresses
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryAccess:
+    """How a schema registry is reached; secrets by reference, as for clusters.
+
+    Parameters
+    ----------
+    urls
+        Addresses of its nodes, each with the API's path (`https://registry:8081`,
+        `http://localhost:8080/apis/ccompat/v7`): if one fails, the next is asked.
+    username, password
+        Basic authentication.
+    token, token_endpoint
+        Bearer authentication: a ready token, or where tokens are issued.
+    security
+        For `https`: authorities, our own certificate, and its key.
+    alias
+        The registry's name for messages; empty if it has none.
+
+    Raises
+    ------
+    ValueError
+        An address is none, or holds a secret; or there are two ways to authenticate.
+    """
+
+    urls: tuple[str, ...]
+    username: str = ""
+    password: SecretRef | None = None
+    token: SecretRef | None = None
+    token_endpoint: TokenEndpoint | None = None
+    security: Security = Security("SSL")
+    alias: str = field(default="", compare=False)
+
+    def __post_init__(self) -> None:
+        if not self.urls:
+            raise ValueError("a registry needs an address")
+        for url in self.urls:
+            parts = urlsplit(url)
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError("a registry's address begins with http:// or https:// and a host")
+            if parts.username is not None or parts.password is not None:
+                raise ValueError("a registry's address has no user and password: they are secrets")
+            if parts.query or parts.fragment:
+                raise ValueError("a registry's address ends with its path")
+        ways = (self.password, self.token, self.token_endpoint)
+        if sum(way is not None for way in ways) > 1:
+            raise ValueError("a registry takes one of password, token and token_endpoint")
+        if bool(self.username) != (self.password is not None):
+            raise ValueError("user and password belong together")
+
+    @property
+    def described(self) -> str:
+        """Alias and addresses, for messages."""
+        addresses = ",".join(self.urls)
+        return f"{self.alias} ({addresses})" if self.alias else addresses
 
 
 Reachable: TypeAlias = ClusterAccess | str | Iterable[str]

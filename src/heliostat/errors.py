@@ -18,6 +18,9 @@
       GroupsFailed           what is published for consumer groups was refused
       InterchangeFailed      what is written for MirrorMaker 2's clients was refused
       SandboxError           the local brokers could not be run
+      RegistryUnreachable    no address of a schema registry answers
+      RegistryAnswerInvalid  what answers there is no schema registry, or is not itself
+      RegistryError          a schema registry answered with an error code
 
 The code stands in the text: of a worker's exception Spark hands only the text to the driver.
 """
@@ -229,6 +232,65 @@ class SandboxError(HeliostatError):
 
     code = "SANDBOX"
     no_hint = "the process's own words stand in the text"
+
+
+class RegistryUnreachable(HeliostatError):
+    """No address of a schema registry answers; a request that was sent may have been served."""
+
+    code = "REGISTRY_UNREACHABLE"
+    verdict = Verdict.RETRY
+    hint = "check that a registry runs there, and what is between; it is asked again"
+
+
+class RegistryAnswerInvalid(HeliostatError):
+    """An answer is none that a schema registry gives: a proxy's page, or cut, or too large."""
+
+    code = "REGISTRY_ANSWER"
+    verdict = Verdict.RETRY
+    hint = "check that the address is the API's, with its path, and what proxies the registry"
+
+
+class RegistryError(HeliostatError):
+    """A schema registry answered with an error code; `name` and `verdict` are its row's.
+
+    Parameters
+    ----------
+    registry_code
+        The `error_code` of the answer; where it has none, the HTTP status.
+    name, verdict
+        From the table in `heliostat.schemas.registry.error_codes`.
+    """
+
+    code = "REGISTRY"
+    no_hint = "the registry's code has it, where there is one"
+
+    def __init__(
+        self,
+        text: str,
+        *,
+        registry_code: int = 500,
+        name: str = "INTERNAL_SERVER_ERROR",
+        verdict: Verdict = Verdict.RETRY,
+        hint: str | None = None,
+        **context: object,
+    ) -> None:
+        context = {"registry_error": f"{name}({registry_code})", **context}
+        super().__init__(text, hint=hint, **context)
+        self.registry_code, self.name, self.verdict = registry_code, name, verdict
+
+    @override
+    def __reduce__(self) -> tuple[Any, ...]:
+        """As the root's, with the code and its row kept."""
+        row = (self.registry_code, self.name, self.verdict)
+        return _rebuild_registry_error, (self.text, row, self.hint, self.context)
+
+
+def _rebuild_registry_error(
+    text: str, row: tuple[int, str, Verdict], hint: str, context: dict[str, object]
+) -> RegistryError:
+    error = RegistryError(text, registry_code=row[0], name=row[1], verdict=row[2], hint=hint)
+    error.context = context
+    return error
 
 
 class BrokerError(HeliostatError):

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import stat
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,25 @@ def test_a_failed_request_to_the_registry_is_retried(monkeypatch, tmp_path):
     monkeypatch.setattr(jars, "ATTEMPTS", 2)
     with pytest.raises(SandboxError, match="down"):
         jars.retrieve(("a:b:1",), tmp_path / "out", work=tmp_path / "fetching")
+
+
+def test_of_an_archive_the_jars_are_taken_without_their_folders(monkeypatch, tmp_path):
+    for name, content in {"a/lib/x-1.jar": b"x", "a/run.jar": b"r", "a/README": b"no"}.items():
+        path = tmp_path / "tree" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    with tarfile.open(tmp_path / "all.tar.gz", "w:gz") as archive:
+        archive.add(tmp_path / "tree", ".")
+    out = tmp_path / "out"
+    program = tmp_path / "java"
+    program.write_text(f"#!/bin/sh\ncp {tmp_path}/all.tar.gz {out}/\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(jars, "find_java", lambda: program)
+    jars.retrieve(("a:b:1:all",), out, work=tmp_path / "fetching")
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == {
+        "x-1.jar": b"x",
+        "run.jar": b"r",
+    }
+    request = (tmp_path / "fetching" / "request.xml").read_text()
+    assert 'm:classifier="all"' in request
+    assert 'transitive="false"' in request

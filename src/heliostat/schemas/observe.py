@@ -1,0 +1,179 @@
+"""Reads a registry's whole content.
+
+Confluent's registries give it in pages of 1,000 versions (`GET /schemas`). Others, as Apicurio,
+lack that request, and are asked for each subject and version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Protocol, TypeVar
+
+from heliostat.errors import RegistryError
+from heliostat.schemas.content import EVERYWHERE, RegistryContent, VersionContent
+from heliostat.schemas.registry import calls, error_codes
+from heliostat.schemas.registry.messages import Call
+from heliostat.schemas.registry.values import (
+    Mode,
+    RegisteredSchema,
+    SchemaVersion,
+    Subject,
+    SubjectVersion,
+    join_subject,
+    split_subject,
+)
+
+T = TypeVar("T")
+
+NO_SUBJECT = Subject("")
+"""Stands for the default context's settings."""
+ASKED_AT_ONCE = 8
+"""Requests in flight to a registry that is asked for each version."""
+LISTED_MAX = 1_000
+"""Apicurio 2.5 lists no more subjects, says nothing of it, and ignores an offset (2026-11-25)."""
+PAGES_MAX = 10_000
+"""Ten million versions; a registry that ignores the offset is found after two pages."""
+
+
+class Registry(Protocol):
+    """Who sends a call; see `HttpRegistry`."""
+
+    def ask(self, call: Call[T]) -> T:
+        """Send a request and give its answer."""
+        ...
+
+
+def observe_registry(registry: Registry, wanted: Iterable[Subject] = ()) -> RegistryContent:
+    """Read all versions of all subjects, soft-deleted ones among them, and settings.
+
+    Parameters
+    ----------
+    registry
+        Who is asked.
+    wanted
+        Subjects to read even if they are not listed, and with their mode and compatibility, which
+        no registry lists: a few requests each. A plan made without them says which matter
+        (`SchemaPlan.touched`).
+
+    Raises
+    ------
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        As the registry's adapter raises them.
+    """
+    names = set(wanted)
+    versions, is_cut = _all_versions(registry, names)
+    contexts = {join_subject(split_subject(each.subject)[0], "") for each in versions}
+    subjects = sorted(names)
+    modes: dict[Subject, Mode] | None
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
+        try:
+            modes = {NO_SUBJECT: registry.ask(calls.mode())}
+        except RegistryError as error:
+            if error.registry_code not in error_codes.NO_SUCH_REQUEST:
+                raise
+            modes = None
+        else:
+            scopes = sorted({*names, *contexts, EVERYWHERE} - {NO_SUBJECT})
+            found = threads.map(lambda scope: _setting(registry, calls.mode(scope)), scopes)
+            modes |= {scope: mode for scope, mode in zip(scopes, found, strict=True) if mode}
+        levels = threads.map(
+            lambda subject: _setting(registry, calls.compatibility(subject, inherited=True)),
+            subjects,
+        )
+        return RegistryContent(
+            versions,
+            modes is not None,
+            modes or {},
+            {subject: level for subject, level in zip(subjects, levels, strict=True) if level},
+            registry.ask(calls.compatibility()),
+            is_cut,
+        )
+
+
+def _all_versions(
+    registry: Registry, wanted: set[Subject]
+) -> tuple[dict[SubjectVersion, VersionContent], bool]:
+    """All versions, and whether there may be more subjects.
+
+    Pages may miss a version, as others are deleted between two of them. So deleted is only what its
+    subject says is, and `wanted` subjects are compared with what they have.
+    """
+    try:
+        found = _pages(registry, deleted=True)
+        alive = _pages(registry, deleted=False)
+    except RegistryError as error:
+        if error.registry_code not in error_codes.NO_SUCH_REQUEST:
+            raise
+        listed = registry.ask(calls.subjects(deleted=True))
+        return _of_subjects(registry, {*listed, *wanted}, {}), len(listed) == LISTED_MAX
+    found |= alive
+    doubtful = {place.subject for place in found if place not in alive} | wanted
+    sure = {
+        place: VersionContent(each.schema_id, each.schema)
+        for place, each in found.items()
+        if place.subject not in doubtful
+    }
+    versions = sure | _of_subjects(registry, doubtful, found)
+    return dict(sorted(versions.items(), key=lambda item: item[0])), False
+
+
+def _pages(registry: Registry, *, deleted: bool) -> dict[SubjectVersion, RegisteredSchema]:
+    found: dict[SubjectVersion, RegisteredSchema] = {}
+    for _ in range(PAGES_MAX):
+        page = registry.ask(calls.schemas(deleted=deleted, offset=len(found)))
+        before = len(found)
+        found |= {SubjectVersion(each.subject, each.version): each for each in page}
+        if len(found) == before:
+            break
+    return found
+
+
+def _of_subjects(
+    registry: Registry, subjects: set[Subject], known: Mapping[SubjectVersion, RegisteredSchema]
+) -> dict[SubjectVersion, VersionContent]:
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
+        parts = threads.map(lambda each: _of_subject(registry, each, known), sorted(subjects))
+        return {place: content for part in parts for place, content in part.items()}
+
+
+def _of_subject(
+    registry: Registry, subject: Subject, known: Mapping[SubjectVersion, RegisteredSchema]
+) -> dict[SubjectVersion, VersionContent]:
+    """All versions of a subject that can be read; of `known` ones the content is not asked for.
+
+    Apicurio lists the versions of a wholly deleted subject, and refuses to show them.
+    """
+    numbers = _or_none(registry, calls.versions(subject, deleted=True))
+    alive = set(_or_none(registry, calls.versions(subject))) if numbers else set()
+    found = {}
+    for number in numbers:
+        place = SubjectVersion(subject, number)
+        try:
+            each = known.get(place) or registry.ask(calls.version(subject, number, deleted=True))
+        except RegistryError as error:
+            if error.registry_code not in error_codes.NOT_FOUND:
+                raise
+            continue
+        found[place] = VersionContent(each.schema_id, each.schema, number not in alive)
+    return found
+
+
+def _or_none(
+    registry: Registry, call: Call[tuple[SchemaVersion, ...]]
+) -> tuple[SchemaVersion, ...]:
+    try:
+        return registry.ask(call)
+    except RegistryError as error:
+        if error.registry_code not in error_codes.NOT_FOUND:
+            raise
+        return ()  # deleted meanwhile, or wholly
+
+
+def _setting(registry: Registry, call: Call[T]) -> T | None:
+    try:
+        return registry.ask(call)
+    except RegistryError as error:
+        if error.registry_code not in error_codes.NOT_FOUND | error_codes.NOT_CONFIGURED:
+            raise
+        return None

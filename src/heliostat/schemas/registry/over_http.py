@@ -1,0 +1,324 @@
+"""A schema registry over HTTP: several addresses, credentials, retries. The only user of httpx.
+
+Secrets are read for each request, and certificates whenever a connection was lost, so that renewed
+ones need no restart. They go to the configured addresses only: no redirect is followed.
+"""
+
+from __future__ import annotations
+
+import random
+import ssl
+import threading
+import urllib.request
+from base64 import b64encode
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+import httpx
+
+from heliostat.access import RegistryAccess
+from heliostat.clock import Clock, SystemClock
+from heliostat.clusters import tokens
+from heliostat.clusters.credentials import reveal, tls_context
+from heliostat.errors import (
+    HeliostatError,
+    RegistryAnswerInvalid,
+    RegistryUnreachable,
+)
+from heliostat.schemas.registry.messages import CONTENT_TYPE, Answer, Call, Request
+from heliostat.schemas.registry.reading import error_of
+from heliostat.schemas.registry.retries import Retries, retry_after_s
+
+T = TypeVar("T")
+
+ANSWER_BYTES_MAX = 256 << 20
+"""All subjects' names of a large registry have some MiB; a schema may have some, too."""
+CONNECTIONS_MAX = 16
+"""To one address; a registry that is asked for 10,000 schemas at once answers no faster."""
+_NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+_NODE_STATUSES = frozenset({408, 429})
+"""Refusals of one node, besides 5xx: another may answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Limits of one request to one address."""
+
+    connect_s: float = 5.0
+    silence_s: float = 10.0
+    """Without a byte. A slow registry takes 5 s for an answer."""
+    answer_s: float = 60.0
+    """For the whole answer, also if bytes keep coming."""
+
+
+class HttpRegistry:
+    """Asks a registry; may be used by several threads. See `heliostat.schemas.registry.calls`.
+
+    Parameters
+    ----------
+    access
+        Addresses and credentials.
+    retries, timeouts
+        How long a request is tried.
+    clock
+        For pauses and limits.
+    chance
+        Numbers from 0 to 1 that spread pauses.
+    """
+
+    def __init__(
+        self,
+        access: RegistryAccess,
+        *,
+        retries: Retries | None = None,
+        timeouts: Timeouts | None = None,
+        clock: Clock | None = None,
+        chance: Callable[[], float] | None = None,
+    ) -> None:
+        self._access = access
+        self._retries = retries or Retries()
+        self._timeouts = timeouts or Timeouts()
+        self._clock = clock or SystemClock()
+        self._chance = chance or random.SystemRandom().random
+        self._clients: dict[str, httpx.Client] = {}
+        self._lock = threading.Lock()
+        self._first = 0
+
+    def ask(self, call: Call[T]) -> T:
+        """Send a request, to the next address if one fails, and again after a pause.
+
+        Raises
+        ------
+        RegistryError
+            The registry refuses, or all its nodes have trouble of their own.
+        RegistryUnreachable
+            No address answers; what can't be repeated may have been carried out.
+        RegistryAnswerInvalid
+            What answers is no registry.
+        CredentialsUnreadable, TokenRefused
+            There is nothing to authenticate with.
+        """
+        until_s = self._clock.monotonic_s() + self._retries.within_s
+        failures: dict[str, HeliostatError] = {}
+        wanted_s: float | None = None
+        for turn in range(self._retries.turns):
+            if turn:
+                pause_s = self._retries.pause_before(turn, wanted_s, self._chance())
+                if self._clock.monotonic_s() + pause_s > until_s:
+                    break
+                self._clock.sleep(pause_s)
+            wanted_s = None
+            for at in self._order():
+                try:
+                    value = self._ask_at(at, call)
+                except _NodeFailed as failed:
+                    failures[at] = failed.error
+                    wanted_s = max(wanted_s or 0.0, failed.retry_after_s or 0.0)
+                    if failed.was_sent and not call.is_repeatable:
+                        raise self._told(call, failures, at) from None
+                else:
+                    self._first = self._access.urls.index(at)
+                    return value
+        raise self._told(call, failures, at)
+
+    def ask_each(self, call: Call[T]) -> Mapping[str, T | HeliostatError]:
+        """Ask each address once, and give its answer or what is wrong, by address."""
+        found: dict[str, T | HeliostatError] = {}
+        for at in self._access.urls:
+            try:
+                found[at] = self._ask_at(at, call)
+            except _NodeFailed as failed:
+                found[at] = failed.error
+            except HeliostatError as error:
+                found[at] = error
+        return found
+
+    def close(self) -> None:
+        """Close all connections; a later request opens new ones."""
+        with self._lock:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _order(self) -> Iterator[str]:
+        """The address that answered last, then the others."""
+        urls, first = self._access.urls, self._first
+        yield from urls[first:] + urls[:first]
+
+    def _ask_at(self, at: str, call: Call[T]) -> T:
+        """Ask one address.
+
+        Raises
+        ------
+        _NodeFailed
+            Another address may answer.
+        RegistryError
+            The registry refuses.
+        """
+        answer = self._send(at, call.request)
+        endpoint = self._access.token_endpoint
+        if answer.status == httpx.codes.UNAUTHORIZED and endpoint is not None:
+            tokens.forget(endpoint)  # it may have been revoked before its time
+            answer = self._send(at, call.request)
+        try:
+            if httpx.codes.is_success(answer.status):
+                return call.read(answer)
+            error = error_of(answer)
+        except RegistryAnswerInvalid as found:
+            error = found
+        error.context |= {"asked": str(call.request), "registry": at}
+        if answer.retry_after_s is not None:
+            error.context["retry_after_s"] = answer.retry_after_s
+        is_of_node = answer.status >= 500 or answer.status in _NODE_STATUSES
+        if is_of_node or isinstance(error, RegistryAnswerInvalid):
+            raise _NodeFailed(error, was_sent=True, retry_after_s=answer.retry_after_s)
+        raise error
+
+    def _send(self, at: str, request: Request) -> Answer:
+        """Send a request to one address and read the answer.
+
+        Raises
+        ------
+        _NodeFailed
+            There is none, or it is too large or too slow.
+        """
+        headers = {"Accept": f"{CONTENT_TYPE}, application/json", **self._authorization()}
+        if request.body is not None:
+            headers["Content-Type"] = CONTENT_TYPE
+        client = self._client(at)
+        until_s = self._clock.monotonic_s() + self._timeouts.answer_s
+        body = bytearray()
+        try:
+            with client.stream(
+                request.method,
+                at.rstrip("/") + _target(request),
+                content=request.body,
+                headers=headers,
+            ) as response:
+                for chunk in response.iter_bytes():
+                    body += chunk
+                    if len(body) > ANSWER_BYTES_MAX or self._clock.monotonic_s() > until_s:
+                        raise _endless(at, request, len(body))
+                wait = retry_after_s(response.headers.get("Retry-After"), self._clock.wall_ms())
+                return Answer(response.status_code, bytes(body), wait)
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            self._forget(at, client)
+            was_sent = not isinstance(
+                error, httpx.ConnectError | httpx.ConnectTimeout | httpx.PoolTimeout
+            )
+            raise _NodeFailed(
+                RegistryUnreachable(
+                    "the registry does not answer",
+                    asked=str(request),
+                    registry=at,
+                    why=f"{type(error).__name__}: {error}",
+                ),
+                was_sent=was_sent,
+            ) from None
+
+    def _authorization(self) -> dict[str, str]:
+        access = self._access
+        if access.password is not None:
+            both = f"{access.username}:{reveal(access.password)}".encode()
+            return {"Authorization": f"Basic {b64encode(both).decode('ascii')}"}
+        if access.token is not None:
+            return {"Authorization": f"Bearer {reveal(access.token)}"}
+        if access.token_endpoint is not None:
+            endpoint = access.token_endpoint
+            token = tokens.fetch(endpoint, lambda: reveal(endpoint.client_secret))
+            return {"Authorization": f"Bearer {token}"}
+        return {}
+
+    def _client(self, at: str) -> httpx.Client:
+        with self._lock:
+            if at not in self._clients:
+                self._clients[at] = self._new_client(at)
+            return self._clients[at]
+
+    def _new_client(self, at: str) -> httpx.Client:
+        # Without TLS a context is not used; an empty one spares reading all authorities.
+        verify = tls_context(self._access.security) if _is_secured(at) else _NO_AUTHORITIES
+        limits = self._timeouts
+        return httpx.Client(
+            verify=verify,
+            trust_env=False,
+            proxy=_proxy(at),
+            follow_redirects=False,
+            timeout=httpx.Timeout(limits.silence_s, connect=limits.connect_s),
+            limits=httpx.Limits(max_connections=CONNECTIONS_MAX),
+        )
+
+    def _forget(self, at: str, client: httpx.Client) -> None:
+        """Drop a client whose connection failed: the next one reads the certificates again.
+
+        It is not closed, as other threads may wait for their answers; its last user ends it.
+        """
+        with self._lock:
+            if _is_secured(at) and self._clients.get(at) is client:
+                del self._clients[at]
+
+    def _told(
+        self, call: Call[T], failures: Mapping[str, HeliostatError], last: str
+    ) -> HeliostatError:
+        """The error of the address asked last, with those of the others."""
+        error = failures[last]
+        others = {at: failure.text for at, failure in failures.items() if at != last}
+        if others:
+            error.context["others"] = others
+        if not call.is_repeatable:
+            error.context["note"] = "it may have been carried out"
+        return error
+
+
+class _NodeFailed(Exception):
+    """One address failed; another, or the same later, may answer."""
+
+    def __init__(
+        self, error: HeliostatError, *, was_sent: bool, retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(error)
+        self.error = error
+        self.was_sent = was_sent
+        self.retry_after_s = retry_after_s
+
+
+def _is_secured(at: str) -> bool:
+    return urlsplit(at).scheme == "https"
+
+
+def _target(request: Request) -> str:
+    """Path and query as they are sent."""
+    query = "&".join(f"{quote(name, '')}={quote(value, '')}" for name, value in request.query)
+    return request.path + (f"?{query}" if query else "")
+
+
+def _endless(at: str, request: Request, received_bytes: int) -> _NodeFailed:
+    error = RegistryAnswerInvalid(
+        "the answer is too large or takes too long",
+        asked=str(request),
+        registry=at,
+        received_bytes=received_bytes,
+    )
+    return _NodeFailed(error, was_sent=True)
+
+
+def _proxy(at: str) -> str | None:
+    """The environment's proxy, for TLS only: others could read the secret."""
+    parts = urlsplit(at)
+    if parts.scheme != "https" or urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    return urllib.request.getproxies().get("https")
