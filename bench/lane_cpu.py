@@ -39,7 +39,9 @@ REPORT_EVERY_S = 1.0
 BATCH_BYTES_MAX = 1024 * 1024
 
 
-def lane_of(source: ClusterAccess, target: ClusterAccess, seconds: float) -> LaneSpec:
+def lane_of(
+    source: ClusterAccess, target: ClusterAccess, seconds: float, target_ms: float
+) -> LaneSpec:
     """Describe a lane with all partitions of the topic, of a link without a driver."""
     ids = []
     for access in (source, target):
@@ -65,7 +67,7 @@ def lane_of(source: ClusterAccess, target: ClusterAccess, seconds: float) -> Lan
         ),
         control_topic="",
         progress_topic="",
-        settings=CopySettings(),
+        settings=CopySettings(latency_target_s=target_ms / 1000),
         offsets_topic=MAPS,
     )
 
@@ -126,13 +128,13 @@ class Measured:
         return True
 
 
-def measure(pair: Pair, rate: float, seconds: float) -> Measured:
+def measure(pair: Pair, rate: float, seconds: float, target_ms: float = 2.0) -> Measured:
     """Copy under load and count."""
     for bootstrap in (pair.source, pair.target):
         create_topic(bootstrap, TOPIC, PARTITIONS)
     warm_up()
     clock = SystemClock()
-    lane = lane_of(access_of([pair.source]), access_of([pair.target]), seconds)
+    lane = lane_of(access_of([pair.source]), access_of([pair.target]), seconds, target_ms)
     with (
         contextlib.closing(network_of(lane, clock, DialSettings(client_id="lane-cpu"))) as network,
         contextlib.closing(KilledWhenLate()) as late_sends,
@@ -156,9 +158,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=float, default=500.0, help="records a second")
     parser.add_argument("--seconds", type=float, default=12.0)
+    parser.add_argument("--latency-target-ms", type=float, default=2.0)
     given = parser.parse_args()
     with pair_of_clusters(small=True) as pair:
-        found = measure(pair, given.rate, given.seconds)
+        found = measure(pair, given.rate, given.seconds, given.latency_target_ms)
     if not found.records:
         print("nothing was copied", file=sys.stderr)
         return 1

@@ -77,7 +77,7 @@ def config_of(folder: Path, found: tuple[Misfit, ...], good: Cluster) -> Path:
                 "source": source,
                 "target": target,
                 "topics": {"include": [f"none-of-{source}"]},
-                "lanes": {"lease_s": 2, "count": 1},
+                "lanes": {"lease_s": 5, "count": 1},
             }
             for source, target in pairs
         ],
@@ -159,7 +159,7 @@ def filled(cluster_pair: ClusterPair, tmp_path: Path) -> tuple[Path, str]:
         cluster_pair.target.bootstrap,
         name=fresh_name("link"),
         topics={"include": [topic], "refresh_interval_s": 1},
-        lanes={"lease_s": 2, "count": 1},
+        lanes={"lease_s": 5, "count": 1},
     )
     return config, topic
 

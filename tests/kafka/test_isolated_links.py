@@ -57,7 +57,7 @@ class Apart:
                 "source": source,
                 "target": "west",
                 "topics": chosen,
-                "lanes": {"lease_s": 2, "count": 1},
+                "lanes": {"lease_s": 5, "count": 1},
             }
 
         path = self.folder / name

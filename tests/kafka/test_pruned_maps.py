@@ -62,7 +62,7 @@ def test_rows_below_the_log_start_go_and_the_rest_stays_correct(
         target,
         name=link,
         topics={"include": [topic], "refresh_interval_s": 0.3},
-        lanes={"lease_s": 2},
+        lanes={"lease_s": 5},
     )
 
     def rows() -> list[RowKey]:

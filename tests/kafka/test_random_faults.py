@@ -53,7 +53,7 @@ def stage(tmp_path: Path, spark: SparkSession, chance: random.Random) -> Iterato
     small = {"fetch_bytes_max": 200_000, "partition_fetch_bytes_max": 50_000}
     records = chance.choice([{}, small])
     print(f"target settings {target}, records {records}")
-    link = {"records": records, "lanes": {"lease_s": chance.choice([2, 5, 15])}}
+    link = {"records": records, "lanes": {"lease_s": chance.choice([4, 8, 20])}}
     with stage_of(
         tmp_path, spark, proxied=True, has_process=True, target=target, link=link
     ) as made:

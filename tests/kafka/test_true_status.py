@@ -40,7 +40,7 @@ class Link:
             pair.target.bootstrap,
             name=self.name,
             topics={"include": [self.topic], "refresh_interval_s": 1},
-            lanes={"lease_s": 2, "count": 1},
+            lanes={"lease_s": 5, "count": 1},
         )
 
     def write(self) -> None:

@@ -157,10 +157,14 @@ class FetchSchedule:
                 plan.saw_records(index, is_behind=False)
 
     def watched(self, event: Watched | GroupAnswer, now_s: float) -> None:
-        """Schedule the next fetch of a group that was answered, at the pace of its broker."""
+        """Schedule the next fetch of a group that was answered, at the pace of its broker.
+
+        What was answered goes on at once; what comes next may wait a little for others.
+        """
         if plan := self._plans.get(event.broker):
             at_s = plan.watched(event.channel, now_s)
-            self._not_before_s[event.broker, event.channel] = at_s
+            together_s = now_s + self._lane.settings.latency_target_s
+            self._not_before_s[event.broker, event.channel] = max(at_s, together_s)
 
     def was_level(self, item: PartitionCopy) -> None:
         """Note that a partition with new records was caught up when its group was fetched last.

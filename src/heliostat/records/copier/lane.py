@@ -150,6 +150,9 @@ class CopySettings:
     """The target's `producer.id.expiration.ms`: how long its sequence check covers I1."""
     report_interval_s: float = 1.0
     control_interval_s: float = 0.25
+    latency_target_s: float = 0.002
+    """Between an answer to a group's fetch and its next one: records that come meanwhile share a
+    request."""
     backlog_connections: int = 1
     """Connections to each broker for partitions far behind; for high latency, use several."""
 

@@ -229,3 +229,43 @@ def test_a_stopped_partition_is_looked_at_again_after_a_while() -> None:
         one.copier.step(hooks)
     assert (item.phase, item.standing.state) == (Phase.COPY, PartitionState.COPYING)
     assert item.progress.position == one.world.source[0].end
+
+
+@pytest.mark.parametrize("target_s", [0.0, 0.3])
+def test_records_gather_between_an_answer_and_the_next_fetch(
+    target_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a latency target / when a group was answered / then its next fetch waits so long,
+
+    but what was answered is sent at once.
+    """
+    world = make_world(5, fault_rate=0.0)
+    spec = lane(world, 1, 1e6, [0, 0])
+    network = SimNetwork(world, 5)
+    settings = replace(spec.settings, latency_target_s=target_s, partition_fetch_bytes_max=2**20)
+    copier = granted(Copier(replace(spec, settings=settings), network, world.clock))
+    pauses_s: list[float] = []
+    answered_s: dict[Any, float] = {}
+    watched, fetch = copier._fetches.watched, copier._fetches._fetch
+
+    def noted(event: Any, now_s: float) -> None:
+        answered_s[event.broker, event.channel] = now_s
+        watched(event, now_s)
+
+    def asked(broker: Any, channel: Any, items: Any, now_s: float) -> None:
+        pauses_s.append(now_s - answered_s.get((broker, channel), float("-inf")))
+        fetch(broker, channel, items, now_s)
+
+    monkeypatch.setattr(copier._fetches, "watched", noted)
+    monkeypatch.setattr(copier._fetches, "_fetch", asked)
+    for _ in range(300):
+        copier.turn(world.clock.monotonic_s())
+    for log in world.source:
+        fill(log, world.random, log.end + 30, world.clock.wall_ms())
+    for _ in range(300):
+        copier.turn(world.clock.monotonic_s())
+        late_s = world.clock.now_s - max(answered_s.values())
+        assert late_s > 0.1 or not any(item.appends.queue for item in copier.partitions)
+    assert [log.end for log in world.target] == [log.end for log in world.source]
+    assert min(pauses_s) >= target_s
+    assert (min(pauses_s) < 0.1) is (target_s == 0.0)
