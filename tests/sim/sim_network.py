@@ -49,8 +49,7 @@ from heliostat.records.copier.plain_sends import LANDED_AT
 from heliostat.records.transport.mirror_ends import compare_ends, times_at
 
 BROKER = BrokerId(1)
-PRODUCER = 4242
-"""The link's."""
+PRODUCER = 4242  # the link's
 NOT_LEADER, TIMED_OUT, NOT_ENOUGH, AFTER_APPEND, UNKNOWN = 6, 7, 19, 20, -1
 STRETCH_BYTES = 400  # a few markers
 UNKNOWN_TOPIC_ID = 100

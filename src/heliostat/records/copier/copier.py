@@ -14,7 +14,6 @@ from collections.abc import Iterable, Sequence
 
 from heliostat.clock import Clock
 from heliostat.errors import kafka_error
-from heliostat.invariants import predecessors_have_ended
 from heliostat.records.copier.append_schedule import AppendSchedule
 from heliostat.records.copier.attention import Attention
 from heliostat.records.copier.doubts import source_diverged
@@ -102,18 +101,13 @@ class Copier:
         self.turn(self._clock.monotonic_s())
         if hooks.is_report_due():
             if self.lease.has_ended:
-                self._show_that_nothing_is_sent()
+                lease_ended(self.partitions, self._clock)
             self._publish(hooks, self._reports.report(""))
 
     def end(self) -> RoundReport:
         """Wait for answers; return the last report."""
         self._drain()
         return self._reports.report("maps" if self._network.is_outdated else "plan")
-
-    def _show_that_nothing_is_sent(self) -> None:
-        now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
-        for item in self.partitions:
-            lease_ended(item, now_s, now_ms)
 
     def _publish(self, hooks: Hooks, report: RoundReport) -> None:
         self.lease.report(report.number)  # before it is sent: that is when the lease begins
@@ -124,8 +118,7 @@ class Copier:
         self.lease.answer(hooks.answered())
         now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         if self.lease.begins_again():
-            for item in self.partitions:
-                lease_renewed(item, now_ms)
+            lease_renewed(self.partitions, now_ms)
             self._attention.at_once()
         self._plan.take(hooks.changes())
         if self._plan.is_open:
@@ -177,16 +170,12 @@ class Copier:
 
     def _look_for_predecessors(self, running: frozenset[str] | None) -> None:
         """Release old records and breaks for sending once all earlier rounds have ended (I10)."""
-        for hold in self._plan.holds[:]:
-            waits_for, items = hold
-            if not predecessors_have_ended(self._lane.round_id, waits_for, running):
-                continue
-            self._plan.holds.remove(hold)
-            for item in items:
-                item.appends.holds_old = False
-                item.appends.may_land(self._clock.monotonic_s())  # what they sent last
-                self._appends.mark(item)
-            self._map_writer.release(items, self._clock.wall_ms())
+        now_s, items = self._clock.monotonic_s(), self._plan.released(running)
+        for item in items:
+            item.appends.holds_old = False
+            item.appends.may_land(now_s)  # what they sent last
+            self._appends.mark(item)
+        self._map_writer.release(items, self._clock.wall_ms())
 
     def _find_leaders(self, now_s: float) -> None:
         if self._leaders.find(now_s):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
+from heliostat.invariants import predecessors_have_ended
 from heliostat.names import TopicPartition
 from heliostat.records.copier.lane import LaneSpec, PlanChange, TakenPartition
 from heliostat.records.copier.lane_copies import copies_of, taken_copy
@@ -108,6 +109,17 @@ class LanePlan:
             return None
         self._network.change([item.index for item in at_rest], [item.spec for item, _ in new])
         return Moved(at_rest, new)
+
+    def released(self, running: frozenset[str] | None) -> list[PartitionCopy]:
+        """Return partitions that waited for earlier rounds which have ended now (I10)."""
+        own = self._lane.round_id
+        found: list[PartitionCopy] = []
+        for hold in self.holds[:]:
+            waits_for, items = hold
+            if predecessors_have_ended(own, waits_for, running):
+                self.holds.remove(hold)
+                found += items
+        return found
 
     def _enter(
         self, change: PlanChange, taken: TakenPartition, now_s: float, now_ms: int

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from heliostat.clock import Clock
 from heliostat.records.copier.lane import PartitionCode
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase, Standing, Trouble
@@ -33,18 +36,22 @@ def continue_from(item: PartitionCopy, before: PartitionCopy) -> None:
     item.progress.copied_end = before.progress.copied_end
 
 
-def lease_ended(item: PartitionCopy, now_s: float, now_ms: int) -> None:
+def lease_ended(items: Iterable[PartitionCopy], clock: Clock) -> None:
     """Show that nothing is sent now."""
-    if item.phase not in (Phase.STOPPED, Phase.GIVEN_UP):
-        item.standing.retry(Trouble.APPEND, PartitionCode.LEASE_ENDED, LEASE_ENDED, now_s, now_ms)
+    now_s, now_ms = clock.monotonic_s(), clock.wall_ms()
+    for item in items:
+        if item.phase not in (Phase.STOPPED, Phase.GIVEN_UP):
+            code = PartitionCode.LEASE_ENDED
+            item.standing.retry(Trouble.APPEND, code, LEASE_ENDED, now_s, now_ms)
 
 
-def lease_renewed(item: PartitionCopy, now_ms: int) -> None:
-    """Read the target's end again: another round may have sent meanwhile."""
-    if item.standing.code == PartitionCode.LEASE_ENDED:
-        item.standing.recovered(now_ms, aligns=item.phase is Phase.ALIGN_START)
-        item.standing.not_before_s = 0.0
-    item.look_again(now_ms)
+def lease_renewed(items: Iterable[PartitionCopy], now_ms: int) -> None:
+    """Read the target's ends again: another round may have sent meanwhile."""
+    for item in items:
+        if item.standing.code == PartitionCode.LEASE_ENDED:
+            item.standing.recovered(now_ms, aligns=item.phase is Phase.ALIGN_START)
+            item.standing.not_before_s = 0.0
+        item.look_again(now_ms)
 
 
 def try_again(item: PartitionCopy, now_ms: int) -> None:

@@ -49,6 +49,7 @@ from heliostat.records.transport.watched_connections import (
 
 OVERDUE_EVERY_S = 0.1
 """Interval of the check for overdue answers: there may be a hundred connections."""
+DEPOSED = "the broker does not answer, and leaders have changed"
 ANSWER_SLACK_S = 5.0
 """Added to the time that the broker itself may take (`produce_timeout_s`)."""
 
@@ -121,10 +122,12 @@ class WireNetwork(WireQuestions):
         """See `WireQuestions.leaders`; drops connections to silent brokers that lost leadership."""
         before = self._leaders
         found = super().leaders(indexes)
-        for broker in _deposed(before.source, found.source):
-            self._leave_silent(FETCH, self._source, broker, self._conns.fetching)
-        for broker in _deposed(before.target, found.target):
-            self._leave_silent(APPEND, self._target, broker, self._conns.appending)
+        for broker in _deposed(before.source, found.source, self._source):
+            for place in [each for each in self._conns.fetching if each[0] == broker]:
+                self._drop((FETCH, *place), DEPOSED)
+        for broker in _deposed(before.target, found.target, self._target):
+            for place in [each for each in self._conns.appending if each[0] == broker]:
+                self._drop((APPEND, *place), DEPOSED)
         return found
 
     # -- requests ------------------------------------------------------------------------------
@@ -246,13 +249,7 @@ class WireNetwork(WireQuestions):
 
     def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | BrokerProblem:
         """Return maps of these partitions, with all rows that are durable now."""
-        try:
-            found = self._maps.read()
-        except (BrokerError, ConnectionLost, OffsetMapLost) as error:
-            return error
-        except ProtocolError as error:
-            return ConnectionLost(f"the offset map can't be read: {error.text}")
-        return {index: found.get(index, OffsetMap()) for index in indexes}
+        return self._maps.maps_of(indexes)
 
     def can_write_map(self) -> bool:
         """Whether rows can be sent now, see `MapChannel.is_free`."""
@@ -303,20 +300,14 @@ class WireNetwork(WireQuestions):
             self._drop(key, "no answer in time")
         self._lost += self._silent.look(now_s, self._leaders)
 
-    def _leave_silent(
-        self, side: str, cluster: WireCluster, broker: BrokerId, places: Iterable[BrokerChannel]
-    ) -> None:
-        """Drop connections to a silent broker that is no longer the leader of some partitions."""
-        if cluster.silence_of(broker, 0.0) is None:
-            return
-        for place in [each for each in places if each[0] == broker]:
-            self._drop((side, *place), "the broker does not answer, and leaders have changed")
-
     def _drop(self, key: ConnectionKey, reason: str) -> None:
         """Close a connection; its requests in flight are lost."""
         self._lost.append(self._conns.drop(key, reason))
 
 
-def _deposed(before: Mapping[int, BrokerId], now: Mapping[int, BrokerId]) -> set[BrokerId]:
-    """Return brokers that led a partition which another one leads now."""
-    return {broker for index, broker in before.items() if now.get(index, broker) != broker}
+def _deposed(
+    before: Mapping[int, BrokerId], now: Mapping[int, BrokerId], cluster: WireCluster
+) -> set[BrokerId]:
+    """Return silent brokers that led a partition which another one leads now."""
+    left = {broker for index, broker in before.items() if now.get(index, broker) != broker}
+    return {broker for broker in left if cluster.silence_of(broker, 0.0) is not None}

@@ -29,7 +29,7 @@ from heliostat.offsets.offset_map import MapReader, Odd, OffsetMap
 from heliostat.records.batches.batch import Codec, read_header
 from heliostat.records.batches.encode import decode_batches, encode_batch
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec
-from heliostat.records.copier.network import MapLost, MapWrite, MapWritten
+from heliostat.records.copier.network import BrokerProblem, MapLost, MapWrite, MapWritten
 from heliostat.records.transport.state_connection import ONLY, StateConnection
 
 FETCH_BYTES = 4 * 1024 * 1024
@@ -131,6 +131,16 @@ class MapChannel:
         maps = self._maps.maps.items()
         found = {self._names[name]: one for name, one in maps if name in self._names}
         return found | {index: OffsetMap(lost=why) for index, why in self._lost_maps.items()}
+
+    def maps_of(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | BrokerProblem:
+        """Return maps of these partitions, with all rows that are durable now."""
+        try:
+            found = self.read()
+        except (BrokerError, ConnectionLost, OffsetMapLost) as error:
+            return error
+        except ProtocolError as error:
+            return ConnectionLost(f"the offset map can't be read: {error.text}")
+        return {index: found.get(index, OffsetMap()) for index in indexes}
 
     def _durable_end(self) -> int:
         """Return the offset after the last acknowledged row."""
