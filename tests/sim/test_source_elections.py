@@ -125,6 +125,8 @@ def copied_with_an_old_note(ground: Plain) -> dict[int, Note]:
             for log in world.source:
                 ground.write(log)
     copier._network.cut_all()
+    world.clock.sleep(1.0)
+    world.settle_late()  # what was under way has landed: later it would not be as held before
     return notes
 
 
