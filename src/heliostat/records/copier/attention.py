@@ -12,6 +12,7 @@ from heliostat.records.copier.append_schedule import AppendSchedule
 from heliostat.records.copier.doubts import settle_doubts
 from heliostat.records.copier.fetch_plan import FetchPlan
 from heliostat.records.copier.fetch_schedule import FetchSchedule
+from heliostat.records.copier.idle_checks import IdleChecks
 from heliostat.records.copier.lane_copies import (
     ask_high_watermarks,
     delete_throw_away,
@@ -67,6 +68,7 @@ class Attention:
         self._fetches = fetches
         self._appends = appends
         self._looks_first = looks_first
+        self._idle = IdleChecks(partitions, network, clock)
         self._look_at_s = self._seek_at_s = self._high_watermarks_at_s = 0.0
         self._try_again_at_s = clock.monotonic_s() + TRY_AGAIN_S
         self._in_need: list[PartitionCopy] = []
@@ -89,6 +91,8 @@ class Attention:
             self._find_positions(self._in_need, now_s)
         if self._to_check:
             self._look_after_markers(now_s)
+        if self._idle.look(now_s, self._leaders.target):
+            self.at_once()
 
     def _seek(self, now_s: float) -> None:
         """Search all partitions for those in need: at times, and at once after a failure."""
