@@ -28,6 +28,8 @@ def test_a_sessions_private_parts_are_what_we_take_them_for(spark: Any) -> None:
     assert process is None or process.poll() is None
     assert scala_context(context).isStopped() is False
     assert scala_context(context).statusStore().executorList(True).size() >= 1
+    scheduler = scala_context(context).taskScheduler()
+    assert scheduler.getExecutorDecommissionState("driver").isEmpty() is True
     assert jvm_of(context).java.lang.Integer.parseInt("7") == 7
     assert callable(context._accumulatorServer.handle_error)
     silence_accumulators(context)

@@ -142,17 +142,21 @@ class Executor:
 
 
 def executors_of(context: Any) -> list[Executor]:
-    """Return the executors that Spark counts as alive; none with a local master.
+    """Return the executors that take new tasks; none with a local master.
 
     Read from the store behind Spark's own page (Scala class `AppStatusStore`): Python has no other
-    way to learn an executor's id and cores.
+    way to learn an executor's id and cores. One that is being decommissioned stays there until its
+    tasks have ended (Scala class `TaskSchedulerImpl`).
     """
-    listed = scala_context(context).statusStore().executorList(True)
+    scala = scala_context(context)
+    listed, scheduler = scala.statusStore().executorList(True), scala.taskScheduler()
     found = [listed.apply(index) for index in range(listed.size())]
     return [
         Executor(each.id(), each.hostPort().rpartition(":")[0], each.totalCores())
         for each in found
-        if each.id() != "driver" and each.hostPort()  # empty until its block manager has registered
+        if each.id() != "driver"
+        and each.hostPort()  # empty until its block manager has registered
+        and scheduler.getExecutorDecommissionState(each.id()).isEmpty()
     ]
 
 

@@ -13,6 +13,7 @@ from heliostat.errors import SparkUnavailable
 from heliostat.ops.spark_session import (
     CLUSTER_SETTINGS,
     Executor,
+    executors_of,
     is_local,
     session_settings,
     wait_executors,
@@ -120,7 +121,7 @@ def test_compiled_code_of_one_executor_is_reused_by_the_next(tmp_path: Path) -> 
     assert told == [[f"{kept}/{archive.stem}/wire", hits] for hits in ("0", "1")]
 
 
-def spark_with(*executors: tuple[str, str, int]) -> Any:
+def spark_with(*executors: tuple[str, str, int], leaving: str = "") -> Any:
     """A stand-in for a `SparkContext` whose store lists these executors."""
     rows = [
         SimpleNamespace(id=lambda n=n: n, hostPort=lambda h=h: h, totalCores=lambda c=c: c)
@@ -128,7 +129,10 @@ def spark_with(*executors: tuple[str, str, int]) -> Any:
     ]
     listed = SimpleNamespace(size=lambda: len(rows), apply=lambda index: rows[index])
     store = SimpleNamespace(executorList=lambda active: listed)
-    inner = SimpleNamespace(statusStore=lambda: store)
+    state = SimpleNamespace(
+        getExecutorDecommissionState=lambda n: SimpleNamespace(isEmpty=lambda: n != leaving)
+    )
+    inner = SimpleNamespace(statusStore=lambda: store, taskScheduler=lambda: state)
     return SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: inner), master="spark://m:7077")
 
 
@@ -136,6 +140,13 @@ def test_executors_are_awaited_without_counting_the_driver() -> None:
     """Given a driver and two executors / when awaited / then the two, hosts without ports."""
     found = wait_executors(spark_with(("driver", "d:1", 0), ("0", "a:2", 3), ("1", "::1:4", 1)))
     assert found == [Executor("0", "a", 3), Executor("1", "::1", 1)]
+
+
+def test_an_executor_that_is_decommissioned_does_not_count() -> None:
+    """It stays listed until its tasks have ended, which they don't by themselves."""
+    assert executors_of(spark_with(("0", "a:2", 3), ("1", "b:4", 1), leaving="0")) == [
+        Executor("1", "b", 1)
+    ]
 
 
 def test_a_cluster_without_free_cores_is_reported() -> None:
