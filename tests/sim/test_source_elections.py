@@ -9,7 +9,7 @@ import pytest
 from sim import witness
 from sim.partition_log import PartitionLog
 from sim.sim_network import SimNetwork
-from sim.test_copy_simulation import SEEDS, contents, fill, lane, make_world, turn_some
+from sim.test_copy_simulation import SEEDS, contents, fill, granted, lane, make_world, turn_some
 from sim.test_mapped_simulation import PRODUCERS, Scene
 
 from heliostat.records.copier.copier import Copier
@@ -88,7 +88,8 @@ def noted(copier: Copier) -> dict[int, Note]:
 def next_round(ground: Plain, number: int, notes: Mapping[int, Note]) -> Copier:
     copied = tuple((index, *row) for index, row in notes.items())
     network = SimNetwork(ground.world, ground.world.random.choice([1, 5]))
-    return Copier(replace(ground.spec(number), copied=copied), network, ground.world.clock)
+    spec = replace(ground.spec(number), copied=copied)
+    return granted(Copier(spec, network, ground.world.clock))
 
 
 def is_level(ground: Plain) -> bool:
@@ -115,18 +116,18 @@ def copied_with_an_old_note(ground: Plain) -> dict[int, Note]:
             elections -= 1
             for log in world.source:
                 elect(ground, log, log.end)
-        if copier._time.deadline_s <= world.clock.monotonic_s():
+        if copier.lease.until_s <= world.clock.monotonic_s():
             copier, rounds = next_round(ground, rounds, notes), rounds + 1
     while len(notes) < len(world.source):  # killed earlier, nothing would be known at all
         turn_some(world, copier, 1)
         notes = noted(copier) | notes
-        if copier._time.deadline_s <= world.clock.monotonic_s():
+        if copier.lease.until_s <= world.clock.monotonic_s():
             copier, rounds = next_round(ground, rounds, notes), rounds + 1
             for log in world.source:
                 ground.write(log)
     copier._network.cut_all()
     world.clock.sleep(1.0)
-    world.settle_late()  # what was under way has landed: later it would not be as held before
+    world.settle_late()  # what lands after the loss would not be held before it
     return notes
 
 

@@ -92,8 +92,8 @@ def test_the_archive_is_the_same_each_time_and_can_be_imported(tmp_path: Path) -
 COMPILED = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from heliostat.clusters.wire.scan import _uvarint
-print(_uvarint.stats.cache_path, len(_uvarint.stats.cache_hits))
+from heliostat.clusters.wire.scan import uvarint_at
+print(uvarint_at.stats.cache_path, len(uvarint_at.stats.cache_hits))
 """
 
 
