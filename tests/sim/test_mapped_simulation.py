@@ -174,6 +174,9 @@ class Scene:
     def begun(self, number: int, other_links: int) -> list[Copier]:
         """The lanes of a round, or of some at once."""
         self.world.clock.sleep(EPOCH_MS / 1000)
+        while self.world.late_rows:  # a later one would undo breaks, see docs/reliability.md
+            self.world.clock.sleep(0.05)
+            self.world.settle_late()
         round_s = self.random.choice([0.05, 0.3, 2.0])
         return [
             Copier(
