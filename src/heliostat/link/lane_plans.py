@@ -120,10 +120,27 @@ class LanePlans:
         """Make these the lanes' partitions; return whether something must be announced."""
         if self.is_stopping:
             return False
+        lost = _without_maps(self.lanes.values())
         for number in {**self.lanes, **wanted}:
             lane = self.lanes.setdefault(number, Lane(LaneHealth(number)))
             lane.wanted = {spec.source: spec for spec in wanted.get(number, ())}
-        return self.update()
+        return (
+            self._leave_maps(more_lost=bool(_without_maps(self.lanes.values()) - lost))
+            | self.update()
+        )
+
+    def _leave_maps(self, *, more_lost: bool) -> bool:
+        """Let all rounds begin anew if rows of offset maps are gone; return whether to announce.
+
+        A running round reads no map any more then, as it can't know which mirrors that concerns.
+        """
+        topic_id = self._contents.maps_topic_id()
+        is_new = False
+        for number, item in [(each.spec.lane, each) for each in self.rounds()]:
+            known = item.spec.maps_topic_id
+            if more_lost or (known and topic_id and known != topic_id):
+                is_new |= self.begin_anew(number)
+        return is_new
 
     def update(self) -> bool:
         """Tell running rounds what has changed for them; return whether to announce that."""
@@ -162,7 +179,7 @@ class LanePlans:
         new = [spec for source, spec in wanted.items() if item.has.get(source) != spec]
         if not old and not new:
             return False
-        is_short = len(old) + len(new) + self._announced() <= CHANGED_MAX
+        is_short = len(old) + len(new) + _announced(self.rounds()) <= CHANGED_MAX
         taken = self._contents.taken(new) if is_short else None
         if taken is None:
             item.must_end = True
@@ -184,11 +201,6 @@ class LanePlans:
         item.has.update((spec.source, spec) for spec in new)
         self._tell(new, generation)
         return True
-
-    def _announced(self) -> int:
-        """Return the number of partitions in changes that are not acknowledged."""
-        changes = (change for item in self.rounds() for change in item.changes)
-        return sum(len(change.give_up) + len(change.take) for change in changes)
 
     def _tell(self, specs: Iterable[PartitionSpec], generation: int) -> None:
         for spec in specs:
@@ -323,3 +335,15 @@ class LanePlans:
             health.not_before_s = self._clock.monotonic_s() + min(RETRY_MAX_S, pause_s)
             self._failed.add(round_id, had)
         self.update()
+
+
+def _without_maps(lanes: Iterable[Lane]) -> set[TopicPartition]:
+    """Return partitions that are stopped because rows of their offset maps are gone."""
+    specs = (spec for lane in lanes for spec in lane.wanted.values())
+    return {spec.source for spec in specs if spec.map_lost}
+
+
+def _announced(rounds: Iterable[LaneRound]) -> int:
+    """Return the number of partitions in changes that are not acknowledged."""
+    changes = (change for item in rounds for change in item.changes)
+    return sum(len(change.give_up) + len(change.take) for change in changes)

@@ -65,6 +65,10 @@ class Contents:
             may_land_s=may_land_s,
         )
 
+    def maps_topic_id(self) -> str:
+        """Return the id of the maps' topic as the driver knows it; empty: not known."""
+        return self._maps((), ())[2]
+
     def taken(self, specs: Sequence[PartitionSpec]) -> tuple[TakenPartition, ...] | None:
         """Describe partitions that a running round takes; None if one has an offset map.
 

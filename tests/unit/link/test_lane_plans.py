@@ -54,6 +54,7 @@ class Driver:
     def __init__(self) -> None:
         self.clock = SimClock(0)
         self.mapped: set[Partition] = set()
+        self.maps_topic_id = "id"
         self.leases = Leases(LEASE_S, self.clock)
         contents = Contents(TEMPLATE, self.maps, lambda _: ((0, 5, 1, 5),), lambda _: ((0, 2.0),))
         self.plans = LanePlans(contents, self.leases, 7, self.clock)
@@ -62,7 +63,7 @@ class Driver:
         self, specs: Sequence[PartitionSpec], _copied: object
     ) -> tuple[tuple[tuple[int, MapTail], ...], int, str]:
         tails = ((n, TAIL) for n, each in enumerate(specs) if each.source in self.mapped)
-        return tuple(tails), 3, "id"
+        return tuple(tails), 3, self.maps_topic_id
 
     def assign(self, wanted: Mapping[LaneId, Sequence[int]]) -> bool:
         return self.plans.assign({lane: tuple(map(spec, of)) for lane, of in wanted.items()})
@@ -262,3 +263,22 @@ def test_failures_are_forgotten_once_a_round_works(driver: Driver) -> None:
     driver.clock.sleep(STEADY_S + 1.0)
     driver.plans.heard(again.round_id, again.generation)
     assert (lane.health.failures_in_a_row, lane.health.last_error) == (0, "")
+
+
+@pytest.mark.parametrize("how", ["rows", "topic"])
+def test_after_a_loss_of_maps_all_rounds_begin_anew(driver: Driver, how: str) -> None:
+    """Given lanes / when rows of offset maps are gone, or their topic is another / then each lane
+
+    begins with what the driver knows of that, those without mapped mirrors too; and only once.
+    """
+    rounds = driver.begun({ZERO: [0], ONE: [1]})
+    if how == "topic":
+        driver.maps_topic_id = "another"
+    lost = replace(spec(0), map_lost="gone" if how == "rows" else "")
+    assert driver.plans.assign({ZERO: (lost,), ONE: (spec(1),)})
+    told = driver.plans.announcement()
+    assert [told.rounds[lane].round_id for lane in (ZERO, ONE)] == ["", ""]
+    for item in rounds:
+        driver.plans.end(driver.plans.lanes[item.spec.lane], item, None)
+    assert [driver.begin(lane).spec.partitions for lane in (ZERO, ONE)] == [(lost,), (spec(1),)]
+    assert not driver.plans.assign({ZERO: (lost,), ONE: (spec(1),)})
