@@ -130,16 +130,13 @@ class LanePlans:
         )
 
     def _leave_maps(self, *, more_lost: bool) -> bool:
-        """Let all rounds begin anew if rows of offset maps are gone; return whether to announce.
-
-        A running round reads no map any more then, as it can't know which mirrors that concerns.
-        """
+        """Let all rounds begin anew if rows of maps are gone: they read none any more then."""
         topic_id = self._contents.maps_topic_id()
         is_new = False
-        for number, item in [(each.spec.lane, each) for each in self.rounds()]:
-            known = item.spec.maps_topic_id
+        for spec in [item.spec for item in self.rounds()]:
+            known = spec.maps_topic_id
             if more_lost or (known and topic_id and known != topic_id):
-                is_new |= self.begin_anew(number)
+                is_new |= self.begin_anew(spec.lane)
         return is_new
 
     def update(self) -> bool:
