@@ -70,13 +70,13 @@ def contents(log: PartitionLog, start: int = 0) -> list[Record]:
     ]
 
 
-def lane(world: World, number: int, round_s: float, starts: list[int]) -> LaneSpec:
+def lane(world: World, number: int, lease_s: float, starts: list[int]) -> LaneSpec:
     return LaneSpec(
         link=LinkName("sim"),
         lane=LaneId(0),
         generation=1,
         round_number=number,
-        lease_s=round_s,
+        lease_s=lease_s,
         source_access=ClusterAccess(()),
         target_access=ClusterAccess(()),
         producer_id=ProducerId(PRODUCER),
@@ -133,10 +133,10 @@ def copy_until_level(
 ) -> list[Copier]:
     rng, copiers = world.random, []
     for number in range(ROUNDS_MAX):
-        round_s = rng.choice([0.05, 0.3, 2.0])
+        lease_s = rng.choice([0.05, 0.3, 2.0])
         copiers = [
             Copier(
-                lane(world, number, round_s, starts),
+                lane(world, number, lease_s, starts),
                 SimNetwork(world, rng.choice([1, 5])),
                 world.clock,
             )

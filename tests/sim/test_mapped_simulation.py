@@ -177,10 +177,10 @@ class Scene:
         while self.world.late_rows:  # a later one would undo breaks, see docs/reliability.md
             self.world.clock.sleep(0.05)
             self.world.settle_late()
-        round_s = self.random.choice([0.05, 0.3, 2.0])
+        lease_s = self.random.choice([0.05, 0.3, 2.0])
         return [
             Copier(
-                self.lane(number * other_links + other_link, round_s),
+                self.lane(number * other_links + other_link, lease_s),
                 SimNetwork(self.world, self.random.choice([1, 5])),
                 self.world.clock,
             )
@@ -206,9 +206,9 @@ class Scene:
             return self.witness.is_level()
         return True
 
-    def lane(self, number: int, round_s: float):
+    def lane(self, number: int, lease_s: float):
         """A round's work; its generation is of its own, as each owner's is."""
-        made = lane(self.world, number, round_s, [0] * SOURCES)
+        made = lane(self.world, number, lease_s, [0] * SOURCES)
         specs = tuple(
             replace(
                 spec, fills=self.is_filled, is_compacted=True, map_lost=self.lost.get(index, "")

@@ -111,16 +111,14 @@ class Scene:
         self.world = make_world(seed, age_ms=age_ms, partitions=PARTITIONS, fault_rate=faults)
         self.random = random.Random(seed)
         self.leases = Leases(LEASE_S, self.world.clock)
+        template = replace(lane(self.world, 0, LEASE_S, [0] * PARTITIONS), rates=())
+        self.specs = template.partitions
         contents = Contents(
-            replace(lane(self.world, 0, LEASE_S, [0] * PARTITIONS), rates=()),
+            template,
             lambda _specs, _copied: ((), 0, ""),
             lambda specs: tuple((index, -1, -1, -1) for index in range(len(specs))),
             lambda _: (),
         )
-        self.specs = contents.round_of(
-            LaneId(0), 0, 0, lane(self.world, 0, 1.0, [0] * PARTITIONS).partitions,
-            waits_for=(), may_land_s=0.0,
-        ).partitions  # fmt: skip
         self.plans = LanePlans(contents, self.leases, 7, self.world.clock)
         self.tasks: list[Task] = []
         self.ghosts: list[Task] = []
@@ -139,12 +137,16 @@ class Scene:
                 wanted.setdefault(LaneId(number), []).append(replace(spec, batch_bytes_max=size))
         self.plans.assign(wanted)
 
-    def step(self) -> None:
-        """Something happens."""
-        chance = self.random.random()
+    def begin_due(self) -> None:
+        """Begin the rounds that are due."""
         for each in self.plans.lanes.values():
             if (wait_s := self.plans.wait_s(each)) is not None and wait_s <= 0:
                 self.tasks.append(Task(self, self.plans.begin(each)))
+
+    def step(self) -> None:
+        """Something happens."""
+        chance = self.random.random()
+        self.begin_due()
         if chance < 0.05:
             self.assign()
         elif chance < 0.07 and self.tasks:
@@ -247,9 +249,7 @@ def test_partitions_that_move_are_copied_once(first: int, age_ms: int) -> None:
         scene.ghosts.clear()
         scene.world.fault_rate = 0.0
         for _ in range(20 * STEPS):
-            for each in scene.plans.lanes.values():
-                if (wait_s := scene.plans.wait_s(each)) is not None and wait_s <= 0:
-                    scene.tasks.append(Task(scene, scene.plans.begin(each)))
+            scene.begin_due()
             scene.drive()
             for task in scene.tasks[:]:
                 scene.run(task)

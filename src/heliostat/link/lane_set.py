@@ -174,7 +174,7 @@ class LaneSet:
         renew()
         with self._changed:
             self._leases.answer(answers)
-            is_due = bool(answers) or self._must_announce or bool(self._plans.rounds())
+            is_due = self._must_announce or bool(self._plans.rounds())
         if is_due:
             self.announce()
         self._hung.cancel(hung)

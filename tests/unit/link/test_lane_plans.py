@@ -8,15 +8,16 @@ from typing import Any
 
 import pytest
 from sim.sim_clock import SimClock
+from support.one_partition import lane_spec
 
 from heliostat.access import ClusterAccess
 from heliostat.link.lane_plans import CHANGED_MAX, STEADY_S, LanePlans, LaneRound
 from heliostat.link.leases import Leases
 from heliostat.link.round_content import Contents
-from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
+from heliostat.names import LaneId, Offset, PartitionId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.offsets.offset_map import MapTail
-from heliostat.records.copier.lane import LaneSpec, PartitionSpec, PlanChange
+from heliostat.records.copier.lane import PartitionSpec, PlanChange
 from heliostat.records.copier.late_sends import LATE_S
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 
@@ -33,19 +34,7 @@ def spec(number: int) -> PartitionSpec:
     return PartitionSpec(at(number), at(number), None, None, Offset(0), 1000, is_compacted=False)
 
 
-TEMPLATE = LaneSpec(
-    link=LinkName("l"),
-    lane=LaneId(-1),
-    generation=0,
-    round_number=0,
-    lease_s=LEASE_S,
-    source_access=ClusterAccess(()),
-    target_access=ClusterAccess(()),
-    producer_id=ProducerId(1),
-    partitions=(),
-    control_topic="c",
-    progress_topic="p",
-)
+TEMPLATE = replace(lane_spec(ClusterAccess(()), ClusterAccess(())), lease_s=LEASE_S)
 
 
 class Driver:

@@ -6,8 +6,10 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pytest
+from support.one_partition import lane_spec
 
 from heliostat.access import ClusterAccess
 from heliostat.clock import SystemClock
@@ -15,7 +17,7 @@ from heliostat.errors import ConnectionLost, LinkTakenOver
 from heliostat.link import hung_rounds
 from heliostat.link.lane_plans import RETRY_FIRST_S
 from heliostat.link.lane_set import LaneSet, Runner
-from heliostat.names import LaneId, LinkName, Offset, PartitionId, ProducerId, TopicName
+from heliostat.names import LaneId, Offset, PartitionId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import (
@@ -129,19 +131,7 @@ def rounds() -> Rounds:
 
 @pytest.fixture
 def lanes(rounds: Rounds) -> Iterator[LaneSet]:
-    template = LaneSpec(
-        link=LinkName("l"),
-        lane=LaneId(-1),
-        generation=0,
-        round_number=0,
-        lease_s=LEASE_S,
-        source_access=ClusterAccess(()),
-        target_access=ClusterAccess(()),
-        producer_id=ProducerId(1),
-        partitions=(),
-        control_topic="c",
-        progress_topic="p",
-    )
+    template = replace(lane_spec(ClusterAccess(()), ClusterAccess(())), lease_s=LEASE_S)
     woken, is_over = threading.Event(), threading.Event()
     found = rounds.lanes = LaneSet(
         template,

@@ -195,12 +195,7 @@ class Connection:
         ------
         As `send`.
         """
-        assert not self._unsent
-        if self._renew_at_s and time.monotonic() >= self._renew_at_s:
-            self._authenticate()
-        self._unsent = [part for parts in frames for part in _framed(parts)]
-        self._is_copied = False
-        self.send_on()
+        self._begin([part for parts in frames for part in _framed(parts)])
 
     def begin_whole(self, frame: memoryview) -> None:
         """Do as `begin_send` with one frame that begins with its size field.
@@ -209,11 +204,7 @@ class Connection:
         ------
         As `send`.
         """
-        assert not self._unsent
-        if self._renew_at_s and time.monotonic() >= self._renew_at_s:
-            self._authenticate()
-        self._unsent, self._is_copied = [frame], False
-        self.send_on()
+        self._begin([frame])
 
     @property
     def has_unsent(self) -> bool:
@@ -313,6 +304,13 @@ class Connection:
         """Close the socket; requests in flight are ambiguous from here on."""
         with contextlib.suppress(OSError):
             self._socket.close()
+
+    def _begin(self, unsent: list[bytes | bytearray | memoryview]) -> None:
+        assert not self._unsent
+        if self._renew_at_s and time.monotonic() >= self._renew_at_s:
+            self._authenticate()
+        self._unsent, self._is_copied = unsent, False
+        self.send_on()
 
     def _authenticate(self) -> None:
         """Authenticate, at first and when the session is about to end.

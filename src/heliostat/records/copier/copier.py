@@ -116,25 +116,25 @@ class Copier:
     def _heed(self, hooks: Hooks) -> None:
         """Take what the driver has said: answers to reports, changes of the plan, ended rounds."""
         self.lease.answer(hooks.answered())
-        now_s, now_ms = self._clock.monotonic_s(), self._clock.wall_ms()
         if self.lease.begins_again():
-            lease_renewed(self.partitions, now_ms)
+            lease_renewed(self.partitions, self._clock.wall_ms())
             self._attention.at_once()
         self._plan.take(hooks.changes())
         if self._plan.is_open:
-            self._change_partitions(now_s, now_ms)
+            self._change_partitions()
         if self._plan.holds:
             self._look_for_predecessors(hooks.running())
 
-    def _change_partitions(self, now_s: float, now_ms: int) -> None:
+    def _change_partitions(self) -> None:
         """Carry out what can be carried out of the plan's changes."""
-        moved = self._plan.carry_out(now_s, now_ms)
+        moved = self._plan.carry_out(self._clock.monotonic_s(), self._clock.wall_ms())
         if moved is None:
             return
         for item, rate in moved.new:
             self._fetches.expect_rate(item.index, rate)
         self._leaders.ask_of([item.index for item, _ in moved.new])
-        self._fetches.plan(self._leaders.source, self._leaders.took_s)  # without what has left
+        if moved.out:  # what is new is planned once its leaders are known
+            self._fetches.plan(self._leaders.source, self._leaders.took_s)
 
     def turn(self, now_s: float) -> None:
         """Do one turn: serve partitions in need, send what can be sent, process answers."""

@@ -10,7 +10,7 @@ from heliostat.offsets.map_rows import Stamp
 from heliostat.records.batches.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.copier.begin_checks import needs_last_batch
 from heliostat.records.copier.doubts import doubt_unnoted
-from heliostat.records.copier.lane import LaneSpec, PlanChange, TakenPartition
+from heliostat.records.copier.lane import LaneSpec, PartitionSpec, PlanChange
 from heliostat.records.copier.network import (
     AppendLost,
     BrokerProblem,
@@ -30,52 +30,53 @@ and can't be told from repeated ones. A broker handles what it has received in f
 
 def copies_of(lane: LaneSpec, begins_s: float, now_ms: int) -> list[PartitionCopy]:
     """Create one for each partition, in the lane's order; the round begins at `begins_s`."""
-    found = [
-        PartitionCopy(
-            index,
-            spec,
-            lane.settings,
-            lane.producer_id,
-            now_ms,
-            stamp=Stamp(lane.generation, lane.round_number),
-            holds_old=bool(lane.waits_for),
-        )
+    notes = {index: (offset, epoch, end) for index, offset, epoch, end in lane.copied}
+    return [
+        copy_of(lane, lane, index, spec, notes.get(index), begins_s=begins_s, now_ms=now_ms)
         for index, spec in enumerate(lane.partitions)
     ]
-    for item in found if lane.may_land_s else ():
-        item.appends.may_land_until_s = begins_s + lane.may_land_s
-    for index, offset, epoch, end in lane.copied:
-        found[index].fetches.epochs = CopiedEpochs(CopiedTo(offset, epoch))
-        found[index].progress.copied_to, found[index].progress.copied_end = offset, end
-    doubt_unnoted(found, {index for index, *_ in lane.copied})
-    return found
 
 
-def taken_copy(
+def copy_of(
     lane: LaneSpec,
+    told: LaneSpec | PlanChange,
     index: int,
-    change: PlanChange,
-    taken: TakenPartition,
+    spec: PartitionSpec,
+    note: tuple[int, int, int] | None,
     *,
-    now_s: float,
+    begins_s: float,
     now_ms: int,
 ) -> PartitionCopy:
-    """Create the copy of a partition that a running round takes."""
+    """Create that of one partition.
+
+    Parameters
+    ----------
+    lane
+        What its round began with.
+    told
+        What gave the partition to the round: its beginning, or a change of its plan.
+    index, spec
+        Its place in the round, and what is copied.
+    note
+        See `LaneSpec.copied`, without the index; None: no round has noted anything.
+    begins_s, now_ms
+        When the round has it (monotonic seconds, and wall clock time).
+    """
     item = PartitionCopy(
         index,
-        taken.spec,
+        spec,
         lane.settings,
         lane.producer_id,
         now_ms,
-        stamp=Stamp(change.generation, lane.round_number),
-        holds_old=bool(change.waits_for),
+        stamp=Stamp(told.generation, lane.round_number),
+        holds_old=bool(told.waits_for),
     )
-    if change.may_land_s:
-        item.appends.may_land_until_s = now_s + change.may_land_s
-    if taken.copied is None:
-        doubt_unnoted([item], set())
+    if told.may_land_s:
+        item.appends.may_land_until_s = begins_s + told.may_land_s
+    if note is None:
+        doubt_unnoted([item], ())
     else:
-        offset, epoch, end = taken.copied
+        offset, epoch, end = note
         item.fetches.epochs = CopiedEpochs(CopiedTo(offset, epoch))
         item.progress.copied_to, item.progress.copied_end = offset, end
     return item

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from heliostat.invariants import predecessors_have_ended
 from heliostat.names import TopicPartition
 from heliostat.records.copier.lane import LaneSpec, PlanChange, TakenPartition
-from heliostat.records.copier.lane_copies import copies_of, taken_copy
+from heliostat.records.copier.lane_copies import copies_of, copy_of
 from heliostat.records.copier.network import Network
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_leave import continue_from, give_up, is_at_rest
@@ -125,12 +125,13 @@ class LanePlan:
         self, change: PlanChange, taken: TakenPartition, now_s: float, now_ms: int
     ) -> PartitionCopy:
         index = len(self.partitions)
-        item = taken_copy(self._lane, index, change, taken, now_s=now_s, now_ms=now_ms)
-        before = self._left.pop(taken.spec.source, None)
-        if before is not None and taken.copied is not None:
+        spec, note = taken.spec, taken.copied
+        item = copy_of(self._lane, change, index, spec, note, begins_s=now_s, now_ms=now_ms)
+        before = self._left.pop(spec.source, None)
+        if before is not None and note is not None:
             continue_from(item, before)  # it knows more than what the driver has noted
         self.partitions.append(item)
-        self._now[taken.spec.source] = item
+        self._now[spec.source] = item
         if change.waits_for:
             self.holds.append((change.waits_for, [item]))
         return item
