@@ -25,6 +25,9 @@ from heliostat.records.copier.partition_copy import PartitionCopy
 FETCH_PACE_S_PER_PARTITION = 100e-6
 """For each fetch the broker checks all partitions in it, 10 us each: with this pause it spends at
 most a tenth of a core on a lane's waiting fetches."""
+SCAN_EVERY_S = 0.02
+"""How often all connections are asked whether they are free; those that were just answered are
+known. Asking a hundred after each answer took a tenth of a lane's processor time."""
 
 
 class FetchSchedule:
@@ -58,6 +61,9 @@ class FetchSchedule:
         self._turn: dict[ChannelKey, int] = {}
         self._wants_of_groups = GroupWants()
         self._not_before_s: dict[ChannelKey, float] = {}
+        self._free: dict[ChannelKey, None] = {}
+        """Connections without a fetch in flight, as far as known, in the order of their answers."""
+        self._scan_at_s = 0.0
         self._rates = dict(lane.rates)
 
     def expect_rate(self, index: int, rate: float) -> None:
@@ -79,6 +85,7 @@ class FetchSchedule:
             watches_max=self._watches_max,
             rates=self._rates,
         )
+        self._scan_at_s = 0.0
         self._network.expect(channels_of(self._plans))
         self.plan_of = {item.index: plan for plan in self._plans.values() for item in plan.items}
 
@@ -89,25 +96,37 @@ class FetchSchedule:
 
     def send(self, now_s: float) -> None:
         """Send the fetches that are due."""
-        for broker, plan in self._plans.items():
+        for plan in self._plans.values():
             plan.regroup(now_s)
-            for channel, items in plan.groups.items():
-                channel_key = (broker, channel)
-                if now_s < self._not_before_s.get(channel_key, 0.0) or not self._network.can_fetch(
-                    *channel_key
-                ):
-                    continue
-                self._fetch(broker, channel, items, now_s)
+        if now_s >= self._scan_at_s:
+            self._scan_at_s = now_s + SCAN_EVERY_S
+            self._free = {
+                (broker, channel): None
+                for broker, plan in self._plans.items()
+                for channel in plan.groups
+                if self._network.can_fetch(broker, channel)
+            }
+        for key in tuple(self._free):
+            if now_s < self._not_before_s.get(key, 0.0):
+                continue
+            broker, channel = key
+            plan_of_it = self._plans.get(broker)
+            items = None if plan_of_it is None else plan_of_it.groups.get(channel)
+            if not items or not self._network.can_fetch(broker, channel):
+                del self._free[key]
+            elif self._fetch(broker, channel, items, now_s):
+                del self._free[key]
 
     def _fetch(
         self, broker: BrokerId, channel: Channel, items: list[PartitionCopy], now_s: float
-    ) -> None:
+    ) -> bool:
+        """Send a group's fetch; False if none of its partitions wants anything."""
         if channel.traffic is Traffic.SPARSE:
             pace, key = self._plans[broker].pace, (broker, channel)
             self._not_before_s[key] = pace.began(channel, now_s, self._clock.wall_ms())
             known = self._wants_of_groups
             if known.is_settled(key, items, now_s) and self._network.fetch_again(broker, channel):
-                return
+                return True
             wants = known.of(items, now_s)
             known.settle(key, items, wants)
         else:
@@ -117,6 +136,7 @@ class FetchSchedule:
             self._not_before_s[broker, channel] = now_s + FETCH_PACE_S_PER_PARTITION * len(wants)
         if wants:
             self._network.fetch(broker, channel, wants)
+        return bool(wants)
 
     def _wants(
         self, channel_key: ChannelKey, items: list[PartitionCopy], now_s: float
@@ -132,16 +152,22 @@ class FetchSchedule:
         return [want for want in wants if want is not None]
 
     def held_back_until_s(self) -> Collection[float]:
-        """Return when pacing lets each connection fetch again; some times are in the past."""
-        return self._not_before_s.values()
+        """Return when pacing lets each free connection fetch; some times are in the past."""
+        return [self._not_before_s[key] for key in self._free if key in self._not_before_s]
 
     def answered(self, index: int) -> None:
         """Forget what a partition wants, because an answer for it may have changed that."""
         self._wants_of_groups.answered(index)
+        plan = self.plan_of.get(index)
+        if plan is not None:
+            channel = plan.channel_of(index)
+            if channel.traffic is not Traffic.SPARSE:
+                self._scan_at_s = 0.0
 
     def forget_wants(self) -> None:
         """Forget what all partitions want, as after a failure."""
         self._wants_of_groups.forget()
+        self._scan_at_s = 0.0
 
     def asked_ms(self, answer: GroupAnswer) -> int:
         """Return the wall clock when a group's answer was asked for; -1: not known."""
@@ -165,6 +191,7 @@ class FetchSchedule:
             at_s = plan.watched(event.channel, now_s)
             together_s = now_s + self._lane.settings.latency_target_s
             self._not_before_s[event.broker, event.channel] = max(at_s, together_s)
+            self._free[event.broker, event.channel] = None
 
     def was_level(self, item: PartitionCopy) -> None:
         """Note that a partition with new records was caught up when its group was fetched last.
