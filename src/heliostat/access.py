@@ -8,7 +8,7 @@ environment variable and read when a connection is dialed, in the process that d
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
@@ -159,6 +159,10 @@ class RegistryAccess:
             raise ValueError("a registry takes one of password, token and token_endpoint")
         if bool(self.username) != (self.password is not None):
             raise ValueError("user and password belong together")
+
+    def at_only(self, url: str) -> RegistryAccess:
+        """Return an access to one address."""
+        return replace(self, urls=(url,))
 
     @property
     def described(self) -> str:

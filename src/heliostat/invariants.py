@@ -14,8 +14,8 @@ I10 One owner: a round sends only while it has a lease, and its process is kille
     mid send; a successor waits until all leases are over and fences its predecessor; lanes obey
     only the newest owner they know.
 
-Only tests call `position_is_target_end` and `gap_is_recorded`. I8 concerns schemas, which the
-product does not copy yet.
+Only tests call `position_is_target_end` and `gap_is_recorded`. I8 holds for links that mirror
+schemas (`schemas.strategy`).
 """
 
 from __future__ import annotations

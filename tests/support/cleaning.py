@@ -9,9 +9,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 
-from kafka import KafkaConsumer
 from kafka.protocol.admin import IncrementalAlterConfigsRequest
 from kafka.structs import TopicPartition
+from support.consumers import open_consumer
 
 from heliostat.clusters.admin.caller import Caller
 
@@ -48,8 +48,8 @@ def hurry_cleaner(bootstrap: str) -> None:
 
 def read_committed(bootstrap: str, topic: str, partition: int = 0) -> list[Seen]:
     """Read a partition up to its last stable offset with kafka-python's own consumer."""
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap.split(","),
+    consumer = open_consumer(
+        bootstrap,
         auto_offset_reset="earliest",
         isolation_level="read_committed",
         check_crcs=False,

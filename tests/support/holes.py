@@ -6,9 +6,10 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaProducer
 from kafka import TopicPartition as KafkaPartition
 from support.clusters import HEAP_MB, ClusterPair, fresh_name
+from support.consumers import open_consumer
 
 from heliostat_sandbox import ClusterSpec, start_many
 
@@ -42,9 +43,7 @@ def eager_pair() -> Iterator[ClusterPair]:
 
 def read(bootstrap: str, topic: str, isolation: str) -> list[Seen]:
     """Read all records of partition 0: offset, key, value, timestamp, headers."""
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap.split(","), enable_auto_commit=False, isolation_level=isolation
-    )
+    consumer = open_consumer(bootstrap, enable_auto_commit=False, isolation_level=isolation)
     try:
         partition = KafkaPartition(topic, 0)
         consumer.assign([partition])

@@ -151,10 +151,10 @@ class Planter:
 
     def read_timestamps(self, topic: str) -> list[int]:
         """Read timestamps with kafka-python's own consumer."""
-        from kafka import KafkaConsumer  # only here
         from kafka.structs import TopicPartition  # its name is ours elsewhere
+        from support.consumers import open_consumer  # only here
 
-        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, auto_offset_reset="earliest")
+        consumer = open_consumer(self.bootstrap, auto_offset_reset="earliest")
         try:
             partition = TopicPartition(topic, 0)
             consumer.assign([partition])
@@ -200,10 +200,10 @@ class Planter:
             assert time.monotonic() < deadline, f"no marker in {topic}"
 
     def _last_stable_offset(self, topic: str) -> int:
-        from kafka import KafkaConsumer  # only here
         from kafka.structs import TopicPartition  # its name is ours elsewhere
+        from support.consumers import open_consumer  # only here
 
-        consumer = KafkaConsumer(bootstrap_servers=self.bootstrap, isolation_level="read_committed")
+        consumer = open_consumer(self.bootstrap, isolation_level="read_committed")
         try:
             partition = TopicPartition(topic, 0)
             return int(consumer.end_offsets([partition])[partition])

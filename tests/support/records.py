@@ -10,8 +10,9 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
-from kafka import KafkaConsumer, KafkaProducer
+from kafka import KafkaProducer
 from kafka import TopicPartition as KafkaPartition
+from support.consumers import open_consumer
 
 from heliostat.access import Reachable
 from heliostat.clusters.wire import produce
@@ -155,9 +156,7 @@ def open_transaction(
 def values_at(bootstrap: str, topic: str, start: int, count: int) -> list[int]:
     """Return the numeric values of `count` records of partition 0 from an offset on."""
     partition = KafkaPartition(topic, 0)
-    consumer = KafkaConsumer(
-        bootstrap_servers=bootstrap.split(","), enable_auto_commit=False, auto_offset_reset="none"
-    )
+    consumer = open_consumer(bootstrap, enable_auto_commit=False, auto_offset_reset="none")
     try:
         consumer.assign([partition])
         consumer.seek(partition, start)

@@ -45,4 +45,8 @@ def _begin_anew(config: Path, workers: Callable[[], list[psutil.Process]]) -> No
         now = rounds_of(config)
         return all(now.get(lane, -1) > generation for lane, generation in before.items())
 
-    until(are_new, lambda: f"rounds after {before}", timeout_s=WITHIN_S)
+    until(
+        are_new,
+        lambda: f"rounds after {before}: {rounds_of(config)}, workers {workers()}",
+        timeout_s=WITHIN_S,
+    )

@@ -39,6 +39,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "topics": Verb("heliostat.cli.topics:topics_command", "Preview what would be mirrored."),
         "plan": Verb("heliostat.cli.topics:plan_command", "Print planned changes and refusals."),
         "groups": Verb("heliostat.cli.groups:groups_command", "Show where groups would resume."),
+        "schemas": Verb("heliostat.cli.schemas:schemas_group", "Show schemas at the target."),
         "import-mm2": Verb(
             "heliostat.cli.import_mm2:import_mm2_command", "Convert MirrorMaker 2's configuration."
         ),

@@ -66,6 +66,8 @@ def headline(status: LinkStatus) -> Text:
         text.append(f"  heartbeat {seconds(status.heartbeat_age_s)} old")
     if status.driver.get("groups"):
         text.append(f"  {_groups(status.driver['groups'])}")
+    if status.driver.get("schemas"):
+        text.append(f"  {_schemas(status.driver['schemas'])}")
     text.no_wrap = True
     return text
 
@@ -88,6 +90,15 @@ def _groups(told: Mapping[str, Any]) -> str:
     waiting = sum(number for reason, number in told["reasons"].items() if reason not in SETTLED)
     held = f" ({count(waiting)} offsets not in sync)" if waiting else ""
     return f"{count(told['groups'])} groups{held}"
+
+
+def _schemas(told: Mapping[str, Any]) -> str:
+    """Return the number of schemas that can be read at the target, and of those that can't."""
+    if "ids" not in told:
+        return "schemas not compared yet"
+    missing = told["unresolved_count"]
+    held = f" ({count(missing)} versions not mirrored)" if missing else ""
+    return f"{count(told['ids'])} schemas{held}"
 
 
 def topic_table(status: LinkStatus, rows: int) -> Table:
@@ -152,6 +163,11 @@ def problem_lines(status: LinkStatus) -> list[RenderableType]:
     if gaps.get("rows"):
         shown.append(Text(gaps_words(gaps), style="yellow"))
     shown += [Text(f"note: {note}", style="dim") for note in status.notes[:PROBLEM_ROWS]]
+    missing = status.driver.get("schemas", {}).get("unresolved", {})
+    shown += [
+        Text(f"schema {name} not mirrored: {why}", style="yellow", overflow="ellipsis")
+        for name, why in list(missing.items())[:PROBLEM_ROWS]
+    ]
     left = status.driver.get("groups", {}).get("left_alone", {})
     shown += [
         Text(f"group {group}: {why}", style="dim") for group, why in list(left.items())[:GROUP_ROWS]

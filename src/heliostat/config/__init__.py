@@ -29,6 +29,8 @@ from heliostat.config.model import (
     TopicsConfig,
 )
 from heliostat.config.patterns import compile_pattern, is_plain_name
+from heliostat.config.registry import RegistryConfig
+from heliostat.config.schemas import SchemasConfig
 from heliostat.config.security import SecurityConfig
 
 __all__ = [
@@ -48,6 +50,8 @@ __all__ = [
     "LinkSettings",
     "PrefixNaming",
     "RecordsConfig",
+    "RegistryConfig",
+    "SchemasConfig",
     "SecurityConfig",
     "SparkConfig",
     "StartAt",

@@ -8,8 +8,9 @@ from typing import Any
 
 from heliostat.config.model import RESERVED_BEGINNINGS, Config, LinkConfig
 from heliostat.config.patterns import compile_pattern, is_plain_name
+from heliostat.config.registry import RegistryConfig
 from heliostat.errors import ConfigError
-from heliostat.names import ClusterId
+from heliostat.names import Alias, ClusterId
 
 
 def check_distinct_clusters(link: LinkConfig, source_id: ClusterId, target_id: ClusterId) -> None:
@@ -114,6 +115,35 @@ def _same_selection(where: str, one: LinkConfig, other: LinkConfig) -> Iterator[
                 f"{where}.topics.include: link {one.name} mirrors the same topics under the same "
                 f"names (got {entry!r})"
             )
+
+
+def schema_problems(config: Config) -> Iterator[str]:
+    """Yield links whose schemas can't be mirrored, as far as the file shows it."""
+    for index, link in enumerate(config.links):
+        strategy = link.schemas.strategy
+        if strategy == "off":
+            continue
+        where = f"links[{index}].schemas.strategy"
+        registries: list[RegistryConfig] = []
+        for alias in (link.source, link.target):
+            registry = _registry(config, alias)
+            if registry is not None:
+                registries.append(registry)
+            elif alias in config.clusters:
+                yield f'{where}: cluster {alias} has no schema_registry (got "{strategy}")'
+        if strategy != "preserve" or len(registries) < 2:
+            continue
+        shared = registries[0].shared_url(registries[1])
+        if shared is not None:
+            yield (
+                f"{where}: {link.source} and {link.target} have the same schema registry, "
+                f'{shared} (got "{strategy}")'
+            )
+
+
+def _registry(config: Config, alias: Alias) -> RegistryConfig | None:
+    cluster = config.clusters.get(alias)
+    return None if cluster is None else cluster.schema_registry
 
 
 def _rule(link: LinkConfig) -> str:

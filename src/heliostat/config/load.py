@@ -15,10 +15,12 @@ from pydantic_core import ErrorDetails
 from typing_extensions import override
 
 from heliostat.config import model
-from heliostat.config.checks import cross_problems, target_problems
+from heliostat.config.checks import cross_problems, schema_problems, target_problems
 from heliostat.config.fan_in import FanInConfig
 from heliostat.config.model import Config
-from heliostat.config.security import SecurityConfig, is_secret, may_be_shown
+from heliostat.config.registry import RegistryConfig
+from heliostat.config.schemas import SchemasConfig
+from heliostat.config.security import SecurityConfig, TokenEndpointConfig, is_secret, may_be_shown
 from heliostat.errors import ConfigError
 
 FILE_BYTES_MAX = 4 << 20  # bytes; thousands of links fit, a log file given by mistake does not
@@ -33,8 +35,11 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "gaps": model.GapsConfig,
     "state": model.StateConfig,
     "groups": model.GroupsConfig,
+    "schemas": SchemasConfig,
     "spark": model.SparkConfig,
     "security": SecurityConfig,
+    "schema_registry": RegistryConfig,
+    "token_endpoint": TokenEndpointConfig,
     "defaults": model.LinkSettings,
 }
 _Path = tuple[str | int, ...]
@@ -69,6 +74,7 @@ def load_config(path: str | Path, env: Mapping[str, str] | None = None) -> Confi
         problems.extend(_worded(error, raw))
     if config is not None:
         problems.extend(target_problems(config))
+        problems.extend(schema_problems(config))
     if config is None or problems:
         raise _refusal(path, problems)
     return config

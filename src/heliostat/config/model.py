@@ -9,11 +9,13 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PrivateAttr, Strict, Tag
 
-from heliostat.access import ClusterAccess
+from heliostat.access import ClusterAccess, RegistryAccess
 from heliostat.config.fan_in import FanInConfig, check_slot
 from heliostat.config.frozen import Frozen
 from heliostat.config.interchange import CheckpointsConfig, HeartbeatsConfig, OffsetSyncsConfig
-from heliostat.config.patterns import compile_pattern
+from heliostat.config.patterns import Pattern, Patterns, as_entries, compile_pattern
+from heliostat.config.registry import RegistryConfig
+from heliostat.config.schemas import SchemasConfig
 from heliostat.config.security import SecurityConfig
 from heliostat.names import Alias, LinkName
 from heliostat.slots import WHOLE_TOPIC, Slot
@@ -76,21 +78,11 @@ _VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:\[\]/]+):(?P<port>[0-9]{1,5})")
 
 
-def _as_entries(value: object) -> object:
-    """A plain string is one entry; it is never split on commas."""
-    return (value,) if isinstance(value, str) else value
-
-
 def _as_text(value: object) -> object:
     """YAML reads `retention.ms: 1000` as a number and `true` as a boolean; Kafka wants text."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value
-
-
-def _check_pattern(entry: str) -> str:
-    compile_pattern(entry)
-    return entry
 
 
 def _check_address(address: str) -> str:
@@ -149,10 +141,6 @@ def _as_milliseconds(value: object) -> object:
     return value
 
 
-Pattern: TypeAlias = Annotated[str, AfterValidator(_check_pattern)]
-Patterns: TypeAlias = Annotated[
-    tuple[Pattern, ...], Strict(strict=False), BeforeValidator(_as_entries)
-]
 Text: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
 Texts: TypeAlias = dict[str, Text]
 _NONE: Texts = {}
@@ -168,18 +156,24 @@ class ClusterConfig(Frozen):
     bootstrap: Annotated[
         tuple[Annotated[str, AfterValidator(_check_address)], ...],
         Strict(strict=False),
-        BeforeValidator(_as_entries),
+        BeforeValidator(as_entries),
         Field(title="Bootstrap addresses", min_length=1),
     ]
     """Addresses `host:port` of some brokers; the rest is learned from them."""
     security: Annotated[SecurityConfig, Field(title="Security")] = SecurityConfig()
     """Protocol and credentials."""
+    schema_registry: Annotated[RegistryConfig | None, Field(title="Schema registry")] = None
+    """The registry with the schemas of the cluster's records; null: none."""
 
     _alias: str = PrivateAttr("")
 
     def access(self) -> ClusterAccess:
         """Return how to reach the cluster; secrets are only referenced."""
         return ClusterAccess(self.bootstrap, self.security.access(), self._alias)
+
+    def registry_access(self) -> RegistryAccess | None:
+        """Return how to reach its schema registry; None: it has none."""
+        return None if self.schema_registry is None else self.schema_registry.access(self._alias)
 
     def called(self, alias: Alias) -> ClusterConfig:
         """Return a copy with the alias by which messages name it."""
@@ -407,7 +401,7 @@ class GroupsConfig(Frozen):
     states: Annotated[
         tuple[Literal["active", "empty"], ...],
         Strict(strict=False),
-        BeforeValidator(_as_entries),
+        BeforeValidator(as_entries),
         Field(title="States", min_length=1),
     ] = ("active", "empty")
     """Groups in these states at the source: `active` ones have members or move their offsets.
@@ -448,6 +442,8 @@ class LinkSettings(Frozen):
     """Offset syncs, as MirrorMaker 2 writes them."""
     groups: Annotated[GroupsConfig, Field(title="Groups")] = GroupsConfig()
     """Consumer groups."""
+    schemas: Annotated[SchemasConfig, Field(title="Schemas")] = SchemasConfig()
+    """Schemas of records."""
 
 
 class LinkConfig(LinkSettings):

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Annotated, TypeAlias
+
+from pydantic import AfterValidator, BeforeValidator, Strict
 
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 PATTERN_CHARACTERS_MAX = 10_000
@@ -38,3 +41,19 @@ def compile_pattern(entry: str) -> re.Pattern[str]:
         return re.compile(entry)
     except (re.error, RecursionError, OverflowError) as problem:
         raise ValueError(f"bad regex: {problem}") from None
+
+
+def as_entries(value: object) -> object:
+    """A plain string is one entry; it is never split on commas."""
+    return (value,) if isinstance(value, str) else value
+
+
+def _check_pattern(entry: str) -> str:
+    compile_pattern(entry)
+    return entry
+
+
+Pattern: TypeAlias = Annotated[str, AfterValidator(_check_pattern)]
+Patterns: TypeAlias = Annotated[
+    tuple[Pattern, ...], Strict(strict=False), BeforeValidator(as_entries)
+]

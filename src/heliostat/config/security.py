@@ -1,7 +1,7 @@
 """Protocol and credentials of a cluster. Secrets are named here, never written.
 
-Messages show no value of this section, except of a few keys (`SHOWN_KEYS`): it might be a secret
-that somebody put where it does not belong.
+Messages show no value of this section, nor of a schema registry's, except of a few keys
+(`SHOWN_KEYS`, `urls`): it might be a secret that somebody put where it does not belong.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ from heliostat.config.frozen import Frozen
 SECRET_KEYS = frozenset({"password", "key_password", "token", "client_secret"})
 """Keys whose value is a reference; `${env:NAME}` would put the secret itself into the object."""
 SHOWN_KEYS = frozenset({"protocol", "mechanism", "verify_hostname"})
-"""Keys of this section whose values messages may show."""
+"""Keys of these sections whose values messages may show."""
+THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
+"""Hosts whose connections nobody on the network can read."""
+TLS_KEYS = ("ca_file", "certificate_file", "key_file", "key_password", "verify_hostname")
+_SECTIONS = frozenset({"security", "schema_registry"})
 _NAME_IT = "a secret is never written here: say where it is, {file: /path} or {env: NAME}"
 _PASSWORD_MECHANISMS: tuple[MechanismName, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_TLS_KEYS = ("ca_file", "certificate_file", "key_file", "key_password", "verify_hostname")
 _SASL_KEYS = ("mechanism", "username", "password", "token", "token_endpoint")
 
 
@@ -37,9 +40,17 @@ def _check_path(path: str) -> str:
     return path
 
 
+def is_address(url: str) -> bool:
+    """Whether a URL can be taken apart; Python's own errors might quote a password in it."""
+    try:
+        return urlsplit(url).port != 0 and url.isprintable() and " " not in url
+    except ValueError:
+        return False
+
+
 def _check_url(url: str) -> str:
-    parts = urlsplit(url)
-    is_here = parts.hostname in ("localhost", "127.0.0.1", "::1")
+    parts = urlsplit(url if is_address(url) else "")
+    is_here = parts.hostname in THIS_MACHINE
     if not parts.hostname or parts.scheme not in ("https", "http" if is_here else "https"):
         raise ValueError("must be an https address (http only on this machine itself)")
     if parts.username is not None or parts.password is not None:
@@ -73,7 +84,7 @@ Secret: TypeAlias = Annotated[SecretConfig, BeforeValidator(_check_reference)]
 
 
 class TokenEndpointConfig(Frozen):
-    """Where OAUTHBEARER tokens are fetched (client credentials)."""
+    """Where access tokens are fetched (OAuth's client credentials)."""
 
     url: Annotated[str, Field(title="Address"), AfterValidator(_check_url)]
     """The token endpoint, such as `https://login.example.org/token`."""
@@ -90,6 +101,16 @@ class TokenEndpointConfig(Frozen):
         """Return it as a plain value."""
         secret = self.client_secret.reference()
         return TokenEndpoint(self.url, self.client_id, secret, self.scope, self.ca_file or "")
+
+
+def key_problems(
+    certificate_file: str | None, key_file: str | None, key_password: SecretConfig | None
+) -> Iterator[str]:
+    """Yield what is missing of our own certificate, its key and the key's password."""
+    if (certificate_file is None) != (key_file is None):
+        yield "certificate_file and key_file belong together"
+    if key_password is not None and key_file is None:
+        yield "key_password needs key_file"
 
 
 class SecurityConfig(Frozen):
@@ -128,11 +149,8 @@ class SecurityConfig(Frozen):
 
     def _tls_problems(self) -> Iterator[str]:
         if self.protocol not in ("SSL", "SASL_SSL"):
-            yield from self._foreign(_TLS_KEYS, "TLS: protocol SSL or SASL_SSL")
-        if (self.certificate_file is None) != (self.key_file is None):
-            yield "certificate_file and key_file belong together"
-        if self.key_password is not None and self.key_file is None:
-            yield "key_password needs key_file"
+            yield from self._foreign(TLS_KEYS, "TLS: protocol SSL or SASL_SSL")
+        yield from key_problems(self.certificate_file, self.key_file, self.key_password)
 
     def _sasl_problems(self) -> Iterator[str]:
         if not self.protocol.startswith("SASL_"):
@@ -187,17 +205,21 @@ class SecurityConfig(Frozen):
 
 def is_secret(where: tuple[str | int, ...]) -> bool:
     """Whether a value at this path of the file is, or should only name, a secret."""
-    return (
-        where[:1] == ("clusters",)
-        and where[2:3] == ("security",)
-        and bool(SECRET_KEYS & set(where[3:]))
-    )
+    return _is_in_section(where) and bool(SECRET_KEYS & set(where[3:]))
 
 
 def may_be_shown(where: tuple[str | int, ...], value: object) -> bool:
     """Whether a message may quote the value at this path of the file."""
     if where[:1] != ("clusters",):
         return True
-    if where[2:3] == ("security",):
-        return where[-1] in SHOWN_KEYS and not isinstance(value, dict | list)
-    return len(where) > 2  # a whole cluster would show its security
+    if isinstance(value, dict | list):
+        return False  # a whole cluster would show its security, also under a misspelt key
+    if where[2:4] == ("schema_registry", "urls"):
+        return isinstance(value, str) and is_address(value) and not set("@?#") & set(value)
+    if _is_in_section(where):
+        return where[-1] in SHOWN_KEYS
+    return where[2:3] in (("bootstrap",), ("[key]",))  # the latter is pydantic's word for the alias
+
+
+def _is_in_section(where: tuple[str | int, ...]) -> bool:
+    return where[:1] == ("clusters",) and len(where) > 2 and where[2] in _SECTIONS

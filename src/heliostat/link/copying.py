@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
@@ -21,6 +21,7 @@ from heliostat.link.losses import Losses
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.owner_guard import OwnerGuard
 from heliostat.link.planning import Planner
+from heliostat.link.schema_part import SchemaPart
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
 from heliostat.mm2.emitters import Interchange
@@ -31,7 +32,7 @@ from heliostat.ops.loop_spec import LoopSpec
 from heliostat.other_links.at_source import Upstream
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import NeighbourClaims
-from heliostat.records.copier.lane import LaneSpec, PartitionReport, RoundReport
+from heliostat.records.copier.lane import NO_FRAMES, LaneSpec, PartitionReport, RoundReport
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import StatusBoard
 from heliostat.status.open_transactions import LOOK_EVERY_S, OpenTransactions
@@ -42,6 +43,7 @@ REPORT_WITHOUT_SOURCE: dict[str, object] = {
     "gaps": {},
     "held_back": [],
     "interchange": {},
+    "schemas": {},
     "generations": {},
     "rounds": [],
 }
@@ -144,6 +146,9 @@ class Copying:
             clock=context.clock,
             events=context.events,
         )
+        self._schemas = self._schema_part()
+        if self._schemas is not None:
+            template = replace(template, registries=self._schemas.registries)
         self.lanes = LaneSet(
             template,
             resources.runner,
@@ -224,6 +229,27 @@ class Copying:
             maps=maps,
             compacted_later=CompactedLater(source),
             reports=self.reports,
+            frames=(lambda _: NO_FRAMES) if self._schemas is None else self._schemas.frames,
+        )
+
+    def _schema_part(self) -> SchemaPart | None:
+        """Return the part that mirrors schemas, if that is configured."""
+        context, known = self._context, self._known
+        source, target = context.source.registry_access(), context.target.registry_access()
+        if context.link.schemas.strategy == "off" or source is None or target is None:
+            return None
+        return SchemaPart(
+            context.link,
+            source,
+            target,
+            mirrors=lambda: {name: each.target for name, each in list(known.mirrors.items())},
+            source_topics=lambda: known.source_topics,
+            announce=lambda registries, ids: context.owner.run(
+                lambda: context.state.put_schema_ids(registries, ids)
+            ),
+            clock=context.clock,
+            events=context.events,
+            guard=context.owner.check,
         )
 
     def _group_part(self) -> GroupPart | None:
@@ -249,7 +275,7 @@ class Copying:
         yield LoopSpec(
             "refresh",
             context.link.topics.refresh_interval_s,
-            guarded(lambda: reconciler.run(self._known, context.board.load())),
+            guarded(lambda: self._reconcile(reconciler)),
         )
         for part in self._interchange.parts():
             yield part._replace(turn=guarded(part.turn))
@@ -257,6 +283,13 @@ class Copying:
         yield LoopSpec("transactions", LOOK_EVERY_S, self._transactions.look)
         if self._groups is not None:
             yield LoopSpec("groups", context.link.groups.interval_s, guarded(self._groups.turn))
+        if self._schemas is not None:
+            yield self._schemas.loop(guarded)
+
+    def _reconcile(self, reconciler: Reconciler) -> None:
+        reconciler.run(self._known, self._context.board.load())
+        if self._schemas is not None:
+            self._schemas.look_if_new()
 
     def _keep_stops(self) -> None:
         reports = self.reports()
@@ -270,6 +303,8 @@ class Copying:
         """Take a lane's report, as soon as it is read; None: this driver's own."""
         if report is not None and report.lost:
             self._losses.take(report)
+        if report is not None and self._schemas is not None:
+            self._schemas.wants(report)
         self.lanes.reported(report)
 
     def report(self) -> dict[str, object]:
@@ -279,6 +314,7 @@ class Copying:
             "gaps": self._gaps.report(),
             "held_back": self._transactions.report(),
             "interchange": self._interchange.report(),
+            "schemas": self._schemas.report() if self._schemas else {},
             "generations": {str(lane): n for lane, n in self.lanes.generations.items()},
             "rounds": [
                 {
@@ -296,4 +332,6 @@ class Copying:
         self._interchange.close()
         if self._groups is not None:
             self._groups.close()
+        if self._schemas is not None:
+            self._schemas.close()
         self._gaps.close()

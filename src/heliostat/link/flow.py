@@ -39,7 +39,12 @@ from heliostat.link.turn_notes import TurnNotes
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.events import Events
-from heliostat.records.copier.lane import PartitionReport, PartitionSpec
+from heliostat.records.copier.lane import (
+    NO_FRAMES,
+    PartitionReport,
+    PartitionSpec,
+    SchemaFrames,
+)
 from heliostat.state.link_state import LinkState, Starts
 from heliostat.topics.apply import apply_plan
 from heliostat.topics.select import why_nothing_selected
@@ -50,6 +55,7 @@ Load = Mapping[TopicPartition, float]
 """Observed bytes a second by source partition."""
 Lanes = Callable[[int, float | None], int]
 """The most lanes, by the number of partitions and their load; None: not known yet."""
+FramesOf = Callable[[TopicName], SchemaFrames]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +93,8 @@ class Reconciler:
     reports
         Last report of each partition by rounds of the lanes' newest plans: older rounds may not
         know later decisions, and would seem to contradict them.
+    frames
+        What of a topic's records begins with a schema id.
     """
 
     link: LinkConfig
@@ -103,6 +111,7 @@ class Reconciler:
     maps: MapKeeper
     compacted_later: CompactedLater
     reports: Callable[[], Sequence[PartitionReport]] = tuple
+    frames: FramesOf = lambda _: NO_FRAMES
 
     def run(self, known: Known, load: Load) -> None:
         """Bring topics and lanes up to date with the source.
@@ -128,7 +137,8 @@ class Reconciler:
         starts = self.starts.look_up(known, applied.mirrors)
         refused = {name: item.text() for name, item in plan.refuse.items()}
         self.notes.tell(known, applied, refused)
-        found = self.gaps.with_gaps(_specs(applied.mirrors, starts))
+        known.source_topics = frozenset(source.names)
+        found = self.gaps.with_gaps(_specs(applied.mirrors, starts, self.frames))
         specs, notes = self._filled(self.maps.with_lost(found))
         self.state.stops.foresee(specs.values())
         known.nothing_selected = why_nothing_selected(self.link, source.names)
@@ -181,12 +191,13 @@ class Reconciler:
 
 
 def _specs(
-    mirrors: tuple[Mirror, ...], starts: Mapping[TopicName, Starts]
+    mirrors: tuple[Mirror, ...], starts: Mapping[TopicName, Starts], frames: FramesOf
 ) -> dict[TopicPartition, PartitionSpec]:
     specs: dict[TopicPartition, PartitionSpec] = {}
     for mirror in mirrors:
         row = starts.get(mirror.source, Starts(mirror.target_id))
         known = row.offsets
+        framed = frames(mirror.source)
         for number in range(mirror.partitions):
             partition = PartitionId(number)
             if partition in known:
@@ -201,5 +212,6 @@ def _specs(
                     is_compacted=mirror.is_compacted,
                     adopted_at=row.adopted.get(partition),
                     can_align=not mirror.is_compacted,
+                    frames=framed,
                 )
     return specs

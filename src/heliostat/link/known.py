@@ -29,6 +29,8 @@ class Known:
     producer_id: ProducerId | None = None
     at_beginning: frozenset[TopicName] | None = None
     """The source's topics when the link began; None: this is its first reconciliation."""
+    source_topics: frozenset[TopicName] | None = None
+    """All topics of the source; None: not looked yet."""
     turns: int = 0
     """Reconciliations that succeeded."""
     nothing_selected: str = ""

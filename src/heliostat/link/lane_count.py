@@ -19,7 +19,7 @@ yet, and each idle one costs requests."""
 LANE_BYTES_PER_S = 4e6
 """Load of one lane before there is a second; it could copy fifty times as much (`bulk`)."""
 LANE_PARTITIONS = 1_000
-"""Partitions of one lane before there is a second; each lane may use a quarter of a core of each
+"""Partitions of one lane before there is a second; each lane may use three tenths of a core of each
 broker to watch quiet ones (`fetch_plan`)."""
 
 

@@ -27,8 +27,10 @@ from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, 
 from heliostat.offsets.marks import MapMarks
 from heliostat.offsets.store import OffsetMaps
 from heliostat.records.copier.lane import Announcement
+from heliostat.records.copier.schema_gate import SchemaIds
 from heliostat.records.transport.announcements import CONTROL_KEY
 from heliostat.records.transport.plan_rows import encode_announcement
+from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schema_ids
 from heliostat.state.ownership import Owner
 from heliostat.state.stops import Changed, StopBook, Stops, stop_key, stop_row, stops_in
 from heliostat.state_topics import state_topic
@@ -368,3 +370,7 @@ class LinkState:
         From then on they ignore announcements of earlier owners.
         """
         self._control.write(CONTROL_KEY, encode_announcement(self.claim, plan))
+
+    def put_schema_ids(self, registries: str, ids: SchemaIds) -> None:
+        """Announce to lanes which schema ids can be read at the target."""
+        self._control.write(SCHEMAS_KEY, encode_schema_ids(registries, ids))

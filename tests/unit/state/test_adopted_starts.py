@@ -10,6 +10,7 @@ import pytest
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.link.flow import _specs
 from heliostat.names import LinkName, Offset, PartitionId, TopicId, TopicName
+from heliostat.records.copier.lane import NO_FRAMES
 from heliostat.state.link_state import LinkState, Starts
 from heliostat.topics.topic_plan import Mirror
 
@@ -63,7 +64,7 @@ def test_a_lane_gets_the_offsets_of_the_takeover() -> None:
         is_log_append_time=False,
     )
     row = Starts(TARGET_ID, {ZERO: Offset(0), ONE: Offset(3)}, {ZERO: Offset(41)})
-    specs = _specs((mirror,), {ORDERS: row})
+    specs = _specs((mirror,), {ORDERS: row}, lambda _: NO_FRAMES)
     assert {p.partition: (s.start, s.adopted_at) for p, s in specs.items()} == {
         0: (0, 41),
         1: (3, None),

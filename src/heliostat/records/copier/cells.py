@@ -31,14 +31,16 @@ from typing import Any, Protocol
     BATCH_BYTES_MAX,
     LEADER,
     IN_REQUEST,
-) = range(20)
+    FRAMES,
+) = range(21)
 """Columns. Those that only compiled code reads are written by `PlainWay` when a partition becomes
 plain: `IS_PLAIN` itself (whether compiled code may copy it), attempt, leader epoch of its last
-batch, largest batch, and leader at the target. `IN_REQUEST` is the number of the last produce
+batch, largest batch, leader at the target, and where its records have schema ids (`SchemaFrames`).
+`IN_REQUEST` is the number of the last produce
 request with a batch of it, as a request may hold one. `RAN_TO` is the source offset up to which
 compiled code has read batches of that epoch, 0: none since `PartitionFetches.epochs` was last
 asked."""
-CELLS = 20
+CELLS = 21
 NOT_KNOWN = (POSITION, COPIED_TO, COPIED_END, HIGH_WATERMARK, LAST_STABLE, FETCH_OFFSET)
 
 

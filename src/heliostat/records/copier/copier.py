@@ -46,6 +46,7 @@ from heliostat.records.copier.partition_leave import lease_ended, lease_renewed
 from heliostat.records.copier.partition_standing import Phase
 from heliostat.records.copier.plain_way import PlainWay
 from heliostat.records.copier.round_reports import RoundReports
+from heliostat.records.copier.schema_gate import SchemaGate
 
 IDLE_WAIT_S = 0.05  # longest wait for answers, so that retries and the end are in time
 TURN_S = 0.01  # longest part of a turn in which compiled code alone is at work
@@ -63,10 +64,11 @@ class Copier:
         now_ms = clock.wall_ms()
         self._plan = LanePlan(lane, network, begins_s=clock.monotonic_s(), now_ms=now_ms)
         self.partitions = self._plan.partitions
-        self._reports = RoundReports(lane, self.partitions, self._plan, now_ms)
+        self._gate = SchemaGate()
+        self._reports = RoundReports(lane, self.partitions, self._plan, self._gate, now_ms)
         self._leaders = LaneLeaders(self.partitions, network, clock)
         self._fetches = FetchSchedule(lane, self.partitions, network, clock)
-        plain = PlainWay(lane, self.partitions, self._reports.latency, now_ms)
+        plain = PlainWay(lane, self.partitions, self._gate, self._reports.latency, now_ms)
         self._appends = AppendSchedule(self.partitions, network, self.lease, self._fetches, plain)
         self._attention = Attention(
             self.partitions,
@@ -119,6 +121,8 @@ class Copier:
         if self.lease.begins_again():
             lease_renewed(self.partitions, self._clock.wall_ms())
             self._attention.at_once()
+        if self._gate.learn(hooks.schema_ids(), self.partitions):
+            self._fetches.forget_wants()
         self._plan.take(hooks.changes())
         if self._plan.is_open:
             self._change_partitions()
@@ -252,16 +256,7 @@ class Copier:
             return
         if event.end > event.start and item.progress.position >= item.progress.high_watermark:
             self._fetches.was_level(item)
-        item.fetched(
-            event.buffer,
-            event.start,
-            event.end,
-            high_watermark=event.high_watermark,
-            now_s=now_s,
-            now_ms=now_ms,
-            last_stable_offset=event.last_stable_offset,
-            aborted=event.aborted,
-        )
+        self._gate.fetched(item, event, now_s, now_ms)
         self._map_writer.note(item)
         self._fetches.judge(item, event)
         if item.appends.queue:

@@ -30,8 +30,10 @@ BUSY_FROM, BUSY_TO = 0.5, 0.2
 """Responses with records per second at which a partition becomes busy, and below which it stops
 being busy. A record of a sparse partition costs a response of its group; a busy partition costs a
 look at it about every 15 ms. Both cost the same at about 0.5 records a second."""
-BUSY_GROUPS = 4
-"""At most, for one broker and lane: the fewer, the more records a response brings."""
+BUSY_GROUPS = 2
+"""At most, for one broker and lane: the fewer, the more records a response brings, for the same
+looks at partitions. With four the lanes took a tenth more processor time, and latency was the same
+(`bench/compare efd --rate 2200`, 2026-11-25)."""
 _FORGOTTEN_BELOW = 0.01
 WATCHED_MAX = 64
 """Partitions in a group, while that needs no more than `WATCHES_MAX` connections to a broker."""
@@ -41,8 +43,9 @@ WATCHES_MIN, WATCHES_MAX = 2, 128
 LOOK_S_PER_PARTITION, LOOK_S = 5e-6, 200e-6
 """Broker CPU of a response: per partition of the group, and per request (measured,
 docs/scale.md)."""
-BROKER_SHARE = 0.25
-"""Share of one broker core that the watches of one lane may use."""
+BROKER_SHARE = 0.3
+"""Share of one broker core that the watches of one lane may use. With it, and two busy groups,
+2,200 records a second in 4,846 partitions cost both brokers as much as with MirrorMaker 2."""
 BURST_S = 0.1
 """After silence, so many seconds of that share may be used at once."""
 WATCH_PACE_S_MIN = 0.02
@@ -182,7 +185,12 @@ class FetchPlan:
         """Partitions by channel, none empty."""
         if self._is_stale:
             self._is_stale = False
-            self._groups = self._grouped()
+            before, now = self._groups, self._grouped()
+            # A group that stays the same stays the same list: its request is not made again.
+            self._groups = {
+                channel: before[channel] if before.get(channel) == items else items
+                for channel, items in now.items()
+            }
         return self._groups
 
     @property

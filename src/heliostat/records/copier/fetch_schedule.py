@@ -112,9 +112,8 @@ class FetchSchedule:
             broker, channel = key
             plan_of_it = self._plans.get(broker)
             items = None if plan_of_it is None else plan_of_it.groups.get(channel)
-            if not items or not self._network.can_fetch(broker, channel):
-                del self._free[key]
-            elif self._fetch(broker, channel, items, now_s):
+            is_free = bool(items) and self._network.can_fetch(broker, channel)
+            if not is_free or self._fetch(broker, channel, items or [], now_s):
                 del self._free[key]
 
     def _fetch(

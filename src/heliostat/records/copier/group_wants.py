@@ -13,8 +13,8 @@ from heliostat.records.copier.network import ChannelKey, Want
 from heliostat.records.copier.partition_copy import PartitionCopy
 
 ANEW_EVERY_S = 1.0
-"""Pause after which all partitions are asked again. Those that wanted nothing, as one whose retry is
-due later, are asked each time in any case."""
+"""Pause after which all partitions are asked again. Those that wanted nothing, as one whose retry
+is due later, are asked each time in any case."""
 
 
 class GroupWants:
@@ -23,8 +23,9 @@ class GroupWants:
     def __init__(self) -> None:
         self._wants: dict[int, Want] = {}
         self._settled: dict[ChannelKey, Sequence[PartitionCopy]] = {}
-        self._groups_of: dict[int, list[ChannelKey]] = {}
-        """The settled groups of each partition; it leaves one while another has it already."""
+        self._items: dict[ChannelKey, Sequence[PartitionCopy]] = {}
+        self._groups_of: dict[int, dict[ChannelKey, None]] = {}
+        """Groups that each partition was in lately: it leaves one while another has it already."""
         self._anew_at_s = 0.0
 
     def is_settled(self, key: ChannelKey, items: Sequence[PartitionCopy], now_s: float) -> bool:
@@ -37,8 +38,10 @@ class GroupWants:
         """Note that a group asks for this, and what follows it, until something else happens."""
         if wants and all(want.bytes_max for want in wants):
             self._settled[key] = items
-            for item in items:
-                self._groups_of.setdefault(item.index, []).append(key)
+            if self._items.get(key) is not items:
+                self._items[key] = items
+                for item in items:
+                    self._groups_of.setdefault(item.index, {})[key] = None
 
     def of(self, items: Sequence[PartitionCopy], now_s: float) -> list[Want]:
         """Return a want for each partition of a group; nothing if none of them wants anything."""
@@ -57,7 +60,7 @@ class GroupWants:
     def answered(self, index: int) -> None:
         """Forget what a partition wants, because an answer for it may have changed that."""
         self._wants.pop(index, None)
-        for key in self._groups_of.pop(index, ()):
+        for key in self._groups_of.get(index, ()):
             self._settled.pop(key, None)
 
     def taken(self, indexes: Iterable[int]) -> None:
@@ -69,4 +72,3 @@ class GroupWants:
         """Forget what all partitions want, as after a failure."""
         self._wants.clear()
         self._settled.clear()
-        self._groups_of.clear()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from heliostat.records.copier.lane import PlanChange, RoundReport
 from heliostat.records.copier.late_sends import NOT_WATCHED, LateSends
+from heliostat.records.copier.schema_gate import NO_IDS, SchemaIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,3 +28,5 @@ class Hooks:
     """Returns changes of the plan, also those taken before; called often, must be quick."""
     late_sends: LateSends = NOT_WATCHED
     """Kills this process if it sends after its lease (I10)."""
+    schema_ids: Callable[[], SchemaIds] = lambda: NO_IDS
+    """Returns what the driver has announced of schema ids; called often, must be quick."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import Enum, StrEnum
+from enum import Enum, Flag, StrEnum
 
 from typing_extensions import override
 
@@ -78,8 +78,22 @@ class PartitionCode(StrEnum):
     """The mirror does not end where the markers for a hole should have brought it; retried."""
     LEASE_ENDED = "LEASE_ENDED"
     """The lane has no answers from its driver, and may not send (I10); it goes on with the next."""
+    SCHEMA_UNREADABLE = "SCHEMA_UNREADABLE"
+    """Its next records have schema ids that can't be read at the target's registry yet (I8)."""
     CONNECTION_LOST = "CONNECTION_LOST"
     """An answer never came; the mirror's end is read before anything is sent again (I4)."""
+
+
+class SchemaFrames(Flag):
+    """What of a topic's records begins with a schema id; nothing: its link mirrors no schemas."""
+
+    MAYBE_VALUES = 1
+    """Values that look so, unless the source's registry has no such id."""
+    VALUES = 2
+    KEYS = 4
+
+
+NO_FRAMES = SchemaFrames(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +129,8 @@ class PartitionSpec:
     can_align: bool = True
     """Whether an empty target is aligned with `start`: not if `cleanup.policy` is `compact`, as
     records can't be deleted there; its mirror is mapped from the beginning."""
+    frames: SchemaFrames = NO_FRAMES
+    """Where its records have schema ids, which must be readable at the target first (I8)."""
 
 
 def conversion_of(spec: PartitionSpec, settings: CopySettings, producer_id: int) -> ConvertSettings:
@@ -193,6 +209,9 @@ class LaneSpec:
     may_land_s: float = 0.0
     """How long after the round's begin appends of earlier rounds may still land, because one has
     failed or another driver started them. It concerns the same records as `waits_for`."""
+    registries: str = ""
+    """Which registries, and how schemas get from one to the other: announcements of schema ids for
+    others are not for this round (`SchemaIds`)."""
     waits_for: tuple[str, ...] = ()
     """Rounds (see `round_id`) that must have ended before records are sent for which the broker's
     duplicate check may not hold (I10)."""
@@ -322,6 +341,8 @@ class RoundReport:
     """Counts the round's reports; the driver's answer names it."""
     plan: int = 0
     """The newest generation whose changes are carried out."""
+    schema_ids: tuple[int, ...] = ()
+    """Schema ids that partitions wait for."""
     lane_partitions: int = 0
     """Number of the lane's partitions."""
     is_whole: bool = False

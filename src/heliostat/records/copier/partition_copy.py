@@ -226,8 +226,8 @@ class PartitionCopy:
     ) -> None:
         """Take the batches of a fetch response that has no error."""
         progress = self.progress
-        stable = high_watermark if last_stable_offset < 0 else last_stable_offset
-        progress.high_watermark, progress.last_stable_offset = high_watermark, stable
+        progress.source_ends(high_watermark, last_stable_offset)
+        stable = progress.last_stable_offset
         if self.standing.trouble is Trouble.FETCH or progress.position == high_watermark:
             self._recovered(now_ms)
         if start == end or self._resetting:  # what is queued while resetting would stay there

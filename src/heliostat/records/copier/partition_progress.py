@@ -87,6 +87,11 @@ class PartitionProgress:
         lost, self.lost = self.lost, None
         return lost
 
+    def source_ends(self, high_watermark: int, last_stable_offset: int) -> None:
+        """Note where the source ends; -1: the last stable offset is the high watermark."""
+        self.high_watermark = high_watermark
+        self.last_stable_offset = high_watermark if last_stable_offset < 0 else last_stable_offset
+
     def note_level(self, now_ms: int) -> None:
         """Note the time if everything that can be copied is."""
         if self.position >= self.last_stable_offset:

@@ -3,6 +3,7 @@
 I1  Each batch names the target offset it expects as its sequence; where it landed is compared.
 I5  Records of one batch are not touched, those of several go through `join_plain`.
 I6  A batch is taken only if it begins at the offset that was asked for.
+I8  A batch is taken only if all its schema ids can be read at the target.
 
 What is not plain is left to the objects, in the same answer (docs/adr/0020). A property test
 compares both ways to the byte. Rules for compiled loops: see `reencode`.
@@ -48,9 +49,11 @@ from heliostat.records.batches.reencode import (
     RECORDS,
     join_plain,
 )
+from heliostat.records.batches.schema_frames import KNOWN, to_look_at
 from heliostat.records.batches.varints import INT64_MIN
 from heliostat.records.copier import cells as cell
 from heliostat.records.copier import plain_sends as sent
+from heliostat.records.copier.lane import SchemaFrames
 from heliostat.records.copier.network import (
     ASKED_ATTEMPT,
     ASKED_BYTES,
@@ -80,6 +83,7 @@ GIVEN_FIELDS = 10
 _NOT_PLAIN_BITS = LOG_APPEND_TIME_BIT | CONTROL_BIT | TRANSACTIONAL_BIT
 _NOT_JOINED_BITS = NEVER_JOINED_BITS | TRANSACTIONAL_BIT
 _KINDS = len(CODECS)
+_VALUES, _KEYS = SchemaFrames.VALUES.value, SchemaFrames.KEYS.value
 _INT = types.int64
 _OUT = types.uint8[::1]
 _ROWS = types.int64[:, ::1]
@@ -214,6 +218,21 @@ def _may_take(answer: Any, cells: Any, given: Any, brokers: Any) -> Any:
     return is_free
 
 
+@_compiled(types.boolean(BYTES, _ROW, _ROW, KNOWN, KNOWN))
+def _may_pass(data: Any, answer: Any, cells: Any, readable: Any, passing: Any) -> Any:
+    """Return whether all schema ids of a partition's records pass (I8).
+
+    Compressed batches are left to objects: they have to be opened.
+    """
+    frames = cells[cell.FRAMES]
+    if frames == 0:
+        return True
+    known = readable if frames & _VALUES else passing
+    start, end = answer[scan.START], answer[scan.END]
+    _, left = to_look_at(data, start, end, known, frames & _KEYS != 0, True)
+    return left == 0
+
+
 @_compiled(_INT(BYTES, _ROW, _ROW, _ROW, _ROW, _OUT, _INT, _ROW, _ROW))
 def _take_records(  # noqa: PLR0917 - compiled without keywords
     data: Any,
@@ -289,7 +308,7 @@ def _is_asked_for(data: Any, answer: Any, want: Any, table: Any) -> Any:
 @_compiled(
     types.UniTuple(_INT, 3)(
         *(BYTES, _ROWS, _ROWS, _INT, _ROWS, _ROWS, _ROW, _ROW),
-        *(_OUT, _INT, _ROWS, _INT, _ROW, _ROW),
+        *(_OUT, _INT, _ROWS, _INT, _ROW, _ROW, KNOWN, KNOWN),
     )
 )
 def take_answer(  # noqa: PLR0917 - compiled without keywords
@@ -307,6 +326,8 @@ def take_answer(  # noqa: PLR0917 - compiled without keywords
     count: int,
     left: Any,
     no_deltas: Any,
+    readable: Any,
+    passing: Any,
 ) -> Any:
     """Take what is plain of a group's answer: put its batches into `out`, a row each into `sends`.
 
@@ -324,8 +345,8 @@ def take_answer(  # noqa: PLR0917 - compiled without keywords
         Buffer and rows for batches, and how much of both is in use.
     left
         Room for the places of partitions that are left to their objects.
-    no_deltas
-        An empty array (int64).
+    no_deltas, readable, passing
+        An empty array (int64), and the schema ids that pass (`SchemaGate`).
 
     Returns
     -------
@@ -341,7 +362,11 @@ def take_answer(  # noqa: PLR0917 - compiled without keywords
             cells = table[want[ASKED_INDEX]]
             if answer[scan.END] == answer[scan.START]:
                 is_taken = _take_end(answer, cells, given[NOW_MS])
-            elif count < len(sends) and _may_take(answer, cells, given, brokers):
+            elif (
+                count < len(sends)
+                and _may_take(answer, cells, given, brokers)
+                and _may_pass(data, answer, cells, readable, passing)
+            ):
                 size = _take_records(
                     data, answer, want, cells, given, out, filled, sends[count], no_deltas
                 )

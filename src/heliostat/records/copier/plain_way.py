@@ -27,6 +27,7 @@ from heliostat.records.copier.cells import (
     BATCH_BYTES_MAX,
     CELLS,
     EPOCH,
+    FRAMES,
     IS_PLAIN,
     LEADER,
 )
@@ -34,6 +35,7 @@ from heliostat.records.copier.lane import LaneSpec
 from heliostat.records.copier.network import GroupAnswer, PlainAppended, PlainSends, Send
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase, Trouble
+from heliostat.records.copier.schema_gate import SchemaGate
 
 OUT_BYTES = 1024 * 1024
 """Room for the batches of one turn; what finds none goes the other way."""
@@ -61,6 +63,8 @@ class PlainWay:
         Specification of the round.
     partitions
         Partitions of the lane, by index.
+    gate
+        Knows which schema ids pass.
     latency
         Counts how old records are when they have landed.
     began_ms
@@ -71,11 +75,13 @@ class PlainWay:
         self,
         lane: LaneSpec,
         partitions: Sequence[PartitionCopy],
+        gate: SchemaGate,
         latency: LiveLatency,
         began_ms: int,
     ) -> None:
         settings = lane.settings
         self._partitions = partitions
+        self._gate = gate
         self._latency = latency
         self._old_after_ms = int(settings.producer_expiration_s * 500)
         self._table = np.zeros((0, CELLS), np.int64)
@@ -127,6 +133,7 @@ class PlainWay:
         row[EPOCH] = item.fetches.epochs.named
         row[BATCH_BYTES_MAX] = item.spec.batch_bytes_max
         row[LEADER] = leader
+        row[FRAMES] = item.spec.frames.value
         self.leaders.add(leader)
         row[IS_PLAIN] = 1
 
@@ -172,6 +179,7 @@ class PlainWay:
             *(answer.data, answer.rows, answer.watched, answer.news, answer.asked),
             *(self._table, given, self._array_of(brokers)),
             *(taken.out, taken.filled, taken.sends, before, taken.left, _NO_DELTAS),
+            *(self._gate.readable, self._gate.passing),
         )
         if taken.count > before:
             self.taken = taken.sends[before : taken.count, sent.INDEX].tolist()

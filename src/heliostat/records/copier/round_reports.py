@@ -10,6 +10,7 @@ from heliostat.records.copier.lane_plan import LanePlan
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_report import copied_in, lost_since, report_of
 from heliostat.records.copier.partition_standing import Phase
+from heliostat.records.copier.schema_gate import SchemaGate
 
 
 class RoundReports:
@@ -23,17 +24,25 @@ class RoundReports:
         All partitions that the lane has had in this round.
     plan
         The plan of the round.
+    gate
+        Knows which schemas partitions wait for.
     now_ms
         Wall clock time.
     """
 
     def __init__(
-        self, lane: LaneSpec, partitions: Sequence[PartitionCopy], plan: LanePlan, now_ms: int
+        self,
+        lane: LaneSpec,
+        partitions: Sequence[PartitionCopy],
+        plan: LanePlan,
+        gate: SchemaGate,
+        now_ms: int,
     ) -> None:
         self._lane = lane
         self._partitions = partitions
         self._plan = plan
         self.latency = LiveLatency(now_ms)
+        self._gate = gate
         self._number = 0
         self._reported_all = -1
         """The generation of the plan whose partitions were all reported; -1: none yet."""
@@ -69,6 +78,7 @@ class RoundReports:
             lost_since(everything),
             self._number,
             self._plan.generation,
+            self._gate.missed(everything),
             self._plan.size,
             is_whole,
         )

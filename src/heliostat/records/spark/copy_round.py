@@ -73,6 +73,7 @@ def copy_round(lane: LaneSpec) -> RoundReport:
                 state.answered,
                 state.changes,
                 late_sends,
+                state.schema_ids,
             )
         )
         state.publish(report)

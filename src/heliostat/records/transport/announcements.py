@@ -1,4 +1,4 @@
-"""Announcements to a lane in the link's control topic: changes, stops, answers to reports.
+"""Announcements to a lane in the link's control topic: changes, stops, answers, schema ids.
 
 A fetch waits at the broker, so that a change arrives within milliseconds.
 """
@@ -19,7 +19,9 @@ from heliostat.invariants import is_from_current_owner
 from heliostat.names import TopicName, TopicPartition
 from heliostat.records.batches.encode import decode_batches
 from heliostat.records.copier.lane import LaneSpec, PlanChange
+from heliostat.records.copier.schema_gate import NO_IDS, SchemaIds
 from heliostat.records.transport.plan_rows import wanted_round
+from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, schema_ids_in
 from heliostat.records.transport.state_connection import ANSWER_S, ONLY, StateConnection
 
 CONTROL_KEY = "lanes"
@@ -32,13 +34,14 @@ _ANSWERED_WITHIN_S = CONTROL_WAIT_MS / 1000 + ANSWER_S
 class Heard:
     """The newest announcement; written by the channel's thread, read by the copier's."""
 
-    __slots__ = ("answered", "changes", "is_superseded", "running")
+    __slots__ = ("answered", "changes", "is_superseded", "running", "schema_ids")
 
     def __init__(self) -> None:
         self.is_superseded = False
         self.running: frozenset[str] | None = None
         self.changes: tuple[PlanChange, ...] = ()
         self.answered = 0
+        self.schema_ids = NO_IDS
 
     def take(self, control: Mapping[str, Any], lane: LaneSpec) -> None:
         """Store an announcement, which replaces the one before (`encode_announcement`).
@@ -73,6 +76,7 @@ class Announcements:
         self._heard = heard
         self._offset = -1
         self._announced: dict[str, Any] | None = None
+        self._schema_ids: SchemaIds = NO_IDS
         self._asked_at_s = -1.0  # when the fetch in flight was sent; negative: there is none
 
     def close(self) -> None:
@@ -153,10 +157,14 @@ class Announcements:
                     control = json.loads(value)
                     if _is_for_us(control, self._lane):
                         self._announced = control
+                elif key == SCHEMAS_KEY.encode() and value is not None:
+                    self._schema_ids = schema_ids_in(json.loads(value), self._lane.registries)
             # Older announcements, read before the newest, must not end a round.
-            if self._announced is not None and self._offset >= got.high_watermark:
-                self._heard.take(self._announced, self._lane)
-                self._announced = None
+            if self._offset >= got.high_watermark:
+                if self._announced is not None:
+                    self._heard.take(self._announced, self._lane)
+                    self._announced = None
+                self._heard.schema_ids = self._schema_ids
         self._control.worked()
 
 

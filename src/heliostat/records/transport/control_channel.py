@@ -15,6 +15,7 @@ from collections.abc import Callable
 
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.records.copier.lane import LaneSpec, PlanChange, RoundReport
+from heliostat.records.copier.schema_gate import SchemaIds
 from heliostat.records.transport.announcements import Announcements, Heard
 from heliostat.records.transport.report_writer import ReportWriter
 from heliostat.records.transport.state_connection import ANSWER_S, StateConnection
@@ -80,6 +81,10 @@ class StateChannel:
     def changes(self) -> tuple[PlanChange, ...]:
         """Return the announced changes of the round's plan, those taken already included."""
         return self._heard.changes
+
+    def schema_ids(self) -> SchemaIds:
+        """Return what the driver has announced of schema ids."""
+        return self._heard.schema_ids
 
     def running(self) -> frozenset[str] | None:
         """Return ids of rounds that may send, by the latest announcement; None before the first."""

@@ -19,6 +19,7 @@ from heliostat.records.copier.lane import (
     Announcement,
     PartitionSpec,
     PlanChange,
+    SchemaFrames,
     TakenPartition,
     WantedRound,
 )
@@ -88,6 +89,7 @@ def _taken_row(taken: TakenPartition) -> list[Any]:
         spec.map_lost,
         spec.fills,
         spec.can_align,
+        spec.frames.value,
         None if taken.copied is None else list(taken.copied),
         taken.rate,
     ]
@@ -95,7 +97,7 @@ def _taken_row(taken: TakenPartition) -> list[Any]:
 
 def _taken(row: Sequence[Any]) -> TakenPartition:
     source, target, source_id, target_id, start, bytes_max, is_compacted, *rest = row
-    adopted_at, jump, truncated, map_lost, fills, can_align, copied, rate = rest
+    adopted_at, jump, truncated, map_lost, fills, can_align, frames, copied, rate = rest
     spec = PartitionSpec(
         source=_partition(source),
         target=_partition(target),
@@ -110,6 +112,7 @@ def _taken(row: Sequence[Any]) -> TakenPartition:
         map_lost=map_lost,
         fills=fills,
         can_align=can_align,
+        frames=SchemaFrames(frames),
     )
     return TakenPartition(spec, None if copied is None else tuple(copied), rate)
 

@@ -194,6 +194,8 @@ def encode_progress(
         }
         if report.lost and not start:
             head["lost"] = [[*_place(source), *lost] for source, *lost in report.lost]
+        if report.schema_ids and not start:
+            head["schema_ids"] = list(report.schema_ids)
         steps: list[bytes] = []
         end = min(len(rows), start + ROWS_PER_RECORD)
         for at in range(start, end, ROWS_PER_STEP):
@@ -269,6 +271,7 @@ def decode_progress(value: Mapping[str, Any]) -> LaneProgress:
     )
     report.number, report.plan = value.get("number", 0), value.get("plan", report.generation)
     report.lane_partitions = value["lane_partitions"]
+    report.schema_ids = tuple(value.get("schema_ids", ()))
     report.lost = [
         (TopicPartition(TopicName(topic), PartitionId(partition)), first, end)
         for topic, partition, first, end in value.get("lost", ())

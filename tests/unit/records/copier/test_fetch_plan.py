@@ -155,3 +155,17 @@ def test_all_groups_together_take_their_share_of_the_broker_and_no_more():
 def test_with_high_latency_there_are_fewer_and_larger_groups(open_s: float, groups: int):
     """Given the time a connection takes to open / then all are open while a round is prepared."""
     assert watches_for(open_s) == groups
+
+
+def test_a_group_that_stays_the_same_stays_the_same_list():
+    """Given a partition that becomes busy / then only the groups that it leaves and joins change:
+
+    the requests of the others need not be made again.
+    """
+    plan = plan_of(200)
+    before = plan.groups
+    seconds(plan, 3, {7: 4})
+    after = plan.groups
+    first, *others = (Channel(Traffic.SPARSE, number) for number in range(4))
+    assert after[first] is not before[first]
+    assert [after[channel] is before[channel] for channel in others] == [True] * 3

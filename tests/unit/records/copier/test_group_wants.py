@@ -100,3 +100,23 @@ def test_a_group_in_which_somebody_wants_nothing_is_not_settled():
             item.offset = 5 if item.index in wanting else None
         wants.settle(KEY, group, wants.of(group, 1.0))
         assert not wants.is_settled(KEY, group, 1.0)
+
+
+def test_an_answer_for_a_partition_leaves_other_groups_settled():
+    """Given two settled groups / when a partition of one is answered / then only that one's are
+
+    asked again; a partition that moves is in the group that it moved to, too.
+    """
+    other: Any = (1, 1)
+    wants, group = settled()
+    others = [Item(index) for index in (7, 8)]
+    wants.settle(other, others, wants.of(others, 1.0))  # type: ignore[arg-type] # a stand-in
+    wants.answered(0)
+    assert not wants.is_settled(KEY, group, 1.0)
+    assert wants.is_settled(other, others, 1.0)  # type: ignore[arg-type] # a stand-in
+    moved = [*others, group[0]]
+    wants.settle(other, moved, wants.of(moved, 1.0))
+    wants.settle(KEY, group, wants.of(group, 1.0))
+    wants.answered(0)
+    assert not wants.is_settled(other, moved, 1.0)
+    assert not wants.is_settled(KEY, group, 1.0)

@@ -38,6 +38,7 @@ from heliostat.records.copier.network import (
 )
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
+from heliostat.records.copier.schema_gate import SchemaGate
 
 NOW = 1_790_000_000_000
 PRODUCER = 2**40 + 5
@@ -54,6 +55,7 @@ SAME = [
     "heliostat.records.batches.compiled_bytes",
     "heliostat.records.batches.reencode",
     "heliostat.records.batches.joining",
+    "heliostat.records.batches.schema_frames",
     "heliostat.records.copier.plain_compiled",
     "heliostat.records.copier.plain_way",
 )
@@ -81,9 +83,9 @@ class Side:
 
     def __init__(self, item: PartitionCopy, made: Any = plain_way) -> None:
         self.item = item
-        self.latency = LiveLatency(NOW)
+        self.latency, self.gate = LiveLatency(NOW), SchemaGate()
         lane: Any = type("Lane", (), {"settings": item.settings, "producer_id": PRODUCER})
-        self.plain = made.PlainWay(lane, [item], self.latency, NOW)
+        self.plain = made.PlainWay(lane, [item], self.gate, self.latency, NOW)
         self.plain.judge(item, TARGET)
 
     def numbers(self) -> list[int]:
@@ -368,7 +370,7 @@ def test_more_partitions_than_rows_keep_their_numbers():
     for n, item in enumerate(items):
         item.index = n
     lane: Any = type("Lane", (), {"settings": CopySettings(), "producer_id": PRODUCER})
-    plain = plain_way.PlainWay(lane, items, LiveLatency(NOW), NOW)
+    plain = plain_way.PlainWay(lane, items, SchemaGate(), LiveLatency(NOW), NOW)
     for n in (0, 63, 64, 199, 1):
         plain.judge(items[n], TARGET)
         items[n].progress.position += 1000

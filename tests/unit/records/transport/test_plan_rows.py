@@ -15,6 +15,7 @@ from heliostat.records.copier.lane import (
     Announcement,
     PartitionSpec,
     PlanChange,
+    SchemaFrames,
     TakenPartition,
     WantedRound,
 )
@@ -45,6 +46,7 @@ def full(number: int) -> PartitionSpec:
         map_lost="why too",
         fills=True,
         can_align=False,
+        frames=SchemaFrames.KEYS | SchemaFrames.VALUES,
     )
 
 

@@ -1,0 +1,168 @@
+"""`heliostat schemas`: schemas of the source's registry at the target's."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+
+from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
+from heliostat.cli.options import config_option, json_option, link_option
+from heliostat.config import load_config
+from heliostat.operate.schemas import LinkSchemas, link_schemas, row_json, verify_schemas
+from heliostat.schemas import SchemaRow
+from heliostat.schemas.status import SchemaState
+
+_MARKS = {
+    SchemaState.MIRRORED: "=",
+    SchemaState.MAPPED: "=",
+    SchemaState.MISSING: "+",
+    SchemaState.REFUSED: "!",
+    SchemaState.LEFT_OUT: "-",
+}
+
+
+@click.group("schemas")
+def schemas_group() -> None:
+    r"""Show and verify schemas that links mirror from registry to registry.
+
+    \b
+    Examples:
+      heliostat schemas status -c heliostat.yaml
+      heliostat schemas verify -c heliostat.yaml --link summit-to-usdf
+    """
+
+
+@schemas_group.command("status")
+@config_option
+@link_option
+@click.option("--all", "shows_all", is_flag=True, help="Also those that are there.")
+@json_option
+@click.pass_context
+def status_command(
+    context: click.Context,
+    *,
+    config_file: Path,
+    link_name: str | None,
+    shows_all: bool,
+    as_json: bool,
+) -> None:
+    r"""Show which versions of the source's subjects are at the target, and why others are not.
+
+    Marks: `=` there, `+` missing, `!` refused, `-` left out. Changes nothing. Exit code 0 when
+    everything is there, 1 otherwise.
+
+    \b
+    Examples:
+      heliostat schemas status -c heliostat.yaml
+      heliostat schemas status -c heliostat.yaml --json | jq '.[].versions[].reason'
+    """
+    found = link_schemas(load_config(config_file), link_name)
+    if as_json:
+        click.echo(json.dumps([each.to_json() for each in found], indent=2))
+    else:
+        for each in found:
+            for line in _lines(each, shows_all=shows_all):
+                click.echo(line)
+    context.exit(IN_SYNC if all(each.in_sync for each in found) else DIFFERENCE)
+
+
+@schemas_group.command("map")
+@config_option
+@link_option
+@json_option
+def map_command(*, config_file: Path, link_name: str | None, as_json: bool) -> None:
+    r"""Print the id that each schema of the source has at the target.
+
+    \b
+    Examples:
+      heliostat schemas map -c heliostat.yaml
+      heliostat schemas map -c heliostat.yaml --json | jq '.[].ids["17"]'
+    """
+    found = link_schemas(load_config(config_file), link_name)
+    if as_json:
+        told = [
+            {"link": each.link, "ids": {str(own): there for own, there in each.plan.ids.items()}}
+            for each in found
+        ]
+        click.echo(json.dumps(told, indent=2))
+        return
+    for each in found:
+        click.echo(f"link {each.link}: {len(each.plan.ids)} ids ({each.strategy})")
+        for own, there in sorted(each.plan.ids.items()):
+            click.echo(f"  {own} → {there}")
+
+
+@schemas_group.command("verify")
+@config_option
+@link_option
+@json_option
+@click.pass_context
+def verify_command(
+    context: click.Context, *, config_file: Path, link_name: str | None, as_json: bool
+) -> None:
+    r"""Compare what each id means at the source and at each address of the target's registry.
+
+    Asks for each id at each address. Exit code 0 when all are equal and none is missing.
+
+    \b
+    Examples:
+      heliostat schemas verify -c heliostat.yaml
+    """
+    found = list(verify_schemas(load_config(config_file), link_name))
+    if as_json:
+        told = [
+            {
+                "link": each.link,
+                "ids": each.ids,
+                "missing": [row_json(row) for row in each.missing],
+                "differences": [
+                    {
+                        "id": one.schema_id,
+                        "target_id": one.target_id,
+                        "address": one.address,
+                        "what": one.what,
+                    }
+                    for one in each.differences
+                ],
+            }
+            for each in found
+        ]
+        click.echo(json.dumps(told, indent=2))
+    else:
+        for each in found:
+            click.echo(
+                f"link {each.link}: {each.ids} ids compared, {len(each.differences)} differ, "
+                f"{len(each.missing)} versions are not at the target"
+            )
+            for one in each.differences:
+                click.echo(f"  ! id {one.schema_id} → {one.target_id} at {one.address}: {one.what}")
+            for row in each.missing:
+                click.echo(f"  {_row(row)}")
+    is_equal = not any(each.differences or each.missing for each in found)
+    context.exit(IN_SYNC if is_equal else DIFFERENCE)
+
+
+def _lines(found: LinkSchemas, *, shows_all: bool) -> Iterator[str]:
+    counts = Counter(row.state.value for row in found.rows)
+    told = ", ".join(f"{number} {state}" for state, number in sorted(counts.items())) or "none"
+    yield f"link {found.link} ({found.strategy}): {len(found.rows)} versions: {told}"
+    settled = (SchemaState.MIRRORED, SchemaState.MAPPED)
+    for row in found.rows:
+        if shows_all or row.state not in settled:
+            yield f"  {_row(row)}"
+
+
+def _row(row: SchemaRow) -> str:
+    mark = _MARKS[row.state]
+    deleted = " (soft-deleted)" if row.is_deleted else ""
+    there = ""
+    if row.target_id is not None:
+        there = f" → {', '.join(row.names)} id {row.target_id}"
+    why = f": {row.code + ': ' if row.code else ''}{row.reason}" if row.reason else ""
+    return (
+        f"{mark} {row.of.subject} version {row.of.version} id {row.schema_id}{deleted}{there}{why}"
+    )

@@ -1,0 +1,194 @@
+"""Schemas of a running link: mirrored before the records that need them (I8).
+
+A turn compares both registries, brings over what is missing, and announces to the lanes which ids
+can be read at the target. Lanes hold back records with other ids and report these; that asks for a
+turn at once. Failures are logged and retried: the partitions concerned wait, others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from heliostat.access import RegistryAccess
+from heliostat.clock import Clock
+from heliostat.config import LinkConfig
+from heliostat.link.schema_rules import frames_in, frames_of, registries_of, rules_of
+from heliostat.link.wanted_ids import WantedIds
+from heliostat.names import TopicName
+from heliostat.ops.events import Events
+from heliostat.ops.loop_spec import LoopSpec
+from heliostat.records.copier.lane import RoundReport, SchemaFrames
+from heliostat.records.copier.schema_gate import SchemaIds
+from heliostat.records.transport.schema_id_rows import ranges_of
+from heliostat.schemas import HttpRegistry
+from heliostat.schemas.mirroring import MirroredSchemas, mirror_schemas
+from heliostat.schemas.registry.values import SchemaId
+
+WAITING_EVERY_S = 5.0
+"""Pause between two turns while partitions wait: a follower of a registry may lag, or somebody may
+mend what was refused."""
+REPORTED_MAX = 20
+"""Schemas and ids named in the driver's report, which is written each second."""
+Announce = Callable[[str, SchemaIds], None]
+
+
+class _Sides(NamedTuple):
+    source: HttpRegistry
+    target: HttpRegistry
+    nodes: tuple[HttpRegistry, ...]
+    """The target's addresses one by one, if it has several."""
+
+
+class SchemaPart:
+    """The schemas of one link, while it runs.
+
+    Parameters
+    ----------
+    link
+        Its configuration.
+    source, target
+        How to reach both registries.
+    mirrors
+        Target topics by source topic, as they are now.
+    source_topics
+        All topics of the source, as last observed; None: they were not yet.
+    announce
+        Tells the lanes which ids can be read at the target, and for which registries that holds
+        (`LaneSpec.registries`); durable when it returns.
+    clock, events
+        Time, and where changes are logged.
+    guard
+        Raises if the link is not ours any more (I10).
+    """
+
+    def __init__(
+        self,
+        link: LinkConfig,
+        source: RegistryAccess,
+        target: RegistryAccess,
+        *,
+        mirrors: Callable[[], Mapping[TopicName, TopicName]],
+        source_topics: Callable[[], frozenset[TopicName] | None],
+        announce: Announce,
+        clock: Clock,
+        events: Events,
+        guard: Callable[[], None],
+    ) -> None:
+        self._link = link
+        self.registries = registries_of(link, source, target)
+        """See `LaneSpec.registries`."""
+        urls = target.urls if len(target.urls) > 1 else ()
+        self._sides = _Sides(
+            HttpRegistry(source),
+            HttpRegistry(target),
+            tuple(HttpRegistry(target.at_only(url)) for url in urls),
+        )
+        self._mirrors = mirrors
+        self._source_topics = source_topics
+        self._announce = announce
+        self._clock = clock
+        self._events = events
+        self._guard = guard
+        self._wanted = WantedIds()
+        self._due_s = 0.0
+        """When the next turn is due, if nobody asks for one before (monotonic seconds)."""
+        self._frames: dict[TopicName, SchemaFrames] = {}
+        self._last: MirroredSchemas | None = None
+        self._told: frozenset[str] = frozenset()
+        self._at_ms = 0
+
+    def loop(self, guarded: Callable[[Callable[[], None]], Callable[[], None]]) -> LoopSpec:
+        """Return the loop that runs the turns."""
+        pause_s = min(self._link.schemas.interval_s, WAITING_EVERY_S)
+        return LoopSpec("schemas", pause_s, guarded(self.turn_if_due), self._wanted.wake)
+
+    def wants(self, report: RoundReport) -> None:
+        """Take the ids that a lane's partitions wait for; what is new asks for a turn at once."""
+        self._wanted.take(report)
+
+    def look_if_new(self) -> None:
+        """Ask for a turn if there are other mirrors than in the last one."""
+        last = self._last
+        if self._mirrors() != ({} if last is None else last.rules.naming.topics):
+            self._wanted.ask()
+
+    def frames(self, topic: TopicName) -> SchemaFrames:
+        """Return what of a topic's records begins with a schema id, as far as is known."""
+        return frames_of(self._link.schemas, topic, self._frames)
+
+    def turn_if_due(self) -> None:
+        """Compare both registries if it is time, if somebody has asked, or if partitions wait."""
+        if self._wanted.asks() or self._clock.monotonic_s() >= self._due_s:
+            self.turn()
+
+    def turn(self) -> None:
+        """Compare both registries once.
+
+        Raises
+        ------
+        RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+            It failed; ids that could be read before count as such, and the next turn starts over.
+        ConnectionLost, BrokerError
+            The lanes can't be told.
+        LinkTakenOver
+            Another instance owns the link.
+        """
+        wanted = self._wanted.ever()  # before the source is looked at
+        mirrors, source_topics = self._mirrors(), self._source_topics()
+        if source_topics is None:
+            return  # a reconciliation asks for a turn
+        done = mirror_schemas(
+            self._sides.source,
+            self._sides.target,
+            rules_of(self._link, mirrors, source_topics),
+            nodes=self._sides.nodes,
+            guard=self._guard,
+        )
+        self._frames = frames_in(done.source, mirrors)
+        at_source = done.source.ids(done.rules.source_context)
+        ids = SchemaIds(
+            ranges_of(done.ids),
+            ranges_of(each for each in wanted if SchemaId(each) not in at_source),
+        )
+        # Each time: somebody may have deleted the announcement.
+        self._announce(self.registries, ids)
+        self._last, self._at_ms = done, self._clock.wall_ms()
+        self._due_s = self._clock.monotonic_s() + self._link.schemas.interval_s
+        self._tell(done)
+
+    def _tell(self, done: MirroredSchemas) -> None:
+        """Log what was done, and what has newly failed."""
+        if done.actions:
+            self._events.info(f"schemas: {done.actions} actions at the target's registry")
+        troubles = frozenset(
+            [f"{of.subject} version {of.version}: {why}" for of, why in done.unresolved.items()]
+        )
+        for each in sorted(troubles - self._told)[:REPORTED_MAX]:
+            self._events.warn(f"schema not mirrored: {each}")
+        self._told = troubles
+
+    def report(self) -> dict[str, Any]:
+        """Return the schemas' part of the driver's report."""
+        last = self._last
+        waiting = self._wanted.now()[:REPORTED_MAX]
+        own = {"strategy": self._link.schemas.strategy, "waiting": waiting}
+        if last is None:
+            return own
+        missing = sorted(last.unresolved.items(), key=lambda item: item[0])
+        return {
+            **own,
+            "at_ms": self._at_ms,
+            "versions": len(last.source.versions),
+            "ids": len(last.ids),
+            "unresolved": {
+                f"{of.subject} version {of.version}": why for of, why in missing[:REPORTED_MAX]
+            },
+            "unresolved_count": len(missing),
+            "notes": list(last.notes[:REPORTED_MAX]),
+        }
+
+    def close(self) -> None:
+        """Close the connections; call it when the loop has ended."""
+        for each in (self._sides.source, self._sides.target, *self._sides.nodes):
+            each.close()

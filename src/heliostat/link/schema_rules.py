@@ -1,0 +1,109 @@
+"""Which subjects of the source a link mirrors, and under which names."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+
+from heliostat.access import RegistryAccess
+from heliostat.config import LinkConfig, SchemasConfig, compile_pattern
+from heliostat.names import TopicName
+from heliostat.records.copier.lane import NO_FRAMES, SchemaFrames
+from heliostat.schemas import (
+    RegistryContent,
+    SchemaRules,
+    Strategy,
+    SubjectNaming,
+)
+from heliostat.schemas.mirroring import RulesOf
+from heliostat.schemas.registry.values import DEFAULT_CONTEXT, Context, Subject, split_subject
+
+KEY = "key"
+"""What `TopicNameStrategy` puts behind a topic and a hyphen for keys; all else concerns values."""
+
+
+def rules_of(
+    link: LinkConfig, mirrors: Mapping[TopicName, TopicName], source_topics: Iterable[TopicName]
+) -> RulesOf:
+    """Return how a link's schemas are mirrored, once the source's subjects are known.
+
+    Selected are subjects that are named after mirrored topics, and those that are named after no
+    topic of the source at all (record names). What is named after another topic is left: it may
+    itself be a mirror, and must not go back to where it came from.
+
+    Parameters
+    ----------
+    link
+        Its configuration.
+    mirrors
+        Mirrors by their source topics.
+    source_topics
+        All topics of the source.
+    """
+    settings = link.schemas
+    context = context_of(link)
+    naming = SubjectNaming(dict(mirrors), context, settings.keep_names)
+    every = SubjectNaming({each: each for each in (*source_topics, *mirrors)})
+    include = [compile_pattern(entry) for entry in settings.include]
+    exclude = [compile_pattern(entry) for entry in settings.exclude]
+
+    def is_selected(subject: Subject) -> bool:
+        name = split_subject(subject)[1]
+        if any(pattern.fullmatch(name) for pattern in exclude):
+            return False
+        if naming.topic_of(subject) is not None:
+            return True
+        is_of_a_topic = every.topic_of(subject) is not None
+        return not is_of_a_topic and any(pattern.fullmatch(name) for pattern in include)
+
+    def rules(source: RegistryContent) -> SchemaRules:
+        subjects = {each.subject for each in source.versions}
+        return SchemaRules(
+            Strategy(settings.strategy),
+            naming,
+            frozenset(filter(is_selected, subjects)),
+            carries_compatibility=settings.compatibility == "carry",
+        )
+
+    return rules
+
+
+def context_of(link: LinkConfig) -> Context:
+    """Return the context at the target that a link's schemas are in."""
+    if link.schemas.strategy != "isolate":
+        return DEFAULT_CONTEXT
+    return Context(link.schemas.context or f".{link.source}")
+
+
+def registries_of(link: LinkConfig, source: RegistryAccess, target: RegistryAccess) -> str:
+    """Return what ids that were announced hold for: these registries, and this way to them."""
+    told = [link.schemas.strategy, context_of(link), source.urls, target.urls]
+    return hashlib.sha256(json.dumps(told).encode()).hexdigest()[:16]
+
+
+def frames_in(
+    source: RegistryContent, topics: Iterable[TopicName]
+) -> dict[TopicName, SchemaFrames]:
+    """Return what of the topics' records begins with an id, by subjects named after them."""
+    naming = SubjectNaming({each: each for each in topics})
+    found: dict[TopicName, SchemaFrames] = {}
+    for subject in {each.subject for each in source.versions}:
+        topic = naming.topic_of(subject)
+        if topic is not None and split_subject(subject)[0] == DEFAULT_CONTEXT:
+            is_key = subject == f"{topic}-{KEY}"
+            part = SchemaFrames.KEYS if is_key else SchemaFrames.VALUES
+            found[topic] = found.get(topic, NO_FRAMES) | part
+    return found
+
+
+def frames_of(
+    settings: SchemasConfig, topic: TopicName, found: Mapping[TopicName, SchemaFrames]
+) -> SchemaFrames:
+    """Return what of a topic's records begins with an id; without any sign, values may."""
+    if settings.strategy == "off":
+        return NO_FRAMES
+    known = found.get(topic, NO_FRAMES)
+    if any(compile_pattern(entry).fullmatch(topic) for entry in settings.framed):
+        known |= SchemaFrames.VALUES
+    return known if SchemaFrames.VALUES in known else known | SchemaFrames.MAYBE_VALUES

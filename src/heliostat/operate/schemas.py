@@ -1,0 +1,153 @@
+"""`heliostat schemas`: what of a source's registry is at the target's, and can be read there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import Config, LinkConfig
+from heliostat.link.schema_rules import rules_of
+from heliostat.link.topic_look import see
+from heliostat.names import LinkName, TopicName
+from heliostat.operate.links import links_of
+from heliostat.schemas import (
+    HttpRegistry,
+    SchemaPlan,
+    SchemaRow,
+    SchemaRules,
+    observe_registry,
+    schema_rows,
+    verify_ids,
+)
+from heliostat.schemas.mirroring import plan_with_settings
+from heliostat.schemas.status import IdDifference, SchemaState
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSchemas:
+    """The schemas of one link, as they are now."""
+
+    link: LinkName
+    strategy: str
+    rows: tuple[SchemaRow, ...]
+    plan: SchemaPlan
+
+    @property
+    def in_sync(self) -> bool:
+        """Whether all that the link mirrors is at the target."""
+        settled = (SchemaState.MIRRORED, SchemaState.MAPPED, SchemaState.LEFT_OUT)
+        return not self.plan.actions and all(row.state in settled for row in self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for `--json`."""
+        return {
+            "link": self.link,
+            "strategy": self.strategy,
+            "in_sync": self.in_sync,
+            "versions": [row_json(row) for row in self.rows],
+        }
+
+
+def row_json(row: SchemaRow) -> dict[str, Any]:
+    """Return a version for `--json`."""
+    return {
+        "subject": row.of.subject,
+        "version": row.of.version,
+        "id": row.schema_id,
+        "is_deleted": row.is_deleted,
+        "state": row.state.value,
+        "target_subjects": list(row.names),
+        "target_id": row.target_id,
+        "code": row.code,
+        "reason": row.reason,
+    }
+
+
+def link_schemas(config: Config, link_name: str | None) -> list[LinkSchemas]:
+    """Return the schemas of all links that mirror any; changes nothing.
+
+    Raises
+    ------
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        A registry does not answer, or refuses.
+    ConnectionLost
+        One of the clusters does not answer.
+    """
+    return [_link_schemas(config, link) for link in _with_schemas(config, link_name)]
+
+
+def _link_schemas(config: Config, link: LinkConfig) -> LinkSchemas:
+    with _registries(config, link) as (source, target):
+        plan, rules, rows = _look(config, link, source, target)
+    return LinkSchemas(LinkName(link.name), rules.strategy.value, rows, plan)
+
+
+def _with_schemas(config: Config, link_name: str | None) -> Iterator[LinkConfig]:
+    return (each for each in links_of(config, link_name) if each.schemas.strategy != "off")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkVerified:
+    """What a comparison by id has found."""
+
+    link: LinkName
+    ids: int
+    differences: tuple[IdDifference, ...]
+    missing: tuple[SchemaRow, ...]
+    """Versions that are not at the target."""
+
+
+def verify_schemas(config: Config, link_name: str | None) -> Iterator[LinkVerified]:
+    """Compare what each mirrored id means at the source and at each address of the target.
+
+    Raises
+    ------
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        A registry does not answer, or refuses.
+    ConnectionLost
+        One of the clusters does not answer.
+    """
+    for link in _with_schemas(config, link_name):
+        with _registries(config, link) as (source, target):
+            plan, rules, rows = _look(config, link, source, target)
+            found = tuple(verify_ids(plan.ids, source, target, rules))
+        gone = (SchemaState.MISSING, SchemaState.REFUSED)
+        missing = tuple(row for row in rows if row.state in gone)
+        yield LinkVerified(LinkName(link.name), len(plan.ids), found, missing)
+
+
+def _look(
+    config: Config, link: LinkConfig, source: HttpRegistry, target: HttpRegistry
+) -> tuple[SchemaPlan, SchemaRules, tuple[SchemaRow, ...]]:
+    there = observe_registry(source)
+    mirrors, topics = _topics(config, link)
+    rules = rules_of(link, mirrors, topics)(there)
+    plan = plan_with_settings(there, target, rules)
+    return plan, rules, schema_rows(there, plan, rules)
+
+
+def _topics(
+    config: Config, link: LinkConfig
+) -> tuple[dict[TopicName, TopicName], tuple[TopicName, ...]]:
+    """Return the link's mirrors, those that it would make included, and the source's topics."""
+    with (
+        ClusterAdmin(config.clusters[link.source].access()) as source,
+        ClusterAdmin(config.clusters[link.target].access()) as target,
+    ):
+        seen = see(config, link, source, target)
+    mirrors = {name: record.target for name, record in seen.stored.mirrors.items()}
+    mirrors |= {mirror.source: mirror.target for mirror in seen.plan.mirrors}
+    return mirrors, seen.source.names
+
+
+@contextmanager
+def _registries(config: Config, link: LinkConfig) -> Iterator[tuple[HttpRegistry, HttpRegistry]]:
+    source = config.clusters[link.source].registry_access()
+    target = config.clusters[link.target].registry_access()
+    assert source is not None, "the configuration's checks"
+    assert target is not None, "the configuration's checks"
+    with HttpRegistry(source) as one, HttpRegistry(target) as other:
+        yield one, other

@@ -1,0 +1,61 @@
+"""What the driver announces of schema ids, as a JSON object of the control topic.
+
+    {"registries": "...", "readable": [gap, count, gap, count, ...], "foreign": [...]}
+
+Runs of ids, as registries number them one after the other: each as its distance from the end of the
+run before, and its length. 10,000 ids are one run, or 40 kB if none follows another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from heliostat.records.copier.schema_gate import NO_IDS, Ranges, SchemaIds
+
+SCHEMAS_KEY = "schemas"
+
+
+def encode_schema_ids(registries: str, ids: SchemaIds) -> dict[str, Any]:
+    """Return the announcement of what is known of a link's schema ids."""
+    return {
+        "registries": registries,
+        "readable": list(_runs(ids.readable)),
+        "foreign": list(_runs(ids.foreign)),
+    }
+
+
+def schema_ids_in(control: Mapping[str, Any], registries: str) -> SchemaIds:
+    """Return what an announcement says; nothing if it concerns other registries."""
+    if control["registries"] != registries:
+        return NO_IDS
+    return SchemaIds(_ranges(control["readable"]), _ranges(control["foreign"]))
+
+
+def ranges_of(ids: Iterable[int]) -> Ranges:
+    """Return ids as `(first, last)`, ascending."""
+    found: list[tuple[int, int]] = []
+    for each in sorted(set(ids)):
+        if found and found[-1][1] == each - 1:
+            found[-1] = (found[-1][0], each)
+        else:
+            found.append((each, each))
+    return tuple(found)
+
+
+def _runs(ranges: Ranges) -> Iterator[int]:
+    end = 0
+    for first, last in ranges:
+        yield from (first - end, last + 1 - first)
+        end = last + 1
+
+
+def _ranges(runs: Sequence[int]) -> Ranges:
+    found: list[tuple[int, int]] = []
+    end = 0
+    each = iter(runs)
+    for gap, count in zip(each, each, strict=True):
+        first = end + gap
+        end = first + count
+        found.append((first, end - 1))
+    return tuple(found)

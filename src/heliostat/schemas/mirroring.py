@@ -1,0 +1,181 @@
+"""One comparison of two registries: observe, plan, apply, until the target has what it can have.
+
+Some plans only prepare the next one: settings of a subject matter once it is known that something
+is done to it, and *preserve* closes a subject before what it holds is looked at again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from heliostat.schemas.apply import AppliedSchemas, apply_schemas, unresolved
+from heliostat.schemas.content import RegistryContent, fingerprint
+from heliostat.schemas.observe import Registry, observe_registry
+from heliostat.schemas.plan import plan_schemas
+from heliostat.schemas.registry.values import (
+    Schema,
+    SchemaId,
+    SubjectVersion,
+    split_subject,
+)
+from heliostat.schemas.schema_plan import Action, SchemaPlan, SchemaRules, SetCompatibility, SetMode
+
+PASSES_MAX = 5
+"""Settings known, modes set, versions imported or registered, and looked at; one to spare."""
+NOT_YET = "it is not there yet"
+NOT_AT_EACH = "an address of the target does not give it, or with other content"
+RulesOf = Callable[[RegistryContent], SchemaRules]
+"""Makes the rules once the source's subjects are known."""
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredSchemas:
+    """What came of a comparison.
+
+    Parameters
+    ----------
+    source
+        The source's registry, as it was observed.
+    rules
+        What was to be mirrored.
+    plan
+        What is still to be done, and refused.
+    unresolved
+        Versions of the source whose ids can't be read at the target, with the reason.
+    ids
+        Ids of the source and what they are at the target: read there, with the same content, at
+        each of its addresses.
+    actions
+        How many actions were tried.
+    notes
+        Settings and deletions that were refused: no record needs them.
+    """
+
+    source: RegistryContent
+    rules: SchemaRules
+    plan: SchemaPlan
+    unresolved: Mapping[SubjectVersion, str]
+    ids: Mapping[SchemaId, SchemaId]
+    actions: int = 0
+    notes: tuple[str, ...] = ()
+
+
+def plan_with_settings(source: RegistryContent, target: Registry, rules: SchemaRules) -> SchemaPlan:
+    """Plan with the settings of the subjects that something is done to; changes nothing."""
+    plan = plan_schemas(source, observe_registry(target), rules)
+    if not plan.actions:
+        return plan
+    return plan_schemas(source, observe_registry(target, plan.touched), rules)
+
+
+def mirror_schemas(
+    source: Registry,
+    target: Registry,
+    rules_of: RulesOf,
+    *,
+    nodes: Sequence[Registry] = (),
+    guard: Callable[[], None] = lambda: None,
+) -> MirroredSchemas:
+    """Bring the target's registry up to the source's.
+
+    Parameters
+    ----------
+    source, target
+        Both registries.
+    rules_of
+        See `RulesOf`.
+    nodes
+        The target's addresses one by one, if it has several: ids must be readable at each.
+    guard
+        Called before the target is changed; raises if that is not ours to do any more.
+
+    Raises
+    ------
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        A registry does not answer, or refuses for now; the next call begins where this one ended.
+    """
+    there = observe_registry(source)
+    rules = rules_of(there)
+    if rules.carries_compatibility:
+        there = observe_registry(source, {of.subject for of in _wanted(there, rules)})
+    failed: dict[SubjectVersion, str] = {}
+    notes: dict[str, None] = {}
+    actions = 0
+    plan = plan_with_settings(there, target, rules)
+    for _ in range(PASSES_MAX):
+        to_do = tuple(each for each in plan.actions if _of(each) not in failed)
+        if not to_do:
+            break
+        guard()
+        done = apply_schemas(replace(plan, actions=to_do), rules, target)
+        actions += len(to_do)
+        failed |= done.failed
+        notes |= dict.fromkeys(done.notes)
+        plan = plan_with_settings(there, target, rules)
+        if all(_is_setting(each) for each in to_do) and plan.actions == to_do:
+            break  # settings that the registry takes and does not show
+    missing = {of: why for of, why in failed.items() if not _is_there(of, plan)}
+    told = unresolved(plan, AppliedSchemas(failed=missing))
+    ids = _at_each(there, plan, rules, nodes)
+    waiting = {
+        of: NOT_AT_EACH if own in plan.ids else NOT_YET for of, own in _left(there, rules, ids)
+    }
+    return MirroredSchemas(there, rules, plan, {**waiting, **told}, ids, actions, tuple(notes))
+
+
+def _wanted(source: RegistryContent, rules: SchemaRules) -> list[SubjectVersion]:
+    """Return the versions that the rules select, without what these refer to."""
+    return [
+        of
+        for of in source.versions
+        if split_subject(of.subject)[0] == rules.source_context
+        and of.subject not in rules.mirrored
+        and (rules.selected is None or of.subject in rules.selected)
+    ]
+
+
+def _left(
+    source: RegistryContent, rules: SchemaRules, ids: Mapping[SchemaId, SchemaId]
+) -> Iterator[tuple[SubjectVersion, SchemaId]]:
+    """Yield selected versions, and their ids, that are not among the ids that can be read."""
+    for of in _wanted(source, rules):
+        own = source.versions[of].schema_id
+        if own not in ids:
+            yield of, own
+
+
+def _at_each(
+    source: RegistryContent, plan: SchemaPlan, rules: SchemaRules, nodes: Sequence[Registry]
+) -> dict[SchemaId, SchemaId]:
+    """Return the plan's ids that each node of the target gives, with the source's content."""
+    ids = dict(plan.ids)
+    wanted = source.ids(rules.source_context)
+    for node in nodes:
+        found = observe_registry(node).ids(rules.naming.context)
+        ids = {
+            own: theirs
+            for own, theirs in ids.items()
+            if theirs in found and _is_same(wanted[own], found[theirs])
+        }
+    return ids
+
+
+def _is_same(one: Schema, other: Schema) -> bool:
+    """Compare contents; references are renamed with their subjects."""
+    alone = (fingerprint(replace(each, references=())) for each in (one, other))
+    return next(alone) == next(alone)
+
+
+def _of(action: Action) -> SubjectVersion | None:
+    return None if isinstance(action, SetMode | SetCompatibility) else action.of
+
+
+def _is_setting(action: Action) -> bool:
+    return isinstance(action, SetMode | SetCompatibility)
+
+
+def _is_there(of: SubjectVersion, plan: SchemaPlan) -> bool:
+    return any(placed == of for placed, _ in plan.placed) and not any(
+        _of(action) == of for action in plan.actions
+    )

@@ -1,0 +1,179 @@
+"""The schema gate, by compiled code and by objects: only what has known ids is appended (I8)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.records import LZ4, NONE, Sample, encode
+from unit.records.copier.test_plain_way import NOW, TARGET, Side, partition
+
+from heliostat.records.copier.lane import CopySettings, PartitionState, SchemaFrames
+from heliostat.records.copier.network import Fetched, Want
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_standing import Phase
+from heliostat.records.copier.schema_gate import NO_IDS, SchemaGate, SchemaIds, waits
+
+BYTES_MAX = 1 << 20
+KNOWN, FOREIGN, UNKNOWN = 7, 8, 9
+IDS = SchemaIds(((1, KNOWN),), ((FOREIGN, FOREIGN),))
+VALUES, KEYS, MAYBE = SchemaFrames.VALUES, SchemaFrames.KEYS, SchemaFrames.MAYBE_VALUES
+
+
+def framed(schema_id: int) -> bytes:
+    return b"\x00" + schema_id.to_bytes(4, "big") + b"payload"
+
+
+def batch(base: int, *records: tuple[bytes | None, bytes | None], codec: int = NONE) -> bytes:
+    """A batch as it is stored from an offset on."""
+    data = encode([Sample(key, value, NOW) for key, value in records], codec)
+    return base.to_bytes(8, "big") + data[8:12] + bytes(4) + data[16:]
+
+
+def framing(frames: SchemaFrames) -> PartitionCopy:
+    item = partition(0, 0, 0, CopySettings(), BYTES_MAX)
+    item.spec = replace(item.spec, frames=frames)
+    return item
+
+
+def answer(item: PartitionCopy, data: bytes, end: int = 100) -> Fetched:
+    want = Want(0, item.attempt, item.fetches.offset, BYTES_MAX)
+    return Fetched(want, 0, end, bytearray(data), 0, len(data), end)
+
+
+CASES = [
+    (VALUES, b"k", framed(KNOWN), True),
+    (VALUES, framed(UNKNOWN), framed(KNOWN), True),
+    (VALUES, b"k", framed(UNKNOWN), False),
+    (VALUES, b"k", framed(FOREIGN), False),
+    (MAYBE, b"k", framed(FOREIGN), True),
+    (MAYBE, b"k", framed(UNKNOWN), False),
+    (VALUES | KEYS, framed(UNKNOWN), framed(KNOWN), False),
+    (VALUES | KEYS, framed(KNOWN), framed(KNOWN), True),
+    (MAYBE | KEYS, framed(UNKNOWN), None, False),
+    (VALUES, None, None, True),
+    (SchemaFrames(0), framed(UNKNOWN), framed(UNKNOWN), True),
+]
+
+
+@pytest.mark.parametrize(("frames", "key", "value", "passes"), CASES)
+def test_both_ways_let_the_same_records_pass(
+    frames: SchemaFrames, key: bytes | None, value: bytes | None, *, passes: bool
+) -> None:
+    """Given one record / then objects and compiled code agree whether it may pass."""
+    data = batch(0, (key, value))
+    item = framing(frames)
+    gate = SchemaGate()
+    gate.learn(IDS, [item])
+    gate.fetched(item, answer(item, data), 0.0, NOW)
+    assert bool(item.appends.queue) is passes
+    assert waits(item) is not passes
+    side = _side(frames)
+    assert side.take(data, high_watermark=100) == ([] if passes else [0])
+
+
+def _side(frames: SchemaFrames, ids: SchemaIds = IDS) -> Side:
+    side = Side(framing(frames))
+    side.gate.learn(ids, [])
+    return side
+
+
+def test_compiled_code_leaves_compressed_batches_and_takes_several_that_pass() -> None:
+    """Given compressed or several batches / then those that must be opened are left to objects."""
+    packed = batch(0, (b"k", framed(KNOWN)), codec=LZ4)
+    assert _side(VALUES).take(packed, high_watermark=100) == [0]
+    assert _side(SchemaFrames(0)).take(packed, high_watermark=100) == []
+    good = batch(0, (b"k", framed(KNOWN))) + batch(1, (b"k", framed(1)))
+    assert _side(VALUES).take(good, high_watermark=2) == []
+    bad = batch(0, (b"k", framed(KNOWN))) + batch(1, (b"k", framed(UNKNOWN)))
+    assert _side(VALUES).take(bad, high_watermark=2) == [0]
+
+
+def test_ids_that_are_learnt_pass_at_once_in_compiled_code() -> None:
+    side = _side(VALUES, NO_IDS)
+    data = batch(0, (b"k", framed(KNOWN)))
+    assert side.take(data, high_watermark=100) == [0]
+    side.gate.learn(IDS, [])
+    assert side.take(data, high_watermark=100) == []
+    assert side.plain.leaders == {TARGET}
+
+
+def test_batches_before_an_unknown_id_pass_and_the_rest_is_fetched_again() -> None:
+    """Given batches of which a later one has an unknown id / then those before it are queued,
+
+    the next fetch begins at it, after a pause that grows, and the reason names id and offset.
+    """
+    item, gate = framing(VALUES), SchemaGate()
+    gate.learn(IDS, [item])
+    good = batch(0, (b"k", framed(KNOWN)), (b"k", framed(KNOWN)))
+    bad = batch(2, (b"k", framed(KNOWN)), (b"k", framed(UNKNOWN)))
+    gate.fetched(item, answer(item, good + bad), 0.0, NOW)
+    assert [each.records for each in item.appends.queue] == [2]
+    assert item.fetches.offset == 2
+    assert item.standing.reason.startswith("source offset 3: schema id 9 can't be read")
+    assert item.standing.state is PartitionState.RETRYING
+    assert gate.missed([item]) == (UNKNOWN,)
+    assert item.want(0.0) is None
+    pauses = _pauses(gate, item, bad)
+    assert pauses == sorted({*pauses})
+    assert item.progress.high_watermark == 100
+
+
+def _pauses(gate: SchemaGate, item: PartitionCopy, data: bytes) -> list[float]:
+    found: list[float] = []
+    for now_s in (10.0, 20.0, 30.0):
+        gate.fetched(item, answer(item, data), now_s, NOW)
+        found.append(item.standing.not_before_s - now_s)
+    assert len(item.appends.queue) == 1
+    return found
+
+
+def test_what_waits_goes_on_when_its_id_is_learnt() -> None:
+    """Given a partition that waits / when other ids, then its own are announced / then it is
+
+    fetched at once, and passes; its trouble ends.
+    """
+    item, gate = framing(VALUES), SchemaGate()
+    gate.learn(IDS, [item])
+    data = batch(0, (b"k", framed(UNKNOWN)))
+    gate.fetched(item, answer(item, data), 0.0, NOW)
+    since_ms = item.standing.since_ms
+    gate.fetched(item, answer(item, data), 1.0, NOW + 1000)
+    assert item.standing.since_ms == since_ms
+    assert not gate.learn(IDS, [item])
+    assert gate.learn(SchemaIds(((1, UNKNOWN),)), [item])
+    assert item.want(1.0) is not None
+    gate.fetched(item, answer(item, data), 1.0, NOW + 1000)
+    assert item.standing.state is PartitionState.COPYING
+    assert len(item.appends.queue) == 1
+    assert gate.missed([item]) == ()
+
+
+def test_a_stopped_partition_keeps_its_reason() -> None:
+    """Given a record that is too large before an unknown id / then the partition stops for it."""
+    item, gate = partition(0, 0, 0, CopySettings(), 100), SchemaGate()
+    item.spec = replace(item.spec, frames=VALUES)
+    gate.learn(IDS, [item])
+    large = batch(0, (b"k", framed(KNOWN) + bytes(200)))
+    bad = batch(1, (b"k", framed(UNKNOWN)))
+    gate.fetched(item, answer(item, large + bad), 0.0, NOW)
+    assert item.phase is Phase.STOPPED
+    assert item.standing.code == "TOO_LARGE"
+
+
+def test_empty_answers_are_passed_on() -> None:
+    item, gate = framing(VALUES), SchemaGate()
+    gate.fetched(item, answer(item, b"", end=0), 0.0, NOW)
+    assert item.progress.high_watermark == 0
+    assert item.standing.state is not PartitionState.RETRYING
+
+
+def test_partitions_without_frames_are_not_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> None:
+        raise AssertionError("not to be looked at")
+
+    item, gate = framing(SchemaFrames(0)), SchemaGate()
+    monkeypatch.setattr("heliostat.records.copier.schema_gate.unknown_ids", refused)
+    gate.fetched(item, answer(item, batch(0, (b"k", framed(UNKNOWN)))), 0.0, NOW)
+    assert len(item.appends.queue) == 1

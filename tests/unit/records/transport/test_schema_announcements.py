@@ -1,0 +1,80 @@
+"""How a lane hears which schema ids can be read at the target: the newest, of its registries."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kafka.protocol.consumer import FetchResponse
+from unit.records.transport.test_control_channel import LANE, VERSION
+
+from heliostat.records.batches.encode import encode_batch
+from heliostat.records.copier.schema_gate import NO_IDS, SchemaIds
+from heliostat.records.transport.announcements import Announcements, Heard
+from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schema_ids
+
+OLD, NEW = SchemaIds(((1, 9),)), SchemaIds(((1, 4), (6, 9)), ((77, 77),))
+
+
+@pytest.fixture
+def hearing() -> tuple[Announcements, Heard]:
+    """Over a line that leads nowhere."""
+    lane: Any = SimpleNamespace(**vars(LANE), registries="here")
+    conn: Any = SimpleNamespace(worked=lambda: None)
+    heard = Heard()
+    return Announcements(lane, conn, heard), heard
+
+
+def answer(
+    base: int, high_watermark: int, *announced: SchemaIds, registries: str = "here"
+) -> memoryview:
+    """A frame with announcements of schema ids from offset `base` on."""
+    rows = [
+        (SCHEMAS_KEY.encode(), json.dumps(encode_schema_ids(registries, each)).encode(), 1)
+        for each in announced
+    ]
+    records = bytearray(encode_batch(rows))
+    records[:8] = base.to_bytes(8, "big")
+    kind = FetchResponse.FetchableTopicResponse
+    partition: Any = kind.PartitionData(
+        partition_index=0,
+        error_code=0,
+        high_watermark=high_watermark,
+        last_stable_offset=high_watermark,
+        log_start_offset=0,
+        aborted_transactions=[],
+        preferred_read_replica=-1,
+        records=bytes(records),
+    )
+    topic = kind(topic="t", partitions=[partition])
+    body = FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=[topic])
+    return memoryview(bytearray(b"\0\0\0\0\0" + bytes(body.encode(version=VERSION))))
+
+
+def test_ids_count_once_all_announcements_are_read(hearing: tuple[Announcements, Heard]) -> None:
+    """Given older announcements before the newest / when they are read first / then ids that were
+
+    taken back since never pass.
+    """
+    announcements, heard = hearing
+    announcements._take(answer(0, 2, OLD), VERSION)
+    assert heard.schema_ids == NO_IDS
+    announcements._take(answer(1, 2, NEW), VERSION)
+    assert heard.schema_ids == NEW
+
+
+def test_the_newest_of_one_answer_counts(hearing: tuple[Announcements, Heard]) -> None:
+    announcements, heard = hearing
+    announcements._take(answer(0, 2, OLD, NEW), VERSION)
+    assert heard.schema_ids == NEW
+
+
+def test_ids_of_other_registries_are_none(hearing: tuple[Announcements, Heard]) -> None:
+    """Given a link that has other registries now / then ids announced for the former don't pass."""
+    announcements, heard = hearing
+    announcements._take(answer(0, 1, OLD, registries="there"), VERSION)
+    assert heard.schema_ids == NO_IDS
+    announcements._take(answer(1, 2, NEW), VERSION)
+    assert heard.schema_ids == NEW
