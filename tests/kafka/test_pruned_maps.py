@@ -75,8 +75,8 @@ def test_rows_below_the_log_start_go_and_the_rest_stays_correct(
         return [row[1:] for row in read(target, topic, "read_uncommitted")]
 
     with RunningLink(config):
-        while len(rows()) < 4:
-            transactions(source, topic, rng, 3)
+        while len(rows()) < 4:  # a row takes hundreds of breaks
+            transactions(source, topic, rng, 150)
             until(lambda: ends(target, {topic: 1})[topic] == [len(written())], "all records")
         with ClusterAdmin([target]) as admin:
             assert admin.alter_configs({maps: dict(COMPACTED)}) == {maps: None}

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -27,9 +27,10 @@ from support.provoked import Provoked
 from support.records import GZIP, NONE, Sample, encode, write_batches
 from support.registry_contract import record
 from support.registry_double import RegistryDouble
-from support.registry_server import Asked, RegistryServer, Reply
+from support.registry_server import Asked, RegistryServer, Reply, answer
 
 from heliostat.access import RegistryAccess
+from heliostat.cli.exit_codes import HALTED
 from heliostat.errors import RegistryError
 from heliostat.names import TopicName
 from heliostat.schemas import HttpRegistry
@@ -357,6 +358,43 @@ def test_troubles_of_registries_delay_new_schemas_only(
     assert reader.looks == sum(count)
 
 
+def test_a_target_that_is_read_only_slow_or_restored_gets_its_schemas_in_the_end(
+    cluster_pair: ClusterPair, registries: Registries, tmp_path: Path
+) -> None:
+    """Given a target registry that is read-only / then new schemas wait until it is not; one that
+
+    was deleted at the source arrives as well; with slow answers all takes longer, and what an older
+    backup lacks is brought again.
+    """
+    mirror = Mirror(cluster_pair, registries, tmp_path)
+    first = registries.register(mirror.subject, record())
+    mirror.write(0, framed(first))
+    target = registries.target
+    with RunningLink(mirror.config):
+        mirror.wait(1, 0)
+        target.double.set_mode(None, "READONLY", force=True)
+        fresh = f"{mirror.topic}-lsst.sal.Fresh"
+        deleted = registries.register(fresh, record())
+        registries.source.double.delete_version(fresh, "1", permanent=False)
+        mirror.write(0, framed(deleted))
+        until(lambda: mirror.problems().get(0, ("",) * 3)[1] == UNREADABLE, "the reason")
+        assert heliostat(mirror.config, "schemas", "status").returncode == 1
+        target.double.set_mode(None, "READWRITE", force=True)
+        mirror.wait(2, 0)
+        target.troubles.append(functools.partial(_slowly, target))
+        schema = record()
+        slow = registries.register(mirror.subject, schema)
+        mirror.write(0, framed(slow))
+        mirror.wait(3, 0)
+        target.troubles.clear()
+        target.double = RegistryDouble()
+        until(lambda: registries.has(slow, schema), "what the backup lacks")
+
+
+def _slowly(server: RegistryServer, asked: Asked) -> Reply:
+    return replace(answer(server.double, asked), silence_s=0.3)
+
+
 def test_schemas_are_not_asked_for_record_by_record(
     cluster_pair: ClusterPair, registries: Registries, tmp_path: Path
 ) -> None:
@@ -381,16 +419,25 @@ def _asked(server: RegistryServer) -> list[Asked]:
     return list(server.asked)
 
 
-def test_status_tells_of_schemas(
+def test_plan_and_status_tell_of_schemas(
     cluster_pair: ClusterPair, registries: Registries, tmp_path: Path
 ) -> None:
     mirror = Mirror(cluster_pair, registries, tmp_path)
     known = registries.register(mirror.subject, record())
     mirror.write(0, framed(known))
+    before = heliostat(mirror.config, "plan")
+    assert before.returncode == 1
+    assert f"+ {mirror.subject} version 1 id {known}" in before.stdout
     with RunningLink(mirror.config):
         mirror.wait(1, 0)
         until(lambda: _driver(mirror).get("ids", 0) >= 1, lambda: json.dumps(_driver(mirror)))
     assert _driver(mirror)["unresolved"] == {}
+    (plan,) = said(mirror.config, "plan")
+    assert plan["schemas"]["in_sync"]
+    assert heliostat(mirror.config, "plan").returncode == 0
+    registries.target.troubles.append(functools.partial(_always, DOWN))
+    assert heliostat(mirror.config, "plan").returncode == HALTED
+    registries.target.troubles.clear()
     (mapped,) = said(mirror.config, "schemas", "map")
     assert mapped["ids"][str(known)] == known
 

@@ -26,9 +26,8 @@ from typing_extensions import override
 
 from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
-from heliostat.records.copier.lane import SchemaFrames
+from heliostat.records.copier.lane import SchemaFrames, SchemaIds
 from heliostat.records.copier.network import Send
-from heliostat.records.copier.schema_gate import SchemaIds
 from heliostat.records.transport.schema_id_rows import ranges_of
 
 IDS, FOREIGN = range(1, 7), 50

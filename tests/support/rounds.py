@@ -22,6 +22,15 @@ def rounds_of(config: Path) -> dict[tuple[str, int], int]:
     }
 
 
+def _wanted(config: Path) -> set[tuple[str, int]]:
+    """Return the lanes that drivers want by their last reports, by link and lane."""
+    return {
+        (status["link"], int(lane))
+        for status in said(config, "status")
+        for lane in status["driver"].get("generations", {})
+    }
+
+
 def begin_new_rounds(
     config: Path, workers: Callable[[], list[psutil.Process]], times: int = 1
 ) -> None:
@@ -42,8 +51,12 @@ def _begin_anew(config: Path, workers: Callable[[], list[psutil.Process]]) -> No
         worker.kill()
 
     def are_new() -> bool:
-        now = rounds_of(config)
-        return all(now.get(lane, -1) > generation for lane, generation in before.items())
+        now, wanted = rounds_of(config), _wanted(config)
+        return bool(wanted) and all(
+            now.get(lane, -1) > generation
+            for lane, generation in before.items()
+            if lane in wanted  # a link that guessed two lanes at first goes on with one
+        )
 
     until(
         are_new,

@@ -65,8 +65,9 @@ def status_command(
         click.echo(json.dumps([each.to_json() for each in found], indent=2))
     else:
         for each in found:
-            for line in _lines(each, shows_all=shows_all):
-                click.echo(line)
+            click.echo(f"link {each.link}")
+            for line in schema_lines(each, shows_all=shows_all):
+                click.echo(f"  {line}")
     context.exit(IN_SYNC if all(each.in_sync for each in found) else DIFFERENCE)
 
 
@@ -146,10 +147,11 @@ def verify_command(
     context.exit(IN_SYNC if is_equal else DIFFERENCE)
 
 
-def _lines(found: LinkSchemas, *, shows_all: bool) -> Iterator[str]:
+def schema_lines(found: LinkSchemas, *, shows_all: bool = False) -> Iterator[str]:
+    """Describe a link's schemas: how many are where, and a line for each that is not there."""
     counts = Counter(row.state.value for row in found.rows)
     told = ", ".join(f"{number} {state}" for state, number in sorted(counts.items())) or "none"
-    yield f"link {found.link} ({found.strategy}): {len(found.rows)} versions: {told}"
+    yield f"schemas ({found.strategy}): {len(found.rows)} versions: {told}"
     settled = (SchemaState.MIRRORED, SchemaState.MAPPED)
     for row in found.rows:
         if shows_all or row.state not in settled:

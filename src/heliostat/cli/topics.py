@@ -10,12 +10,29 @@ import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, HALTED, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
+from heliostat.cli.schemas import schema_lines
 from heliostat.config import load_config
-from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
+from heliostat.errors import (
+    BrokerError,
+    ConnectionLost,
+    HeliostatError,
+    RegistryAnswerInvalid,
+    RegistryError,
+    RegistryUnreachable,
+)
 from heliostat.operate.links import links_of
 from heliostat.operate.plan import plan_link
+from heliostat.operate.schemas import LinkSchemas, link_schemas
 from heliostat.operate.topics import TopicPreview, preview_topics
 from heliostat.topics.topic_plan import TopicPlan
+
+_NO_ANSWER = (
+    ConnectionLost,
+    BrokerError,
+    RegistryError,
+    RegistryUnreachable,
+    RegistryAnswerInvalid,
+)
 
 
 @click.command("topics")
@@ -59,12 +76,12 @@ def _preview_line(row: TopicPreview, width: int) -> str:
 def plan_command(
     context: click.Context, config_file: Path, link_name: str | None, as_json: bool
 ) -> None:
-    r"""Print what would be done to the targets' topics, what is refused, and why.
+    r"""Print what would be done to the targets' topics and schemas, what is refused, and why.
 
     Also lists what is left out because it comes from the target. Changes nothing. Exit code 0 when
     there is nothing to do, 1 when there is, when something is refused, or when source records were
-    gone before they were copied, 3 when a cluster does not answer. Links are planned one by one: an
-    error in one does not stop the others.
+    gone before they were copied, 3 when a cluster or a registry does not answer. Links are planned
+    one by one: an error in one does not stop the others.
 
     \b
     Examples:
@@ -73,14 +90,19 @@ def plan_command(
     """
     config = load_config(config_file)
     plans: dict[str, TopicPlan] = {}
+    schemas: dict[str, LinkSchemas] = {}
     failed: dict[str, HeliostatError] = {}
     for link in links_of(config, link_name):
         try:
             plans[link.name] = plan_link(config, link)
-        except (ConnectionLost, BrokerError) as error:
+            schemas |= {each.link: each for each in link_schemas(config, link.name)}
+        except _NO_ANSWER as error:
             failed[link.name] = error
     if as_json:
-        answer = [{"link": name, **plan.to_json()} for name, plan in plans.items()]
+        answer = [
+            {"link": name, **plan.to_json(), **_schemas_json(schemas.get(name))}
+            for name, plan in plans.items()
+        ]
         answer += [{"link": name, "error": str(why)} for name, why in failed.items()]
         click.echo(json.dumps(answer, indent=2))
     else:
@@ -89,12 +111,19 @@ def plan_command(
             click.echo(f"link {name}: {done}, {len(plan.mirrors)} topics mirrored")
             for line in plan.describe():
                 click.echo(f"  {line}")
+            for line in schema_lines(schemas[name]) if name in schemas else ():
+                click.echo(f"  {line}")
     for name, why in failed.items():
         click.echo(f"heliostat: link {name}: {why}", err=True)
     if failed:
         context.exit(HALTED)
     in_sync = all(plan.is_empty for plan in plans.values())
+    in_sync = in_sync and all(each.in_sync for each in schemas.values())
     context.exit(IN_SYNC if in_sync else DIFFERENCE)
+
+
+def _schemas_json(found: LinkSchemas | None) -> dict[str, object]:
+    return {} if found is None else {"schemas": found.to_json()}
 
 
 def _summary(plan: TopicPlan) -> str:

@@ -141,6 +141,30 @@ def schema_problems(config: Config) -> Iterator[str]:
             )
 
 
+def registry_topic_problems(config: Config) -> Iterator[str]:
+    """Yield links that would copy a registry's own topic into the topic of another registry.
+
+    That one writes its topic itself, a record at each start included (`NOOP`), and takes what it
+    finds there for its own: schemas would replace each other.
+    """
+    for index, link in enumerate(config.links):
+        source, target = _registry(config, link.source), _registry(config, link.target)
+        if source is None or target is None:
+            continue
+        selects = any(compile_pattern(each).fullmatch(source.topic) for each in link.topics.include)
+        excludes = any(
+            compile_pattern(each).fullmatch(source.topic) for each in link.topics.exclude
+        )
+        mirror = _rule(link).replace("${topic}", source.topic)
+        if selects and not excludes and mirror == target.topic:
+            yield (
+                f"links[{index}].topics: selects {source.topic}, which is the topic of "
+                f"{link.source}'s schema registry, and its mirror would be the topic of "
+                f"{link.target}'s, which writes it itself; exclude it, and set schemas.strategy "
+                f'(got "{source.topic}")'
+            )
+
+
 def _registry(config: Config, alias: Alias) -> RegistryConfig | None:
     cluster = config.clusters.get(alias)
     return None if cluster is None else cluster.schema_registry

@@ -15,7 +15,12 @@ from pydantic_core import ErrorDetails
 from typing_extensions import override
 
 from heliostat.config import model
-from heliostat.config.checks import cross_problems, schema_problems, target_problems
+from heliostat.config.checks import (
+    cross_problems,
+    registry_topic_problems,
+    schema_problems,
+    target_problems,
+)
 from heliostat.config.fan_in import FanInConfig
 from heliostat.config.model import Config
 from heliostat.config.registry import RegistryConfig
@@ -75,6 +80,7 @@ def load_config(path: str | Path, env: Mapping[str, str] | None = None) -> Confi
     if config is not None:
         problems.extend(target_problems(config))
         problems.extend(schema_problems(config))
+        problems.extend(registry_topic_problems(config))
     if config is None or problems:
         raise _refusal(path, problems)
     return config

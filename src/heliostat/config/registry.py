@@ -40,6 +40,9 @@ class RegistryConfig(Frozen):
     ]
     """Addresses of its nodes, each with the API's path, such as `https://registry:8081` or
     `http://localhost:8080/apis/ccompat/v7`; if one fails, the next is asked."""
+    topic: Annotated[str, Field(title="Topic", min_length=1)] = "_schemas"
+    """The topic of its cluster that the registry keeps schemas in (Confluent's `kafkastore.topic`).
+    A link never copies it into the topic of another registry, which writes that itself."""
     ca_file: Annotated[FilePath | None, Field(title="Authorities")] = None
     """PEM file of the CAs that sign the registry's certificates; null = the system's."""
     certificate_file: Annotated[FilePath | None, Field(title="Certificate")] = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
@@ -21,7 +22,6 @@ from heliostat.link.losses import Losses
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.owner_guard import OwnerGuard
 from heliostat.link.planning import Planner
-from heliostat.link.schema_part import SchemaPart
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
 from heliostat.mm2.emitters import Interchange
@@ -36,6 +36,9 @@ from heliostat.records.copier.lane import NO_FRAMES, LaneSpec, PartitionReport, 
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import StatusBoard
 from heliostat.status.open_transactions import LOOK_EVERY_S, OpenTransactions
+
+if TYPE_CHECKING:
+    from heliostat.link.schema_part import SchemaPart
 
 STOPS_EVERY_S = 2.0
 REPORT_WITHOUT_SOURCE: dict[str, object] = {
@@ -238,6 +241,9 @@ class Copying:
         source, target = context.source.registry_access(), context.target.registry_access()
         if context.link.schemas.strategy == "off" or source is None or target is None:
             return None
+        # Only here: its HTTP client takes a quarter of a second to load, and most links need none.
+        from heliostat.link.schema_part import SchemaPart
+
         return SchemaPart(
             context.link,
             source,

@@ -18,8 +18,7 @@ from heliostat.link.wanted_ids import WantedIds
 from heliostat.names import TopicName
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
-from heliostat.records.copier.lane import RoundReport, SchemaFrames
-from heliostat.records.copier.schema_gate import SchemaIds
+from heliostat.records.copier.lane import RoundReport, SchemaFrames, SchemaIds
 from heliostat.records.transport.schema_id_rows import ranges_of
 from heliostat.schemas import HttpRegistry
 from heliostat.schemas.mirroring import MirroredSchemas, mirror_schemas

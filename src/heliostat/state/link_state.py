@@ -26,8 +26,7 @@ from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
 from heliostat.offsets.marks import MapMarks
 from heliostat.offsets.store import OffsetMaps
-from heliostat.records.copier.lane import Announcement
-from heliostat.records.copier.schema_gate import SchemaIds
+from heliostat.records.copier.lane import Announcement, SchemaIds
 from heliostat.records.transport.announcements import CONTROL_KEY
 from heliostat.records.transport.plan_rows import encode_announcement
 from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schema_ids

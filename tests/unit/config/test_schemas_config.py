@@ -171,3 +171,47 @@ def test_schemas_are_not_preserved_in_the_registry_they_are_from(tmp_path: Path)
     )
     assert load(tmp_path, "strategy: isolate", target=SUMMIT).links
     assert load(tmp_path, "", target=SUMMIT).links
+
+
+@pytest.mark.parametrize(
+    ("topics", "source_topic", "target_topic", "is_refused"),
+    [
+        ("{include: ['.*']}", "_schemas", "_schemas", True),
+        ("{include: [_schemas]}", "_schemas", "_schemas", True),
+        ("{include: ['registry-.*']}", "registry-schemas", "registry-schemas", True),
+        ("{include: ['.*'], exclude: [_schemas]}", "_schemas", "_schemas", False),
+        ("{include: ['lsst.*']}", "_schemas", "_schemas", False),
+        ("{include: ['.*'], naming: {prefix: summit.}}", "_schemas", "_schemas", False),
+        ("{include: ['.*'], naming: {prefix: summit.}}", "_schemas", "summit._schemas", True),
+        ("{include: ['.*']}", "_schemas", "registry-schemas", False),
+    ],
+)
+def test_a_registrys_topic_is_not_copied_into_that_of_another_registry(
+    tmp_path: Path, topics: str, source_topic: str, target_topic: str, *, is_refused: bool
+) -> None:
+    path = tmp_path / "heliostat.yaml"
+    path.write_text(
+        "clusters:\n"
+        "  summit:\n    bootstrap: s:1\n"
+        f"    schema_registry: {{urls: 'https://r', topic: {source_topic}}}\n"
+        "  usdf:\n    bootstrap: t:1\n"
+        f"    schema_registry: {{urls: 'https://q', topic: {target_topic}}}\n"
+        f"links: [{{name: l, source: summit, target: usdf, topics: {topics}}}]\n"
+    )
+    if not is_refused:
+        assert load_config(path, {}).links
+        return
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {})
+    (problem,) = caught.value.problems
+    assert problem.startswith(f"links[0].topics: selects {source_topic}, which is the topic of")
+
+
+def test_a_registrys_topic_may_be_copied_where_no_registry_is_known(tmp_path: Path) -> None:
+    path = tmp_path / "heliostat.yaml"
+    path.write_text(
+        "clusters: {summit: {bootstrap: 's:1', schema_registry: {urls: 'https://r'}},\n"
+        "  usdf: {bootstrap: 't:1'}}\n"
+        "links: [{name: l, source: summit, target: usdf, topics: {include: [_schemas]}}]\n"
+    )
+    assert load_config(path, {}).links

@@ -20,8 +20,7 @@ from heliostat.link.schema_part import REPORTED_MAX, WAITING_EVERY_S, SchemaPart
 from heliostat.link.schema_rules import registries_of
 from heliostat.names import TopicName
 from heliostat.ops.events import Events
-from heliostat.records.copier.lane import SchemaFrames
-from heliostat.records.copier.schema_gate import SchemaIds
+from heliostat.records.copier.lane import SchemaFrames, SchemaIds
 
 FOO, BAR = TopicName("foo"), TopicName("bar")
 AT_MS = 1_790_000_000_000

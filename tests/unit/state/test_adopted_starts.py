@@ -69,7 +69,7 @@ def test_a_lane_gets_the_offsets_of_the_takeover() -> None:
         0: (0, 41),
         1: (3, None),
     }
-    assert _specs((mirror,), {}) == {}
+    assert _specs((mirror,), {}, lambda _: NO_FRAMES) == {}
 
 
 def test_handing_mirrors_back_drops_the_producer_id(state: LinkState) -> None:

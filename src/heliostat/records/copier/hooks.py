@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from heliostat.records.copier.lane import PlanChange, RoundReport
+from heliostat.records.copier.lane import NO_IDS, PlanChange, RoundReport, SchemaIds
 from heliostat.records.copier.late_sends import NOT_WATCHED, LateSends
-from heliostat.records.copier.schema_gate import NO_IDS, SchemaIds
 
 
 @dataclass(frozen=True, slots=True)

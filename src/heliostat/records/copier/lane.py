@@ -94,6 +94,28 @@ class SchemaFrames(Flag):
 
 
 NO_FRAMES = SchemaFrames(0)
+Ranges = tuple[tuple[int, int], ...]
+"""Ids as `(first, last)`, ascending, both included."""
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaIds:
+    """What the driver has found out about schema ids of the source's registry.
+
+    Parameters
+    ----------
+    readable
+        Those whose content can be read at each address of the target's registry.
+    foreign
+        Ids that records seemed to have and the source's registry has not: where nothing says that
+        a topic's values begin with an id, they are none.
+    """
+
+    readable: Ranges = ()
+    foreign: Ranges = ()
+
+
+NO_IDS = SchemaIds()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,44 +9,28 @@ the driver looks at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from heliostat.names import TopicPartition
 from heliostat.records.batches.schema_frames import Framing, unknown_ids
-from heliostat.records.copier.lane import PartitionCode, PartitionSpec, SchemaFrames
+from heliostat.records.copier.lane import (
+    NO_IDS,
+    PartitionCode,
+    PartitionSpec,
+    Ranges,
+    SchemaFrames,
+    SchemaIds,
+)
 from heliostat.records.copier.network import Fetched
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase, Trouble
 
-Ranges = tuple[tuple[int, int], ...]
-"""Ids as `(first, last)`, ascending, both included."""
 WANTED_MAX = 1_000
 """Ids in one report; others are reported once these are known."""
 NAMED_MAX = 3
 """Ids in a partition's reason."""
-
-
-@dataclass(frozen=True, slots=True)
-class SchemaIds:
-    """What the driver has found out about schema ids of the source's registry.
-
-    Parameters
-    ----------
-    readable
-        Those whose content can be read at each address of the target's registry.
-    foreign
-        Ids that records seemed to have and the source's registry has not: where nothing says that
-        a topic's values begin with an id, they are none.
-    """
-
-    readable: Ranges = ()
-    foreign: Ranges = ()
-
-
-NO_IDS = SchemaIds()
 
 
 class Held(NamedTuple):

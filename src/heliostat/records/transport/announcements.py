@@ -18,8 +18,7 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.invariants import is_from_current_owner
 from heliostat.names import TopicName, TopicPartition
 from heliostat.records.batches.encode import decode_batches
-from heliostat.records.copier.lane import LaneSpec, PlanChange
-from heliostat.records.copier.schema_gate import NO_IDS, SchemaIds
+from heliostat.records.copier.lane import NO_IDS, LaneSpec, PlanChange, SchemaIds
 from heliostat.records.transport.plan_rows import wanted_round
 from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, schema_ids_in
 from heliostat.records.transport.state_connection import ANSWER_S, ONLY, StateConnection

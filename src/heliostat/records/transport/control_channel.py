@@ -14,8 +14,7 @@ import threading
 from collections.abc import Callable
 
 from heliostat.clusters.wire.cluster import WireCluster
-from heliostat.records.copier.lane import LaneSpec, PlanChange, RoundReport
-from heliostat.records.copier.schema_gate import SchemaIds
+from heliostat.records.copier.lane import LaneSpec, PlanChange, RoundReport, SchemaIds
 from heliostat.records.transport.announcements import Announcements, Heard
 from heliostat.records.transport.report_writer import ReportWriter
 from heliostat.records.transport.state_connection import ANSWER_S, StateConnection

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from heliostat.records.copier.schema_gate import NO_IDS, Ranges, SchemaIds
+from heliostat.records.copier.lane import NO_IDS, Ranges, SchemaIds
 
 SCHEMAS_KEY = "schemas"
 

@@ -9,11 +9,17 @@ import pytest
 from support.records import LZ4, NONE, Sample, encode
 from unit.records.copier.test_plain_way import NOW, TARGET, Side, partition
 
-from heliostat.records.copier.lane import CopySettings, PartitionState, SchemaFrames
+from heliostat.records.copier.lane import (
+    NO_IDS,
+    CopySettings,
+    PartitionState,
+    SchemaFrames,
+    SchemaIds,
+)
 from heliostat.records.copier.network import Fetched, Want
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
-from heliostat.records.copier.schema_gate import NO_IDS, SchemaGate, SchemaIds, waits
+from heliostat.records.copier.schema_gate import SchemaGate, waits
 
 BYTES_MAX = 1 << 20
 KNOWN, FOREIGN, UNKNOWN = 7, 8, 9

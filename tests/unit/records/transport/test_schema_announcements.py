@@ -11,7 +11,7 @@ from kafka.protocol.consumer import FetchResponse
 from unit.records.transport.test_control_channel import LANE, VERSION
 
 from heliostat.records.batches.encode import encode_batch
-from heliostat.records.copier.schema_gate import NO_IDS, SchemaIds
+from heliostat.records.copier.lane import NO_IDS, SchemaIds
 from heliostat.records.transport.announcements import Announcements, Heard
 from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schema_ids
 

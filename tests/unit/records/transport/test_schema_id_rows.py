@@ -7,7 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliostat.records.copier.schema_gate import NO_IDS, SchemaIds
+from heliostat.records.copier.lane import NO_IDS, SchemaIds
 from heliostat.records.transport.schema_id_rows import (
     encode_schema_ids,
     ranges_of,
