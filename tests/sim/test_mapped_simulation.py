@@ -267,7 +267,7 @@ def test_a_round_is_over_when_its_rows_are_answered() -> None:
                 assert copier._network.can_write_map(), f"seed {seed}"
                 waited += 1
                 break
-    assert waited > SEEDS // 30
+    assert waited > SEEDS // 40
 
 
 def test_appends_that_land_after_a_compaction_are_detected() -> None:
