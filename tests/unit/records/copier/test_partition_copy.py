@@ -289,6 +289,25 @@ def test_the_end_is_read_when_the_last_append_is_answered(*, is_lost: bool) -> N
     assert (one.copy.attempt, one.copy.standing.state) == (before + 1, PartitionState.RETRYING)
 
 
+def test_what_lands_behind_a_failed_append_does_not_count() -> None:
+    """Given two appends in flight, the first of which is refused / when the second lands after all
+
+    / then it counts for nothing: the end is read once nothing is in flight any more (I4).
+    """
+    one = OneMirror()
+    one.fetch(0.0)
+    one.acknowledge(*one.send())
+    one.fetch(0.0, 0.0)
+    first, second = one.send()
+    attempt = one.copy.attempt
+    one.fail(first, NOT_LEADER)
+    assert (one.copy.attempt, one.copy.must_find_end) == (attempt, False)
+    assert one.copy.want(one.now_s) is None
+    assert not one.copy.appended(second, second.base_offset, NOW_MS)
+    assert one.copy.progress.position == 11
+    assert (one.copy.attempt, one.copy.must_find_end) == (attempt + 1, True)
+
+
 def test_batches_queued_behind_a_failed_append_are_fetched_again() -> None:
     """Given batches in the queue / when an append fails / then none of them is sent any more."""
     one = OneMirror()
