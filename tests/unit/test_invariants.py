@@ -13,6 +13,7 @@ from heliostat.invariants import (
     is_from_current_owner,
     last_batch_is_ours,
     may_send,
+    predecessors_have_ended,
     sequence_of,
 )
 
@@ -70,3 +71,22 @@ def test_lanes_accept_only_their_own_owner_and_later_ones() -> None:
             assert is_from_current_owner(claim + 1, generation)
             assert not is_from_current_owner(claim - 1, generation)
         assert first_generation(claim + 1) > last
+
+
+@pytest.mark.parametrize(
+    ("running", "expected"),
+    [
+        (None, False),
+        (frozenset(), False),
+        (frozenset({"1/8/0"}), False),
+        (frozenset({"0/9/1"}), True),
+        (frozenset({"0/9/1", "1/8/0"}), True),
+        (frozenset({"0/9/1", "0/5/0"}), False),
+        (frozenset({"0/5/0"}), False),
+    ],
+)
+def test_predecessors_have_ended_by_an_announcement_that_knows_this_round(
+    running: frozenset[str] | None, *, expected: bool
+) -> None:
+    """Given what is announced as running / then only one that names this round itself counts."""
+    assert predecessors_have_ended("0/9/1", ("0/5/0", "0/6/0"), running) is expected

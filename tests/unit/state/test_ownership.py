@@ -410,6 +410,8 @@ def test_no_announcement_holds_after_resigning() -> None:
     with pytest.raises(ConnectionLost):
         first.ownership.resign()
     with pytest.raises(ConnectionLost):
+        first.ownership.hold(1.0)
+    with pytest.raises(ConnectionLost):
         first.ownership.keep(1.0)
 
 

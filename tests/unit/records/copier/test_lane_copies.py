@@ -12,7 +12,7 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
-from heliostat.records.copier.lane_copies import copies_of, went_wrong
+from heliostat.records.copier.lane_copies import any_old, copies_of, went_wrong
 from heliostat.records.copier.network import AppendLost, LastBatch, LogRange, Send
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_report import lost_since
@@ -103,3 +103,20 @@ def test_a_stopped_partition_is_not_copied() -> None:
     copy.progress.copied_to, copy.progress.copied_end = 100, 100
     copy.begin(LogRange(Offset(0), Offset(70)), LastBatch(-1, -1), OffsetMap(), 0, now_s=0.0)
     assert (copy.standing.code, copy.progress.lost) == ("FOREIGN_TAIL", None)
+
+
+def test_one_old_batch_makes_its_connection_wait_for_what_is_in_flight() -> None:
+    """Given partitions of one connection / when the next batch of any is old / then it must be the
+
+    first on its connection: a request after others lands that much later (I4).
+    """
+    now_ms, day_ms = 1_800_000_000_000, 86_400_000
+    items = {}
+    for index, age_ms in enumerate((0, day_ms, 0)):
+        spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
+        items[index] = PartitionCopy(index, spec, CopySettings(), 7, now_ms)
+        items[index].appends.put(ConvertedBatch(0, 1, (), 5, now_ms - age_ms))
+        items[index].appends.put(ConvertedBatch(1, 1, (), 5, now_ms - day_ms))
+    assert any_old(items, now_ms)
+    assert not any_old({0: items[0], 2: items[2]}, now_ms), "only the next ones count"
+    assert not any_old({}, now_ms)
