@@ -33,6 +33,7 @@ from heliostat.schemas.schema_plan import (
     SetCompatibility,
     SetMode,
     SoftDelete,
+    version_of,
 )
 
 _HARMLESS = frozenset(
@@ -146,7 +147,7 @@ def _try(
     needed: set[SubjectVersion],
 ) -> None:
     """Do one action; what says that a schema can't be there is noted."""
-    of = None if isinstance(action, SetMode | SetCompatibility) else action.of
+    of = version_of(action)
     if of in done.failed:
         return
     try:

@@ -99,3 +99,8 @@ def fingerprint(schema: Schema) -> Fingerprint:
             return plain, schema.text
         return plain, json.dumps(found, sort_keys=True)
     return plain, "".join(schema.text.split())
+
+
+def fingerprint_alone(schema: Schema) -> Fingerprint:
+    """The same without references, whose subjects and versions may be others at the target."""
+    return fingerprint(replace(schema, references=()))

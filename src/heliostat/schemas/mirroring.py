@@ -10,16 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from heliostat.schemas.apply import AppliedSchemas, apply_schemas, unresolved
-from heliostat.schemas.content import RegistryContent, fingerprint
+from heliostat.schemas.content import RegistryContent, fingerprint_alone
 from heliostat.schemas.observe import Registry, observe_registry
 from heliostat.schemas.plan import plan_schemas
-from heliostat.schemas.registry.values import (
-    Schema,
-    SchemaId,
-    SubjectVersion,
-    split_subject,
-)
-from heliostat.schemas.schema_plan import Action, SchemaPlan, SchemaRules, SetCompatibility, SetMode
+from heliostat.schemas.registry.values import SchemaId, SubjectVersion
+from heliostat.schemas.schema_plan import SchemaPlan, SchemaRules, version_of
 
 PASSES_MAX = 5
 """Settings known, modes set, versions imported or registered, and looked at; one to spare."""
@@ -104,7 +99,7 @@ def mirror_schemas(
     actions = 0
     plan = plan_with_settings(there, target, rules)
     for _ in range(PASSES_MAX):
-        to_do = tuple(each for each in plan.actions if _of(each) not in failed)
+        to_do = tuple(each for each in plan.actions if version_of(each) not in failed)
         if not to_do:
             break
         guard()
@@ -113,7 +108,7 @@ def mirror_schemas(
         failed |= done.failed
         notes |= dict.fromkeys(done.notes)
         plan = plan_with_settings(there, target, rules)
-        if all(_is_setting(each) for each in to_do) and plan.actions == to_do:
+        if all(version_of(each) is None for each in to_do) and plan.actions == to_do:
             break  # settings that the registry takes and does not show
     missing = {of: why for of, why in failed.items() if not _is_there(of, plan)}
     told = unresolved(plan, AppliedSchemas(failed=missing))
@@ -126,13 +121,7 @@ def mirror_schemas(
 
 def _wanted(source: RegistryContent, rules: SchemaRules) -> list[SubjectVersion]:
     """Return the versions that the rules select, without what these refer to."""
-    return [
-        of
-        for of in source.versions
-        if split_subject(of.subject)[0] == rules.source_context
-        and of.subject not in rules.mirrored
-        and (rules.selected is None or of.subject in rules.selected)
-    ]
+    return [of for of in source.versions if rules.selects(of.subject)]
 
 
 def _left(
@@ -156,26 +145,13 @@ def _at_each(
         ids = {
             own: theirs
             for own, theirs in ids.items()
-            if theirs in found and _is_same(wanted[own], found[theirs])
+            if theirs in found
+            and fingerprint_alone(wanted[own]) == fingerprint_alone(found[theirs])
         }
     return ids
 
 
-def _is_same(one: Schema, other: Schema) -> bool:
-    """Compare contents; references are renamed with their subjects."""
-    alone = (fingerprint(replace(each, references=())) for each in (one, other))
-    return next(alone) == next(alone)
-
-
-def _of(action: Action) -> SubjectVersion | None:
-    return None if isinstance(action, SetMode | SetCompatibility) else action.of
-
-
-def _is_setting(action: Action) -> bool:
-    return isinstance(action, SetMode | SetCompatibility)
-
-
 def _is_there(of: SubjectVersion, plan: SchemaPlan) -> bool:
     return any(placed == of for placed, _ in plan.placed) and not any(
-        _of(action) == of for action in plan.actions
+        version_of(action) == of for action in plan.actions
     )

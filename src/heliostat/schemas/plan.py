@@ -142,12 +142,10 @@ class _Planning:
         found = []
         for each in sorted(self.source.versions):
             context, _ = split_subject(each.subject)
-            if context != self.rules.source_context:
-                continue
-            if each.subject in self.rules.mirrored:
-                self.left_out[each.subject] = self.rules.mirrored[each.subject]
-            elif self.rules.selected is None or each.subject in self.rules.selected:
+            if self.rules.selects(each.subject):
                 found.append(each)
+            elif context == self.rules.source_context and each.subject in self.rules.mirrored:
+                self.left_out[each.subject] = self.rules.mirrored[each.subject]
         return found
 
     def _is_new(self, subject: Subject) -> bool:

@@ -18,6 +18,7 @@ from heliostat.schemas.registry.values import (
     SchemaVersion,
     Subject,
     SubjectVersion,
+    split_subject,
 )
 
 
@@ -88,6 +89,12 @@ class SchemaRules:
     source_context: Context = DEFAULT_CONTEXT
     carries_compatibility: bool = False
 
+    def selects(self, subject: Subject) -> bool:
+        """Whether a subject of the source is mirrored, whatever refers to it."""
+        context, _ = split_subject(subject)
+        is_selected = self.selected is None or subject in self.selected
+        return context == self.source_context and subject not in self.mirrored and is_selected
+
 
 @dataclass(frozen=True, slots=True)
 class SetMode:
@@ -153,6 +160,11 @@ class SoftDelete:
 
 
 Action: TypeAlias = SetMode | SetCompatibility | Import | Register | SoftDelete
+
+
+def version_of(action: Action) -> SubjectVersion | None:
+    """The version of the source that an action is about; None: it is a setting."""
+    return None if isinstance(action, SetMode | SetCompatibility) else action.of
 
 
 @dataclass(frozen=True, slots=True)

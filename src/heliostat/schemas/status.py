@@ -12,7 +12,7 @@ from enum import Enum
 from typing import Protocol, TypeVar
 
 from heliostat.errors import HeliostatError
-from heliostat.schemas.content import RegistryContent, fingerprint
+from heliostat.schemas.content import RegistryContent, fingerprint_alone
 from heliostat.schemas.observe import Registry
 from heliostat.schemas.registry import calls
 from heliostat.schemas.registry.messages import Call
@@ -93,7 +93,7 @@ def schema_rows(
             there = plan.ids.get(content.schema_id)
             state = SchemaState.MIRRORED if there == content.schema_id else SchemaState.MAPPED
             row = replace(row, state=state, names=tuple(names[of]), target_id=there)
-        elif of not in to_do and not _is_selected(of, rules):
+        elif of not in to_do and not rules.selects(of.subject):
             continue
         found.append(row)
     return tuple(found)
@@ -135,14 +135,10 @@ def verify_ids(
     """
     for schema_id, target_id in sorted(ids.items()):
         schema = source.ask(calls.schema_by_id(schema_id, rules.source_context))
-        wanted = fingerprint(replace(schema, references=()))
+        wanted = fingerprint_alone(schema)
         call = calls.schema_by_id(target_id, rules.naming.context)
         for address, found in target.ask_each(call).items():
             if isinstance(found, HeliostatError):
                 yield IdDifference(schema_id, target_id, address, str(found))
-            elif fingerprint(replace(found, references=())) != wanted:
+            elif fingerprint_alone(found) != wanted:
                 yield IdDifference(schema_id, target_id, address, "it means another schema there")
-
-
-def _is_selected(of: SubjectVersion, rules: SchemaRules) -> bool:
-    return rules.selected is None or of.subject in rules.selected

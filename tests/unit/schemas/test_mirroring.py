@@ -64,13 +64,18 @@ class Pair:
         self.target = HttpRegistry(RegistryAccess((target.url,)), retries=once)
 
 
-@pytest.fixture
-def pair() -> Iterator[Pair]:
+def open_pair() -> Iterator[Pair]:
+    """For a fixture."""
     with RegistryServer() as source, RegistryServer() as target:
         pair = Pair(source, target)
         yield pair
         pair.source.close()
         pair.target.close()
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    yield from open_pair()
 
 
 def occupy(registry: HttpRegistry) -> None:

@@ -12,7 +12,15 @@ from support.mirrored_schemas import CHANGING, USED, USER, at_source, contents, 
 from support.registry_contract import V1, record
 from support.registry_double import RegistryDouble
 from support.registry_server import Asked, RegistryServer, Reply
-from unit.schemas.test_mirroring import ISOLATE, PRESERVE, REWRITE, SUMMIT, Pair, occupy
+from unit.schemas.test_mirroring import (
+    ISOLATE,
+    PRESERVE,
+    REWRITE,
+    SUMMIT,
+    Pair,
+    occupy,
+    open_pair,
+)
 
 from heliostat.access import RegistryAccess
 from heliostat.errors import LinkTakenOver, RegistryError
@@ -37,11 +45,7 @@ TOO_LARGE = Reply(422, b'{"error_code":42209,"message":"too large"}')
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    with RegistryServer() as source, RegistryServer() as target:
-        pair = Pair(source, target)
-        yield pair
-        pair.source.close()
-        pair.target.close()
+    yield from open_pair()
 
 
 @pytest.fixture

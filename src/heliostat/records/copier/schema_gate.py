@@ -9,12 +9,12 @@ the driver looks at once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from heliostat.names import TopicPartition
-from heliostat.records.batches.schema_frames import Framing, unknown_ids
+from heliostat.records.batches.schema_frames import Framing, UnknownIds, unknown_ids
 from heliostat.records.copier.lane import (
     NO_IDS,
     PartitionCode,
@@ -33,17 +33,6 @@ NAMED_MAX = 3
 """Ids in a partition's reason."""
 
 
-class Held(NamedTuple):
-    """What of an answer has to wait."""
-
-    upto: int
-    """Batches before this byte pass."""
-    ids: tuple[int, ...]
-    """The ids in what follows that can't be read yet."""
-    offset: int
-    """Source offset of the first record with one."""
-
-
 class SchemaGate:
     """The gate of one lane."""
 
@@ -57,9 +46,11 @@ class SchemaGate:
 
     def learn(self, ids: SchemaIds, partitions: Iterable[PartitionCopy]) -> bool:
         """Take what the driver announces; return whether partitions that wait may go on."""
-        if ids is self._ids or ids == self._ids:
+        if ids is self._ids:
             return False
-        self._ids = ids
+        before, self._ids = self._ids, ids
+        if ids == before:  # announced again: compared once, not in each step
+            return False
         self.readable = _array(ids.readable)
         self.passing = np.union1d(self.readable, _array(ids.foreign))
         waiting = [item for item in partitions if waits(item)]
@@ -92,7 +83,7 @@ class SchemaGate:
             text = _why(held)
             item.standing.retry(Trouble.FETCH, PartitionCode.SCHEMA_UNREADABLE, text, now_s, now_ms)
 
-    def _held_of(self, spec: PartitionSpec, event: Fetched) -> Held | None:
+    def _held_of(self, spec: PartitionSpec, event: Fetched) -> UnknownIds | None:
         """Return what of an answer has to wait, None: nothing."""
         if not spec.frames or event.start == event.end:
             return None
@@ -107,7 +98,7 @@ class SchemaGate:
             self._missed.pop(spec.source, None)
             return None
         self._missed[spec.source] = found.ids
-        return Held(found.upto, found.ids, found.first_offset)
+        return found
 
     def missed(self, items: Sequence[PartitionCopy]) -> tuple[int, ...]:
         """Return the ids that partitions wait for, ascending, `WANTED_MAX` at most."""
@@ -118,11 +109,11 @@ class SchemaGate:
         return tuple(sorted({each for ids in self._missed.values() for each in ids})[:WANTED_MAX])
 
 
-def _why(held: Held) -> str:
+def _why(held: UnknownIds) -> str:
     shown = ", ".join(map(str, held.ids[:NAMED_MAX]))
     more = f" and {len(held.ids) - NAMED_MAX} more" if held.ids[NAMED_MAX:] else ""
     return (
-        f"source offset {held.offset}: schema id {shown}{more} can't be read at the target's "
+        f"source offset {held.first_offset}: schema id {shown}{more} can't be read at the target's "
         "registry yet"
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,7 +49,14 @@ def hearing() -> tuple[Announcements, Heard]:
 
 def answer(base: int, high_watermark: int, *announced: dict[str, Any]) -> memoryview:
     """A frame with announcements from offset `base` on."""
-    rows = [(CONTROL_KEY.encode(), json.dumps(each).encode(), 1) for each in announced]
+    return frame_of(base, high_watermark, CONTROL_KEY, announced)
+
+
+def frame_of(
+    base: int, high_watermark: int, key: str, values: Iterable[dict[str, Any]]
+) -> memoryview:
+    """A frame with records of one key from offset `base` on."""
+    rows = [(key.encode(), json.dumps(each).encode(), 1) for each in values]
     records = bytearray(encode_batch(rows))
     records[:8] = base.to_bytes(8, "big")
     kind = FetchResponse.FetchableTopicResponse

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.protocol.consumer import FetchResponse
-from unit.records.transport.test_control_channel import LANE, VERSION
+from unit.records.transport.test_control_channel import LANE, VERSION, frame_of
 
-from heliostat.records.batches.encode import encode_batch
 from heliostat.records.copier.lane import NO_IDS, SchemaIds
 from heliostat.records.transport.announcements import Announcements, Heard
 from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schema_ids
@@ -31,26 +28,8 @@ def answer(
     base: int, high_watermark: int, *announced: SchemaIds, registries: str = "here"
 ) -> memoryview:
     """A frame with announcements of schema ids from offset `base` on."""
-    rows = [
-        (SCHEMAS_KEY.encode(), json.dumps(encode_schema_ids(registries, each)).encode(), 1)
-        for each in announced
-    ]
-    records = bytearray(encode_batch(rows))
-    records[:8] = base.to_bytes(8, "big")
-    kind = FetchResponse.FetchableTopicResponse
-    partition: Any = kind.PartitionData(
-        partition_index=0,
-        error_code=0,
-        high_watermark=high_watermark,
-        last_stable_offset=high_watermark,
-        log_start_offset=0,
-        aborted_transactions=[],
-        preferred_read_replica=-1,
-        records=bytes(records),
-    )
-    topic = kind(topic="t", partitions=[partition])
-    body = FetchResponse(throttle_time_ms=0, error_code=0, session_id=0, responses=[topic])
-    return memoryview(bytearray(b"\0\0\0\0\0" + bytes(body.encode(version=VERSION))))
+    values = [encode_schema_ids(registries, each) for each in announced]
+    return frame_of(base, high_watermark, SCHEMAS_KEY, values)
 
 
 def test_ids_count_once_all_announcements_are_read(hearing: tuple[Announcements, Heard]) -> None:
