@@ -12,6 +12,8 @@
       ProtocolError          a broker's answer makes no sense
       BrokerError            a broker answered with an error code
       BatchError             bytes that are no record batch
+      TransformFailed        a pipeline fails at a record, or gives back other rows than it may
+      PipelineRefused        a pipeline that can't be run as it is configured
       OffsetMapLost          rows of the offset maps are gone
       LinkTakenOver          another instance owns the link now
       SparkUnavailable       Spark has no executor to run rounds on
@@ -183,6 +185,20 @@ class BatchError(HeliostatError):
 
     code = "BATCH_MALFORMED"
     hint = "inspect it with kafka-dump-log.sh on each replica: one may have it intact"
+
+
+class TransformFailed(HeliostatError):
+    """A pipeline fails at a record, or gives back rows that are not of the records it was given."""
+
+    code = "TRANSFORM_FAILED"
+    hint = "change the pipeline and restart the link: it goes on at this record"
+
+
+class PipelineRefused(HeliostatError):
+    """Spark can't run a pipeline as it is configured, or it would need more than one stage."""
+
+    code = "PIPELINE_REFUSED"
+    hint = "correct links.*.pipelines; heliostat plan checks it"
 
 
 class OffsetMapLost(HeliostatError):

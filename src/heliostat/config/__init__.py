@@ -29,6 +29,7 @@ from heliostat.config.model import (
     TopicsConfig,
 )
 from heliostat.config.patterns import compile_pattern, is_plain_name
+from heliostat.config.pipelines import PipelineConfig
 from heliostat.config.registry import RegistryConfig
 from heliostat.config.schemas import SchemasConfig
 from heliostat.config.security import SecurityConfig
@@ -48,6 +49,7 @@ __all__ = [
     "LanesConfig",
     "LinkConfig",
     "LinkSettings",
+    "PipelineConfig",
     "PrefixNaming",
     "RecordsConfig",
     "RegistryConfig",

@@ -14,6 +14,7 @@ from heliostat.config.fan_in import FanInConfig, check_slot
 from heliostat.config.frozen import Frozen
 from heliostat.config.interchange import CheckpointsConfig, HeartbeatsConfig, OffsetSyncsConfig
 from heliostat.config.patterns import Pattern, Patterns, as_entries, compile_pattern
+from heliostat.config.pipelines import Pipelines
 from heliostat.config.registry import RegistryConfig
 from heliostat.config.schemas import SchemasConfig
 from heliostat.config.security import SecurityConfig
@@ -444,6 +445,8 @@ class LinkSettings(Frozen):
     """Consumer groups."""
     schemas: Annotated[SchemasConfig, Field(title="Schemas")] = SchemasConfig()
     """Schemas of records."""
+    pipelines: Annotated[Pipelines, Field(title="Pipelines")] = ()
+    """What records of some topics go through on their way; all others cross as they are."""
 
 
 class LinkConfig(LinkSettings):

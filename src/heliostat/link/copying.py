@@ -21,6 +21,8 @@ from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.losses import Losses
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.owner_guard import OwnerGuard
+from heliostat.link.pipeline_faults import PipelineFaults
+from heliostat.link.pipeline_rules import pipelines_of
 from heliostat.link.planning import Planner
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
@@ -152,6 +154,11 @@ class Copying:
         self._schemas = self._schema_part()
         if self._schemas is not None:
             template = replace(template, registries=self._schemas.registries)
+        pipelines = pipelines_of(context.link)
+        refused = resources.runner.refused(pipelines)
+        for text in refused.values():
+            context.events.warn(text)
+        self._faults = PipelineFaults(pipelines, refused)
         self.lanes = LaneSet(
             template,
             resources.runner,
@@ -164,6 +171,7 @@ class Copying:
             copied=self._gaps.copied,
             rates=context.board.rates,
             ended=self._gaps.round_ended,
+            faults=self._faults,
         )
         self._losses = Losses(self._gaps.note_lost, known)
         context.board.listener = self._heard
@@ -233,6 +241,7 @@ class Copying:
             compacted_later=CompactedLater(source),
             reports=self.reports,
             frames=(lambda _: NO_FRAMES) if self._schemas is None else self._schemas.frames,
+            faults=self._faults,
         )
 
     def _schema_part(self) -> SchemaPart | None:
@@ -311,6 +320,8 @@ class Copying:
             self._losses.take(report)
         if report is not None and self._schemas is not None:
             self._schemas.wants(report)
+        if report is not None:
+            self._faults.heard(report)
         self.lanes.reported(report)
 
     def report(self) -> dict[str, object]:

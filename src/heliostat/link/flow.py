@@ -21,7 +21,7 @@ its partitions change.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import LinkConfig
@@ -33,10 +33,12 @@ from heliostat.link.known import Known
 from heliostat.link.lane_packing import pack
 from heliostat.link.lane_set import LaneSet
 from heliostat.link.mirror_memory import MirrorMemory
+from heliostat.link.pipeline_faults import PipelineFaults
+from heliostat.link.pipeline_rules import pipeline_of
 from heliostat.link.planning import Planner
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import (
@@ -51,6 +53,8 @@ from heliostat.topics.select import why_nothing_selected
 from heliostat.topics.topic_plan import Mirror, TopicPlan
 from heliostat.topics.values import SourceTopics
 
+PIPELINE_LANES = 10_000
+"""Lanes from this number on have a pipeline."""
 Load = Mapping[TopicPartition, float]
 """Observed bytes a second by source partition."""
 Lanes = Callable[[int, float | None], int]
@@ -95,6 +99,8 @@ class Reconciler:
         know later decisions, and would seem to contradict them.
     frames
         What of a topic's records begins with a schema id.
+    faults
+        Where pipelines fail.
     """
 
     link: LinkConfig
@@ -112,6 +118,7 @@ class Reconciler:
     compacted_later: CompactedLater
     reports: Callable[[], Sequence[PartitionReport]] = tuple
     frames: FramesOf = lambda _: NO_FRAMES
+    faults: PipelineFaults = field(default_factory=lambda: PipelineFaults({}, {}))
 
     def run(self, known: Known, load: Load) -> None:
         """Bring topics and lanes up to date with the source.
@@ -138,19 +145,36 @@ class Reconciler:
         refused = {name: item.text() for name, item in plan.refuse.items()}
         self.notes.tell(known, applied, refused)
         known.source_topics = frozenset(source.names)
-        found = self.gaps.with_gaps(_specs(applied.mirrors, starts, self.frames))
-        specs, notes = self._filled(self.maps.with_lost(found))
+        mirrored = _specs(applied.mirrors, starts, self.frames, self._pipeline_of)
+        found = self.gaps.with_gaps(mirrored)
+        specs, notes = self._filled(self.faults.marked(self.maps.with_lost(found)))
         self.state.stops.foresee(specs.values())
         known.nothing_selected = why_nothing_selected(self.link, source.names)
         held += self.planner.notes(plan) + self.maps.notes() + later
         backlog = self.notes.old_backlog(known, applied)
         self.notes.remark(known, plan.notes + held + backlog + notes)
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
-        count = self.lane_count(len(partitions), sum(load.values()) if load else None)
-        known.packing = pack(partitions, load, count, known.packing)
+        plain = [each for each in partitions if not specs[each].pipeline]
+        count = self.lane_count(len(plain), sum(load.values()) if load else None)
+        known.packing = pack(plain, load, count, known.packing)
+        known.packing |= self._pipeline_lanes(partitions, specs)
         wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}
         self.lanes.assign(wanted)
         known.turns += 1
+
+    def _pipeline_of(self, topic: TopicName) -> str:
+        return pipeline_of(self.link, topic)
+
+    def _pipeline_lanes(
+        self, partitions: Sequence[TopicPartition], specs: Mapping[TopicPartition, PartitionSpec]
+    ) -> dict[LaneId, tuple[TopicPartition, ...]]:
+        """Return the lanes of pipelines: each has one, beside those of all other partitions."""
+        found: dict[LaneId, tuple[TopicPartition, ...]] = {}
+        for number, pipeline in enumerate(self.link.pipelines):
+            some = tuple(each for each in partitions if specs[each].pipeline == pipeline.name)
+            if some:
+                found[LaneId(PIPELINE_LANES + number)] = some
+        return found
 
     def _filled(
         self, specs: Mapping[TopicPartition, PartitionSpec]
@@ -191,13 +215,16 @@ class Reconciler:
 
 
 def _specs(
-    mirrors: tuple[Mirror, ...], starts: Mapping[TopicName, Starts], frames: FramesOf
+    mirrors: tuple[Mirror, ...],
+    starts: Mapping[TopicName, Starts],
+    frames: FramesOf,
+    pipeline: Callable[[TopicName], str],
 ) -> dict[TopicPartition, PartitionSpec]:
     specs: dict[TopicPartition, PartitionSpec] = {}
     for mirror in mirrors:
         row = starts.get(mirror.source, Starts(mirror.target_id))
         known = row.offsets
-        framed = frames(mirror.source)
+        framed, piped = frames(mirror.source), pipeline(mirror.source)
         for number in range(mirror.partitions):
             partition = PartitionId(number)
             if partition in known:
@@ -213,5 +240,6 @@ def _specs(
                     adopted_at=row.adopted.get(partition),
                     can_align=not mirror.is_compacted,
                     frames=framed,
+                    pipeline=piped,
                 )
     return specs

@@ -20,10 +20,17 @@ from heliostat.clock import Clock
 from heliostat.link.hung_rounds import HungRounds
 from heliostat.link.lane_plans import Lane, LaneHealth, LanePlans, LaneRound
 from heliostat.link.leases import Leases
+from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.round_content import Contents, CopiedRowsOf, MapsOf, Rates
 from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.events import Events
-from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
+from heliostat.records.copier.lane import (
+    Announcement,
+    LaneSpec,
+    PartitionSpec,
+    Pipeline,
+    RoundReport,
+)
 
 END_WITHIN_S = 30.0
 """A round ends within seconds of being told to; after this its job is cancelled."""
@@ -41,6 +48,8 @@ class Runner:
     cancel: Callable[[LaneSpec], None]
     misplaced: Callable[[LinkName], LaneId | None] = lambda _: None
     """Returns a lane of a link that should begin anew, on another executor."""
+    refused: Callable[[Mapping[str, Pipeline]], dict[str, str]] = lambda _: {}
+    """Returns why Spark refuses some pipelines, by name."""
 
 
 Ended = Callable[[Mapping[TopicPartition, PartitionSpec], RoundReport], None]
@@ -72,6 +81,8 @@ class LaneSet:
         Records a second of partitions, see `LaneSpec.rates`.
     ended
         Called with each round that has succeeded.
+    faults
+        The link's pipelines, and where they fail.
     """
 
     def __init__(
@@ -88,9 +99,10 @@ class LaneSet:
         copied: CopiedRowsOf = lambda _: (),
         rates: Rates = lambda _: (),
         ended: Ended = lambda _specs, _report: None,
+        faults: PipelineFaults | None = None,
     ) -> None:
         self._leases = Leases(template.lease_s, clock)
-        contents = Contents(template, maps, copied, rates)
+        contents = Contents(template, maps, copied, rates, faults or PipelineFaults({}, {}))
         self._plans = LanePlans(contents, self._leases, first_generation, clock)
         self._runner = runner
         self._announce_to_rounds = announce

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.names import LaneId
 from heliostat.offsets.offset_map import MapTail
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec, TakenPartition
@@ -25,14 +26,20 @@ class Contents:
     ----------
     template
         A `LaneSpec` with all that lanes have in common.
-    maps, copied, rates
+    maps, copied, rates, faults
         See `LaneSet`.
     """
 
     def __init__(
-        self, template: LaneSpec, maps: MapsOf, copied: CopiedRowsOf, rates: Rates
+        self,
+        template: LaneSpec,
+        maps: MapsOf,
+        copied: CopiedRowsOf,
+        rates: Rates,
+        faults: PipelineFaults,
     ) -> None:
         self._template = template
+        self._faults = faults
         self._maps = maps
         self._copied = copied
         self._rates = rates
@@ -61,9 +68,15 @@ class Contents:
             maps_topic_id=maps_topic_id,
             copied=copied,
             rates=self._rates(specs),
+            pipeline=self._faults.pipeline(specs[0].pipeline) if specs else None,
+            careful=self._faults.careful(lane),
             waits_for=waits_for,
             may_land_s=may_land_s,
         )
+
+    def failed(self, spec: LaneSpec, error: str) -> None:
+        """Note that a round has failed: the next one may have to find the record."""
+        self._faults.failed(spec, error)
 
     def maps_topic_id(self) -> str:
         """Return the id of the maps' topic as the driver knows it; empty: not known."""

@@ -97,7 +97,9 @@ class Running:
         self._warn_of_few_slots(spark)
         for text in sent_in_clear(self._config, self._links):
             self._events.warn(text)
-        runner = Runner(run=spark.run, cancel=spark.cancel, misplaced=spark.misplaced)
+        runner = Runner(
+            run=spark.run, cancel=spark.cancel, misplaced=spark.misplaced, refused=spark.refused
+        )
         for link in self._links:
             board = StatusBoard(LinkName(link.name))
             kept = KeptLink(

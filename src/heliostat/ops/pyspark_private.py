@@ -89,3 +89,27 @@ class NumpyOnly:
     def convert(self, value: object, gateway_client: object) -> object:
         """Return the value for Java."""
         return self._converter.convert(value, gateway_client)
+
+
+def plan_of(frame: Any) -> Any:
+    """Return a frame's analyzed logical plan (class `LogicalPlan`)."""
+    return frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # no public way
+
+
+def node_names(frame: Any) -> list[str]:
+    """Return the names of all nodes of the plan by which a frame is computed (`SparkPlan`)."""
+    return _names(frame._jdf.queryExecution().executedPlan())  # noqa: SLF001  # no public way
+
+
+def _names(plan: Any) -> list[str]:
+    children = plan.children()
+    inner = (_names(children.apply(at)) for at in range(children.size()))
+    return [plan.nodeName(), *(name for names in inner for name in names)]
+
+
+def frame_of(frame: Any, plan: Any) -> Any:
+    """Return a frame with this logical plan, in the session of `frame`."""
+    session = frame.sparkSession
+    dataset = getattr(jvm_of(session).org.apache.spark.sql.classic, "Dataset$")
+    jvm_session = session._jsparkSession  # noqa: SLF001  # no public way
+    return type(frame)(getattr(dataset, "MODULE$").ofRows(jvm_session, plan), session)

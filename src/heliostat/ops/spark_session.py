@@ -234,5 +234,7 @@ def essence(text: str) -> str:
     coded = [line for line in lines if ": [" in line and line.startswith("heliostat.")]
     if coded:
         return coded[-1]
+    if lines and lines[0].startswith("["):  # of Spark SQL, with its condition
+        return lines[0][:500]
     causes = [line for line in lines if "Error" in line or "Exception" in line]
     return (causes or lines or ["no text"])[-1][:500]

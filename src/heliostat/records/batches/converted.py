@@ -106,6 +106,8 @@ class StopReason(Enum):
     """A batch or record is larger than the target accepts."""
     RECORD_REFUSED = "record refused"
     """The target rejects a record: no key although the topic is compacted, or its timestamp."""
+    TRANSFORM_FAILED = "transform failed"
+    """The mirror's pipeline fails at a record, or gave back other rows than it may."""
     HOLE_TOO_LARGE = "hole too large"
     """A hole of the source would need more markers than are written to keep offsets equal."""
 

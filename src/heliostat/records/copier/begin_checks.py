@@ -70,8 +70,8 @@ def jump_at(spec: PartitionSpec, end: int) -> Break | None:
 
 def why_stopped(spec: PartitionSpec, producer_id: int, at: Beginning) -> Stopped | None:
     """Return why nothing is copied from here on; None if copying continues."""
-    if lost := spec.map_lost or at.known.lost:
-        return Stopped(PartitionState.BLOCKED, PartitionCode.OFFSET_MAP_LOST, lost)
+    if (blocked := _why_blocked(spec, at)) is not None:
+        return blocked
     if needs_last_batch(spec, at.target) and (found := _why_not_ours(producer_id, at)) is not None:
         return found
     if (jump := jump_at(spec, at.target.end)) is not None:
@@ -82,6 +82,15 @@ def why_stopped(spec: PartitionSpec, producer_id: int, at: Beginning) -> Stopped
     elif (found := _why_not_so_short(at)) is not None:
         return found
     return _why_refused(at) if at.is_refused else None
+
+
+def _why_blocked(spec: PartitionSpec, at: Beginning) -> Stopped | None:
+    if lost := spec.map_lost or at.known.lost:
+        return Stopped(PartitionState.BLOCKED, PartitionCode.OFFSET_MAP_LOST, lost)
+    if spec.why_fails and spec.fails_at < 0:
+        code = PartitionCode.PIPELINE_REFUSED
+        return Stopped(PartitionState.BLOCKED, code, spec.why_fails)
+    return None
 
 
 def _why_not_so_short(at: Beginning) -> Stopped | None:

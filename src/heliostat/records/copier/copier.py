@@ -39,6 +39,7 @@ from heliostat.records.copier.network import (
     Network,
     OneEvent,
     PlainAppended,
+    Transformed,
     Unanswered,
     Watched,
 )
@@ -47,6 +48,7 @@ from heliostat.records.copier.partition_standing import Phase
 from heliostat.records.copier.plain_way import PlainWay
 from heliostat.records.copier.round_reports import RoundReports
 from heliostat.records.copier.schema_gate import SchemaGate
+from heliostat.records.copier.transform import PipelineWay, Transform
 
 IDLE_WAIT_S = 0.05  # longest wait for answers, so that retries and the end are in time
 TURN_S = 0.01  # longest part of a turn in which compiled code alone is at work
@@ -56,19 +58,21 @@ DRAIN_S = 10.0  # how long the end of a round waits for outstanding answers
 class Copier:
     """Copies one lane for one round; its times are monotonic seconds of the clock."""
 
-    def __init__(self, lane: LaneSpec, network: Network, clock: Clock) -> None:
-        self._lane = lane
+    def __init__(
+        self, lane: LaneSpec, network: Network, clock: Clock, way: Transform | None = None
+    ) -> None:
         self._network = network
         self._clock = clock
         self.lease = Lease(lane.lease_s, clock)
         now_ms = clock.wall_ms()
         self._plan = LanePlan(lane, network, begins_s=clock.monotonic_s(), now_ms=now_ms)
         self.partitions = self._plan.partitions
+        self._pipeline = PipelineWay(self.partitions, way)
         self._gate = SchemaGate()
-        self._reports = RoundReports(lane, self.partitions, self._plan, self._gate, now_ms)
+        self.reports = RoundReports(lane, self.partitions, self._plan, self._gate, now_ms)
         self._leaders = LaneLeaders(self.partitions, network, clock)
         self._fetches = FetchSchedule(lane, self.partitions, network, clock)
-        plain = PlainWay(lane, self.partitions, self._gate, self._reports.latency, now_ms)
+        plain = PlainWay(lane, self.partitions, self._gate, self.reports.latency, now_ms)
         self._appends = AppendSchedule(self.partitions, network, self.lease, self._fetches, plain)
         self._attention = Attention(
             self.partitions,
@@ -93,7 +97,7 @@ class Copier:
     def begin(self, hooks: Hooks) -> None:
         """Ask for the first lease, and open connections meanwhile."""
         self._late_sends = hooks.late_sends
-        self._publish(hooks, self._reports.hello())
+        self._publish(hooks, self.reports.hello())
         self._find_leaders(self._clock.monotonic_s())
         self._network.open(set(self._leaders.target.values()))
 
@@ -104,12 +108,12 @@ class Copier:
         if hooks.is_report_due():
             if self.lease.has_ended:
                 lease_ended(self.partitions, self._clock)
-            self._publish(hooks, self._reports.report(""))
+            self._publish(hooks, self.reports.report(""))
 
     def end(self) -> RoundReport:
         """Wait for answers; return the last report."""
         self._drain()
-        return self._reports.report("maps" if self._network.is_outdated else "plan")
+        return self.reports.report("maps" if self._network.is_outdated else "plan")
 
     def _publish(self, hooks: Hooks, report: RoundReport) -> None:
         self.lease.report(report.number)  # before it is sent: that is when the lease begins
@@ -197,10 +201,8 @@ class Copier:
             if isinstance(event, GroupAnswer):
                 left: Sequence[OneEvent] = self._take_group(event, now_s, now_ms)
             elif isinstance(event, PlainAppended):
-                left = [
-                    Appended(send, 0, landed_at, "")
-                    for send, landed_at in self._appends.plain.landed(event, now_ms)
-                ]
+                landed = self._appends.plain.landed(event, now_ms)
+                left = [Appended(send, 0, landed_at, "") for send, landed_at in landed]
             else:
                 left = (event,)
             for other in left:
@@ -221,7 +223,10 @@ class Copier:
             self._fetches.forget_wants()
         match event:
             case Fetched():
-                self._take_fetched(event, now_s, now_ms)
+                self._take_fetched(event, now_s, now_ms, back=False)
+            case Transformed():
+                self._take_fetched(event.fetched, now_s, now_ms, back=True)
+                self._pipeline.came_back(event, now_ms)
             case Watched():
                 self._fetches.watched(event, now_s)
             case Appended():
@@ -233,7 +238,7 @@ class Copier:
                 went_wrong(self.partitions, event, now_s, now_ms)
                 self._leaders.may_be_others()
 
-    def _take_fetched(self, event: Fetched, now_s: float, now_ms: int) -> None:
+    def _take_fetched(self, event: Fetched, now_s: float, now_ms: int, *, back: bool) -> None:
         want = event.want
         item = self.partitions[want.index]
         self._fetches.answered(want.index)
@@ -256,6 +261,8 @@ class Copier:
             return
         if event.end > event.start and item.progress.position >= item.progress.high_watermark:
             self._fetches.was_level(item)
+        if not back and self._pipeline.takes(event):
+            return
         self._gate.fetched(item, event, now_s, now_ms)
         self._map_writer.note(item)
         self._fetches.judge(item, event)
@@ -278,7 +285,7 @@ class Copier:
             item.appended(send.batch, event.base_offset, now_ms, is_repeated=event.is_repeated)
             and item.phase is Phase.COPY
         ):
-            latency = self._reports.latency
+            latency = self.reports.latency
             latency.landed(send.batch.max_timestamp, send.batch.records, level_ms, now_ms)
         if item.map.fills:
             self._map_writer.note(item)  # a hole after the last record is filled now

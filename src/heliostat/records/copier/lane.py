@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, Flag, StrEnum
+from typing import NamedTuple
 
 from typing_extensions import override
 
@@ -78,6 +79,8 @@ class PartitionCode(StrEnum):
     """The mirror does not end where the markers for a hole should have brought it; retried."""
     LEASE_ENDED = "LEASE_ENDED"
     """The lane has no answers from its driver, and may not send (I10); it goes on with the next."""
+    PIPELINE_REFUSED = "PIPELINE_REFUSED"
+    """Spark can't run the pipeline that its records are to go through."""
     SCHEMA_UNREADABLE = "SCHEMA_UNREADABLE"
     """Its next records have schema ids that can't be read at the target's registry yet (I8)."""
     CONNECTION_LOST = "CONNECTION_LOST"
@@ -151,6 +154,14 @@ class PartitionSpec:
     can_align: bool = True
     """Whether an empty target is aligned with `start`: not if `cleanup.policy` is `compact`, as
     records can't be deleted there; its mirror is mapped from the beginning."""
+    pipeline: str = ""
+    """Name of the link's pipeline that its records go through; empty: they cross as they are."""
+    fails_at: int = -1
+    """Source offset of a record at which that pipeline fails: nothing from there on is copied; -1:
+    none is known."""
+    why_fails: str = ""
+    """Why it fails there; with no offset: why Spark refuses the pipeline, so that nothing is
+    copied."""
     frames: SchemaFrames = NO_FRAMES
     """Where its records have schema ids, which must be readable at the target first (I8)."""
 
@@ -196,6 +207,76 @@ class CopySettings:
 
 
 @dataclass(frozen=True, slots=True)
+class Where:
+    """A step of a pipeline: keeps records for which an expression of Spark SQL is true."""
+
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetColumns:
+    """A step of a pipeline: sets columns, all of them from the record before the step."""
+
+    columns: tuple[tuple[str, str], ...]
+    """(Column, expression of Spark SQL)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallFunction:
+    """A step of a pipeline: a function from `DataFrame` to `DataFrame`."""
+
+    path: str
+    """`package.module:function`."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFields:
+    """A step of a pipeline: changes fields of a JSON object that is a record's key or value.
+
+    The object is decoded to a struct; expressions name its fields as `fields.name`. Null stays
+    null; what is no such object fails.
+    """
+
+    column: str
+    schema: str
+    """The struct as Spark's DDL, such as `id bigint, name string`; other fields are dropped."""
+    where: str = ""
+    """Keeps records for which it is true; empty: all."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """(Field, expression), in order."""
+    casts: tuple[tuple[str, str], ...] = ()
+    """(Field, type)."""
+    masks: tuple[tuple[str, str | None], ...] = ()
+    """(Field, what is put into it; None: nothing, an empty string or 0)."""
+    renames: tuple[tuple[str, str], ...] = ()
+    """(Field, new name)."""
+    drops: tuple[str, ...] = ()
+    flattens: str = ""
+    """What joins the names of nested fields to one; empty: they stay nested."""
+    key_fields: tuple[str, ...] = ()
+    """Fields of the value that become the record's key, as a JSON object."""
+
+
+class Suspect(NamedTuple):
+    """Records that are in the pipeline of a careful round, and nothing else is."""
+
+    source: TopicPartition
+    first: int
+    before: int
+
+
+Step = Where | SetColumns | JsonFields | CallFunction
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What a mirror's records go through on their way, see `heliostat.records.spark.frames`."""
+
+    name: str
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class LaneSpec:
     """All that a task needs for one round."""
 
@@ -234,6 +315,11 @@ class LaneSpec:
     registries: str = ""
     """Which registries, and how schemas get from one to the other: announcements of schema ids for
     others are not for this round (`SchemaIds`)."""
+    pipeline: Pipeline | None = None
+    """What the records of all its partitions go through."""
+    careful: int = 0
+    """How many records may be in the pipeline at a time, because a round has failed in it; 0: no
+    limit. See `transport.row_exchange`."""
     waits_for: tuple[str, ...] = ()
     """Rounds (see `round_id`) that must have ended before records are sent for which the broker's
     duplicate check may not hold (I10)."""
@@ -369,3 +455,5 @@ class RoundReport:
     """Number of the lane's partitions."""
     is_whole: bool = False
     """Whether all of them are in it."""
+    suspect: Suspect | None = None
+    """What is in the pipeline of a careful round."""

@@ -19,7 +19,7 @@ from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
 from heliostat.names import BrokerId, Offset
 from heliostat.offsets.offset_map import MapRow, OffsetMap
 from heliostat.records.batches.aborted import Aborted
-from heliostat.records.batches.converted import ConvertedBatch
+from heliostat.records.batches.converted import ConvertedBatch, Stop
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.plain_sends import INDEX, SENT_ATTEMPT, batch_of
 
@@ -90,6 +90,15 @@ class Fetched(NamedTuple):
     """Aborted transactions in it."""
     diverging_epoch: tuple[int, int] | None = None
     """Set if the source does not hold what was read before: see `heliostat.clusters.wire.fetch`."""
+
+
+class Transformed(NamedTuple):
+    """An answer whose batches went through the lane's pipeline, see `transform`."""
+
+    fetched: Fetched
+    """The answer, with batches that have the same offsets and maybe fewer or other records."""
+    stop: Stop | None
+    """Why nothing after them can be copied."""
 
 
 class Watched(NamedTuple):
@@ -227,7 +236,17 @@ class PlainAppended(NamedTuple):
     sends: PlainSends
 
 
-OneEvent = Unanswered | Fetched | Watched | Appended | FetchLost | AppendLost | MapWritten | MapLost
+OneEvent = (
+    Unanswered
+    | Fetched
+    | Transformed
+    | Watched
+    | Appended
+    | FetchLost
+    | AppendLost
+    | MapWritten
+    | MapLost
+)
 Event = GroupAnswer | PlainAppended | OneEvent
 
 

@@ -235,6 +235,7 @@ def is_plain(item: PartitionCopy) -> bool:
         and item.map.goes_on_at(item.fetches.offset)
         and not item.has_row_under_way
         and item.fetches.epochs.named >= 0
+        and not item.spec.pipeline
     )
 
 

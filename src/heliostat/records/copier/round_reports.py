@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from heliostat.ops.latency import LiveLatency
-from heliostat.records.copier.lane import LaneSpec, RoundReport
+from heliostat.records.copier.lane import LaneSpec, RoundReport, Suspect
 from heliostat.records.copier.lane_plan import LanePlan
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_report import copied_in, lost_since, report_of
@@ -44,6 +44,8 @@ class RoundReports:
         self.latency = LiveLatency(now_ms)
         self._gate = gate
         self._number = 0
+        self._suspect: Suspect | None = None
+        """What is alone in the pipeline now."""
         self._reported_all = -1
         """The generation of the plan whose partitions were all reported; -1: none yet."""
 
@@ -59,6 +61,11 @@ class RoundReports:
         is_whole = plan != self._reported_all or bool(ended_by)
         self._reported_all = plan
         return self._report(ended_by, items if is_whole else news, is_whole=is_whole)
+
+    def suspected(self, suspect: Suspect | None) -> RoundReport:
+        """Report what is alone in the pipeline from now on; None: nothing is."""
+        self._suspect = suspect
+        return self.report("")
 
     def _report(
         self, ended_by: str, reported: Sequence[PartitionCopy], *, is_whole: bool
@@ -81,4 +88,5 @@ class RoundReports:
             self._gate.missed(everything),
             self._plan.size,
             is_whole,
+            self._suspect,
         )

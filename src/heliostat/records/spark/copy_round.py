@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import sys
+import time
 from dataclasses import replace
 
 from heliostat.clock import Clock, SystemClock
@@ -12,24 +14,30 @@ from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
-from heliostat.records.copier.lane import LaneSpec, RoundReport
+from heliostat.records.copier.lane import LaneSpec, RoundReport, Suspect
 from heliostat.records.copier.late_sends import KilledWhenLate
 from heliostat.records.spark.warm_up import warm_up
 from heliostat.records.transport.control_channel import StateChannel
 from heliostat.records.transport.kafka_network import WireNetwork
 from heliostat.records.transport.offset_map_topic import MapChannel
+from heliostat.records.transport.piped_network import PipedNetwork
+from heliostat.records.transport.row_exchange import RowExchange
 
 STATE_TIMEOUT_S = 8.0
 """For requests about state topics: a lane that gets no answer for 20 s ends its round."""
+WRITTEN_LOOK_S = 0.001
 SWITCH_INTERVAL_S = 0.0005
 """While the other thread writes a report, copying waits at most this long for the interpreter, not
 Python's 5 ms."""
 
 
-def network_of(lane: LaneSpec, clock: Clock, dial: DialSettings) -> WireNetwork:
+def network_of(
+    lane: LaneSpec, clock: Clock, dial: DialSettings, exchange: RowExchange | None = None
+) -> WireNetwork:
     """Return both clusters of a lane, not connected yet; the caller closes it."""
     target = WireCluster(lane.target_access, dial)
-    return WireNetwork(
+    kind = WireNetwork if exchange is None else functools.partial(PipedNetwork, exchange)
+    return kind(
         lane.partitions,
         WireCluster(lane.source_access, dial),
         target,
@@ -40,20 +48,28 @@ def network_of(lane: LaneSpec, clock: Clock, dial: DialSettings) -> WireNetwork:
     )
 
 
-def copy_round(lane: LaneSpec) -> RoundReport:
-    """Run one round over real connections, in this process."""
+def copy_round(lane: LaneSpec, exchange: RowExchange | None = None) -> RoundReport:
+    """Run one round over real connections, in this process.
+
+    Parameters
+    ----------
+    lane
+        The round.
+    exchange
+        Leads through the lane's pipeline, if it has one; the caller closes it.
+    """
     warm_up()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     clock = SystemClock()
     late_sends = KilledWhenLate()
     dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
-    network = network_of(lane, clock, dial)
+    network = network_of(lane, clock, dial, exchange)
     state_dial = replace(dial, request_timeout_s=STATE_TIMEOUT_S)
     state = StateChannel(
         lane, WireCluster(lane.target_access, state_dial), clock.monotonic_s, clock.wall_ms
     )
     try:
-        copier = Copier(lane, network, clock)
+        copier = Copier(lane, network, clock, exchange)
         # The objects of thousands of partitions live as long as the round: the collector need not
         # scan them again and again while it copies.
         gc.freeze()
@@ -64,18 +80,27 @@ def copy_round(lane: LaneSpec) -> RoundReport:
             # the lane's next round runs elsewhere.
             return os.getppid() != parent or state.is_superseded()
 
-        report = copier.run(
-            Hooks(
-                is_superseded,
-                state.due,
-                state.publish,
-                state.running,
-                state.answered,
-                state.changes,
-                late_sends,
-                state.schema_ids,
-            )
+        hooks = Hooks(
+            is_superseded,
+            state.due,
+            state.publish,
+            state.running,
+            state.answered,
+            state.changes,
+            late_sends,
+            state.schema_ids,
         )
+
+        def suspect(records: Suspect | None) -> None:
+            report = copier.reports.suspected(records)
+            copier.lease.report(report.number)
+            state.publish(report)
+            while not state.is_written(report.number):
+                time.sleep(WRITTEN_LOOK_S)
+
+        if exchange is not None:
+            exchange.suspect = suspect
+        report = copier.run(hooks)
         state.publish(report)
         return report
     finally:

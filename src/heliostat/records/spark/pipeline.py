@@ -8,6 +8,8 @@ that come back are the report's sums. See docs/adr/0002 for why not Structured S
 from __future__ import annotations
 
 import contextlib
+import logging
+import pickle
 import signal
 import threading
 import time
@@ -15,7 +17,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heliostat.errors import SparkUnavailable
+from heliostat.errors import PipelineRefused, SparkUnavailable
 from heliostat.names import LaneId, LinkName
 from heliostat.ops.driver_death import begun, death, has_died, report_death, stopped
 from heliostat.ops.pyspark_private import (
@@ -32,13 +34,14 @@ from heliostat.ops.spark_session import (
     session_settings,
     wait_executors,
 )
-from heliostat.records.copier.lane import LaneSpec, RoundReport
+from heliostat.records.copier.lane import LaneSpec, Pipeline, RoundReport
+from heliostat.records.spark import frames, row_workers
 from heliostat.records.spark.placement import Placement, lanes_for
 from heliostat.records.spark.task import copy_rounds
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 WORKER_DAEMON = "heliostat.records.spark.worker_daemon"
 LOCAL_SETTINGS = {
@@ -89,6 +92,8 @@ class SparkRounds:
             "spark.speculation": "false",  # two attempts of one lane would only race
             "spark.task.maxFailures": "1",  # a lane's next round is the retry, at the new position
             "spark.task.reaper.enabled": "true",
+            # Python workers pass on each batch of rows at once, see `frames`.
+            "spark.python.udf.pipelined.enabled": "true",
             "spark.driver.extraJavaOptions": f"{driver_java_options()} {_log_option()}",
             **(LOCAL_SETTINGS if self.is_local else {}),
             **session_settings(master, conf),
@@ -146,6 +151,9 @@ class SparkRounds:
     def _run(self, lane: LaneSpec) -> RoundReport:
         context = self.context
         group, place = _job_group(lane), f"{lane.link}/{lane.lane}"
+        if lane.pipeline is not None:
+            context.setJobGroup(group, describe(lane), True)
+            return self._run_with_pipeline(lane, lane.pipeline)
         if self.is_local:
             context.setJobGroup(group, describe(lane), True)
             return context.parallelize([lane], 1).mapPartitions(copy_rounds).collect()[0]
@@ -159,6 +167,49 @@ class SparkRounds:
         finally:
             with self._lock:
                 self._placement.give_back(place, lane.round_number)
+
+    def _run_with_pipeline(self, lane: LaneSpec, pipeline: Pipeline) -> RoundReport:
+        """Run a round whose records are rows of Spark on their way, see `frames`.
+
+        Raises
+        ------
+        PipelineRefused
+            Spark can't run the pipeline.
+        """
+        name = f"{self.context.applicationId}/{lane.link}/{lane.round_id}"
+        session = self._session_of_rows()
+        # Its JSON on a page of text says what the round's error says.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+        flush = frames.marks_needed(self._piped(session, pipeline, row_workers.LaneRows("", 0)))
+        frame = self._piped(session, pipeline, row_workers.LaneRows(name, flush))
+        found = frame.mapInArrow(row_workers.CopyRows(lane, name), row_workers.REPORT).collect()
+        report = pickle.loads(found[0][0])  # noqa: S301 - from our own task
+        assert isinstance(report, RoundReport)
+        return report
+
+    @staticmethod
+    def _piped(session: SparkSession, pipeline: Pipeline, rows: row_workers.LaneRows) -> DataFrame:
+        return frames.with_steps(frames.source_frame(session, rows), pipeline)
+
+    def _session_of_rows(self) -> SparkSession:
+        """Return a session of its own for pipelines, as `verify` needs other settings."""
+        session = self.session.newSession()
+        for key, value in frames.SETTINGS.items():
+            session.conf.set(key, value)
+        return session
+
+    def refused(self, pipelines: Mapping[str, Pipeline]) -> dict[str, str]:
+        """Return why Spark can't run some of these pipelines, by name."""
+        found: dict[str, str] = {}
+        if not pipelines:
+            return found  # a session would load thousands of classes
+        session = self._session_of_rows()
+        for name, pipeline in pipelines.items():
+            try:
+                self._piped(session, pipeline, row_workers.LaneRows("", 0))
+            except PipelineRefused as error:
+                found[name] = str(error)
+        return found
 
     def misplaced(self, link: LinkName) -> LaneId | None:
         """Return a lane of this link that should begin anew on another executor."""

@@ -108,6 +108,18 @@ class StateChannel:
             self._thread.raise_if_broken()
             self._progress.raise_if_silent()
 
+    def is_written(self, number: int) -> bool:
+        """Whether the report of this number, or a later one, is durable.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            As `publish`.
+        """
+        self._thread.raise_if_broken()
+        self._progress.raise_if_silent()
+        return self._thread.written >= number
+
     def due(self) -> bool:
         """Whether a report is due now; building one takes processor time."""
         return self._monotonic_s() >= self._next_report_s
@@ -147,6 +159,11 @@ class _ChannelThread:
         """Queue a report, and wake the thread."""
         self._reports.hand_over(report)
         self._nudge()
+
+    @property
+    def written(self) -> int:
+        """Number of the newest report that is durable."""
+        return self._reports.written
 
     def raise_if_broken(self) -> None:
         """Raise the error that ended the thread, if there was one."""

@@ -90,6 +90,7 @@ def _taken_row(taken: TakenPartition) -> list[Any]:
         spec.fills,
         spec.can_align,
         spec.frames.value,
+        [spec.pipeline, spec.fails_at, spec.why_fails],
         None if taken.copied is None else list(taken.copied),
         taken.rate,
     ]
@@ -97,7 +98,8 @@ def _taken_row(taken: TakenPartition) -> list[Any]:
 
 def _taken(row: Sequence[Any]) -> TakenPartition:
     source, target, source_id, target_id, start, bytes_max, is_compacted, *rest = row
-    adopted_at, jump, truncated, map_lost, fills, can_align, frames, copied, rate = rest
+    adopted_at, jump, truncated, map_lost, fills, can_align, frames, piped, copied, rate = rest
+    pipeline, fails_at, why_fails = piped
     spec = PartitionSpec(
         source=_partition(source),
         target=_partition(target),
@@ -113,6 +115,9 @@ def _taken(row: Sequence[Any]) -> TakenPartition:
         fills=fills,
         can_align=can_align,
         frames=SchemaFrames(frames),
+        pipeline=pipeline,
+        fails_at=fails_at,
+        why_fails=why_fails,
     )
     return TakenPartition(spec, None if copied is None else tuple(copied), rate)
 

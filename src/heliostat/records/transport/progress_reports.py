@@ -17,7 +17,7 @@ from itertools import groupby
 from typing import Any
 
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
-from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
+from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport, Suspect
 
 REFRESH_S = 30.0
 """Every partition is written at least once in this time, changed or not."""
@@ -196,6 +196,8 @@ def encode_progress(
             head["lost"] = [[*_place(source), *lost] for source, *lost in report.lost]
         if report.schema_ids and not start:
             head["schema_ids"] = list(report.schema_ids)
+        if report.suspect is not None and not start:
+            head["suspect"] = [*_place(report.suspect.source), *report.suspect[1:]]
         steps: list[bytes] = []
         end = min(len(rows), start + ROWS_PER_RECORD)
         for at in range(start, end, ROWS_PER_STEP):
@@ -272,6 +274,10 @@ def decode_progress(value: Mapping[str, Any]) -> LaneProgress:
     report.number, report.plan = value.get("number", 0), value.get("plan", report.generation)
     report.lane_partitions = value["lane_partitions"]
     report.schema_ids = tuple(value.get("schema_ids", ()))
+    if "suspect" in value:
+        topic, partition, *ends = value["suspect"]
+        source = TopicPartition(TopicName(topic), PartitionId(partition))
+        report.suspect = Suspect(source, *ends)
     report.lost = [
         (TopicPartition(TopicName(topic), PartitionId(partition)), first, end)
         for topic, partition, first, end in value.get("lost", ())

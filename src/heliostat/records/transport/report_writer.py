@@ -43,6 +43,9 @@ class ReportWriter:
         self._lock = threading.Lock()
         self._reports: list[RoundReport] = []
         self._unwritten: list[bytes] = []
+        self._encoded = 0
+        self.written = 0
+        """Number of the newest report that is durable."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -71,6 +74,8 @@ class ReportWriter:
             while self._unwritten or self._encode():
                 self._write(self._unwritten[0])
                 self._unwritten.pop(0)
+                if not self._unwritten:
+                    self.written = self._encoded
                 self._progress.worked()
         except (ConnectionLost, BrokerError) as error:
             self._progress.failed(error, self._lane.settings.report_interval_s)
@@ -85,6 +90,7 @@ class ReportWriter:
         whole = max((at for at, each in enumerate(reports) if each.is_whole), default=None)
         is_whole = whole is not None
         rows = [row for each in reports[whole or 0 :] for row in each.partitions]
+        self._encoded = report.number
         report.lost = [lost for each in reports for lost in each.lost]
         pause = _no_pause if report.ended_by else _pause
         chosen = self._thinning.choose(

@@ -31,6 +31,7 @@ class WatchedConnections:
         """Connections whose answer waits for room: neither watched nor read from."""
         self._secured: dict[ConnectionKey, AnyConnection] = {}
         self._unsent: dict[ConnectionKey, FetchConnection | AppendConnection] = {}
+        self._wakers: set[int] = set()
 
     def close(self) -> None:
         """Stop watching; the connections stay open."""
@@ -44,6 +45,11 @@ class WatchedConnections:
         self._poller.register(file, select.POLLIN)
         if conn.connection.settings.security != PLAINTEXT:
             self._secured[key] = conn
+
+    def wake_by(self, file: int) -> None:
+        """End waits also when this file, which is no connection, is readable."""
+        self._wakers.add(file)
+        self._poller.register(file, select.POLLIN)
 
     def remove(self, key: ConnectionKey) -> None:
         """Stop watching a connection, paused or not."""
@@ -65,6 +71,8 @@ class WatchedConnections:
         """Return readable connections; secured ones may hold data that no selector sees."""
         held = [key for key, conn in self._secured.items() if conn.connection.has_held()]
         found = self._poller.poll(0.0 if held else timeout_s * self._wait_unit)
+        if self._wakers:
+            found = [pair for pair in found if pair[0] not in self._wakers]
         # Also where an error or the end waits, which reading finds.
         readable = [self._keys[file] for file, events in found if events & ~select.POLLOUT]
         return dict.fromkeys([*held, *readable]) if held else readable

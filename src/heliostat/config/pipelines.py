@@ -1,0 +1,147 @@
+"""Settings of a link's pipelines: what records go through on their way."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Literal, Self, TypeAlias
+
+from pydantic import AfterValidator, Field, Strict, model_validator
+
+from heliostat.config.frozen import Frozen
+from heliostat.config.patterns import Patterns
+
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+
+
+_NO_TEXTS: dict[str, str] = {}
+_NO_MASKS: dict[str, str | None] = {}
+
+
+def _check_name(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise ValueError("must be 1 to 64 of a-z A-Z 0-9 _ -")
+    return name
+
+
+def _check_function(path: str) -> str:
+    if not _FUNCTION.fullmatch(path):
+        raise ValueError("must be module:function, such as mypackage.steps:only_valid")
+    return path
+
+
+Names = Annotated[tuple[str, ...], Strict(strict=False)]
+
+
+class HeaderMatch(Frozen):
+    """Which headers a step looks for."""
+
+    name: Annotated[str, Field(title="Header")]
+    """Name of the header."""
+    matches: Annotated[str | None, Field(title="Matches")] = None
+    """A regular expression of Java that the whole value must match as text; null = any value."""
+
+
+class JsonStep(Frozen):
+    """Changes fields of a JSON object that is a record's value or key; in this order."""
+
+    column: Annotated[Literal["value", "key"], Field(title="Column")] = "value"
+    """Where the object is. A record without one there (null) stays as it is; what is no such object
+    is an error."""
+    schema_ddl: Annotated[str, Field(title="Schema")]
+    """The object's fields as Spark's DDL, such as `id bigint, name string, at struct<x: double>`.
+    Fields that are not named are dropped."""
+    where: Annotated[str | None, Field(title="Where")] = None
+    """Keeps records for which this is true, an expression of Spark SQL such as `fields.id > 3`, and
+    those without an object."""
+    set: Annotated[dict[str, str], Field(title="Set")] = _NO_TEXTS
+    """Expression of Spark SQL by field, which may be new, such as `{total: fields.price * 2}`."""
+    cast: Annotated[dict[str, str], Field(title="Cast")] = _NO_TEXTS
+    """Type by field."""
+    mask: Annotated[dict[str, str | None], Field(title="Mask")] = _NO_MASKS
+    """What is put into a field instead; null = an empty string, 0 or false."""
+    rename: Annotated[dict[str, str], Field(title="Rename")] = _NO_TEXTS
+    """New name by field."""
+    drop: Annotated[Names, Field(title="Drop")] = ()
+    """Fields that are left out."""
+    flatten: Annotated[str | None, Field(title="Flatten")] = None
+    """What joins the names of nested fields to one, such as `_`; null = they stay nested."""
+    to_key: Annotated[Names, Field(title="To key")] = ()
+    """Fields of the value that become the record's key, as a JSON object."""
+
+
+class ReplaceStep(Frozen):
+    """What is replaced with what in values; they must be text in UTF-8."""
+
+    found: Annotated[str, Field(title="Found")]
+    """A regular expression of Java."""
+    instead: Annotated[str, Field(title="Instead")] = ""
+    """What is put there; `$1` is the first group."""
+
+
+class StepConfig(Frozen):
+    """One step: exactly one of these."""
+
+    where: Annotated[str | None, Field(title="Where")] = None
+    """Keeps records for which this expression of Spark SQL is true. Columns: topic, partition,
+    offset, timestamp, timestamp_type, key, value, headers."""
+    set: Annotated[
+        dict[Literal["key", "value", "timestamp", "headers"], str] | None, Field(title="Set")
+    ] = None
+    """Expression of Spark SQL by column, all of them from the record as it was before."""
+    function: Annotated[
+        Annotated[str, AfterValidator(_check_function)] | None, Field(title="Function")
+    ] = None
+    """`module:function`, a Python function from DataFrame to DataFrame, importable where the driver
+    runs. It keeps topic, partition and offset; rows with a partition below 0 are no records and
+    look like tombstones."""
+    json_fields: Annotated[JsonStep | None, Field(title="JSON fields")] = None
+    """Changes fields of JSON keys or values."""
+    keep_with_header: Annotated[HeaderMatch | None, Field(title="Keep with header")] = None
+    """Keeps only records that have such a header."""
+    drop_with_header: Annotated[HeaderMatch | None, Field(title="Drop with header")] = None
+    """Keeps only records that have no such header."""
+    drop_tombstones: Annotated[Literal[True] | None, Field(title="Drop tombstones")] = None
+    """Keeps only records that have a value."""
+    insert_headers: Annotated[dict[str, str] | None, Field(title="Insert headers")] = None
+    """Text by name of headers that are added behind the others."""
+    rename_headers: Annotated[dict[str, str] | None, Field(title="Rename headers")] = None
+    """New name by name."""
+    drop_headers: Annotated[Names | None, Field(title="Drop headers")] = None
+    """Names of headers that are left out."""
+    replace: Annotated[ReplaceStep | None, Field(title="Replace")] = None
+    """Replaces parts of values, as text."""
+
+    @model_validator(mode="after")
+    def _is_one(self) -> Self:
+        given = sorted(self.model_fields_set)
+        if len(given) != 1 or getattr(self, given[0]) is None:
+            raise ValueError(f"a step is exactly one of {', '.join(type(self).model_fields)}")
+        return self
+
+
+class PipelineConfig(Frozen):
+    """A pipeline, and the topics whose records go through it."""
+
+    name: Annotated[Annotated[str, AfterValidator(_check_name)], Field(title="Name")]
+    """Unique within the link; in status and errors."""
+    topics: Annotated[Patterns, Field(title="Topics")]
+    """Names or regular expressions of source topics; a topic goes through the first pipeline that
+    names it."""
+    steps: Annotated[
+        tuple[StepConfig, ...], Strict(strict=False), Field(title="Steps", min_length=1)
+    ]
+    """Steps, in order."""
+
+
+def _check_names(pipelines: tuple[PipelineConfig, ...]) -> tuple[PipelineConfig, ...]:
+    names = [each.name for each in pipelines]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ValueError(f"two pipelines have the name {twice[0]}")
+    return pipelines
+
+
+Pipelines: TypeAlias = Annotated[
+    tuple[PipelineConfig, ...], Strict(strict=False), AfterValidator(_check_names)
+]

@@ -1,0 +1,117 @@
+"""Finds the record at which a pipeline fails, from rounds that failed.
+
+A pipeline that fails ends its whole task, and Spark's error does not name the record. So the lane's
+next round is careful: few records are in the pipeline at a time, and each time it reports which
+before they go in (`transport.row_exchange`). If it fails again, it fails at one of those; the round
+after it takes them one by one. What a round failed at alone is where its partition stops.
+
+In memory only: another driver finds the record again in a few rounds. Meanwhile the stop in the
+link's state shows it.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from heliostat.names import LaneId, TopicPartition
+from heliostat.records.copier.lane import LaneSpec, PartitionSpec, Pipeline, RoundReport, Suspect
+
+CAREFUL = (0, 64, 1)
+"""Records in the pipeline at a time: at first without limit, after each failure fewer."""
+REASON_CHARACTERS_MAX = 300
+_OURS = re.compile(
+    r"\[(CONNECTION_LOST|LEASE_ENDED|ACCESS|AUTHENTICATION|TLS|TOKEN|CREDENTIALS|PROTOCOL|SPARK"
+    r"|OFFSET_MAP|LINK|BROKER|KAFKA)[A-Z_]*\]|ExecutorLost|cancelled|killed intentionally"
+)
+"""Errors of a round for which no record is to blame."""
+
+
+@dataclass(slots=True)
+class _Lane:
+    level: int = 0
+    round_id: str = ""
+    suspect: Suspect | None = None
+
+
+class PipelineFaults:
+    """What is known of the pipelines of one link. Thread-safe.
+
+    Parameters
+    ----------
+    pipelines
+        The link's pipelines by name.
+    refused
+        Why Spark refuses some of them, by name.
+    """
+
+    def __init__(self, pipelines: dict[str, Pipeline], refused: dict[str, str]) -> None:
+        self._pipelines = pipelines
+        self._refused = refused
+        self._lock = threading.Lock()
+        self._lanes: dict[LaneId, _Lane] = {}
+        self._fails: dict[TopicPartition, tuple[int, str]] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the pipelines that can be run, in the order of the configuration."""
+        return [name for name in self._pipelines if name not in self._refused]
+
+    def pipeline(self, name: str) -> Pipeline | None:
+        """Return the pipeline of this name; None if it can't be run."""
+        return None if name in self._refused else self._pipelines.get(name)
+
+    def careful(self, lane: LaneId) -> int:
+        """Return how many records the lane's next round may have in its pipeline at a time."""
+        with self._lock:
+            found = self._lanes.get(lane)
+            return CAREFUL[found.level] if found else 0
+
+    def marked(
+        self, specs: Mapping[TopicPartition, PartitionSpec]
+    ) -> Mapping[TopicPartition, PartitionSpec]:
+        """Return the specifications, with those marked whose pipeline fails."""
+        if not self._pipelines:
+            return specs
+        with self._lock:
+            fails = dict(self._fails)
+        found = dict(specs)
+        for source, spec in specs.items():
+            if spec.pipeline in self._refused:
+                found[source] = replace(spec, why_fails=self._refused[spec.pipeline])
+            elif spec.pipeline and source in fails:
+                offset, why = fails[source]
+                found[source] = replace(spec, fails_at=offset, why_fails=why)
+        return found
+
+    def heard(self, report: RoundReport) -> None:
+        """Take what a careful round says is alone in its pipeline."""
+        with self._lock:
+            found = self._lanes.get(report.lane)
+            if found is not None:
+                found.round_id = f"{report.lane}/{report.generation}/{report.round_number}"
+                found.suspect = report.suspect
+
+    def failed(self, lane: LaneSpec, error: str) -> None:
+        """Take the failure of a lane's round; it may have been alone with one record."""
+        if lane.pipeline is None or _OURS.search(error):
+            return
+        with self._lock:
+            found = self._lanes.setdefault(lane.lane, _Lane())
+            suspect = found.suspect if found.round_id == lane.round_id else None
+            found.suspect = None
+            if suspect is None:
+                found.level = 1
+            elif suspect.before - suspect.first > 1:
+                found.level = 2
+            else:
+                found.level = 0
+                why = f"pipeline {lane.pipeline.name} fails at source offset {suspect.first}: "
+                self._fails[suspect.source] = suspect.first, why + _first_line(error)
+
+
+def _first_line(error: str) -> str:
+    lines = [line.strip() for line in error.splitlines() if line.strip()]
+    return (lines[0] if lines else "")[:REASON_CHARACTERS_MAX]

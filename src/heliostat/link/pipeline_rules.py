@@ -1,0 +1,103 @@
+"""Which topics go through which pipeline, and what its steps are for Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heliostat.config import LinkConfig, PipelineConfig, compile_pattern
+from heliostat.config.pipelines import HeaderMatch, JsonStep, StepConfig
+from heliostat.names import TopicName
+from heliostat.records.copier.lane import (
+    CallFunction,
+    JsonFields,
+    Pipeline,
+    SetColumns,
+    Step,
+    Where,
+)
+
+
+def pipelines_of(link: LinkConfig) -> dict[str, Pipeline]:
+    """Return a link's pipelines by their names."""
+    return {
+        each.name: Pipeline(each.name, tuple(_step(step) for step in each.steps))
+        for each in link.pipelines
+    }
+
+
+def pipeline_of(link: LinkConfig, topic: TopicName) -> str:
+    """Return the name of the pipeline that a source topic goes through; empty: none."""
+    return next((each.name for each in link.pipelines if _is_for(each, topic)), "")
+
+
+def _is_for(pipeline: PipelineConfig, topic: TopicName) -> bool:
+    return any(compile_pattern(entry).fullmatch(topic) for entry in pipeline.topics)
+
+
+def _step(step: StepConfig) -> Step:
+    found = next(_steps(step), None)
+    assert found is not None, "the configuration has exactly one"
+    return found
+
+
+def _steps(step: StepConfig) -> Iterator[Step]:
+    if step.where is not None:
+        yield Where(step.where)
+    if step.set is not None:
+        yield SetColumns(tuple(step.set.items()))
+    if step.function is not None:
+        yield CallFunction(step.function)
+    if step.json_fields is not None:
+        yield _json(step.json_fields)
+    if step.keep_with_header is not None:
+        yield Where(_has_header(step.keep_with_header))
+    if step.drop_with_header is not None:
+        yield Where(f"NOT {_has_header(step.drop_with_header)}")
+    if step.drop_tombstones:
+        yield Where("value IS NOT NULL")
+    if step.insert_headers is not None:
+        added = ", ".join(
+            f"named_struct('key', {_text(name)}, 'value', encode({_text(content)}, 'UTF-8'))"
+            for name, content in step.insert_headers.items()
+        )
+        yield SetColumns((("headers", f"concat(headers, array({added}))"),))
+    if step.rename_headers is not None:
+        cases = " ".join(
+            f"WHEN {_text(old)} THEN {_text(new)}" for old, new in step.rename_headers.items()
+        )
+        renamed = f"named_struct('key', CASE h.key {cases} ELSE h.key END, 'value', h.value)"
+        yield SetColumns((("headers", f"transform(headers, h -> {renamed})"),))
+    if step.drop_headers is not None:
+        names = ", ".join(map(_text, step.drop_headers))
+        yield SetColumns((("headers", f"filter(headers, h -> h.key NOT IN ({names}))"),))
+    if step.replace is not None:
+        found, instead = _text(step.replace.found), _text(step.replace.instead)
+        replaced = f"regexp_replace(decode(value, 'UTF-8'), {found}, {instead})"
+        yield SetColumns((("value", f"encode({replaced}, 'UTF-8')"),))
+
+
+def _json(step: JsonStep) -> JsonFields:
+    return JsonFields(
+        column=step.column,
+        schema=step.schema_ddl,
+        where=step.where or "",
+        columns=tuple(step.set.items()),
+        casts=tuple(step.cast.items()),
+        masks=tuple(step.mask.items()),
+        renames=tuple(step.rename.items()),
+        drops=step.drop,
+        flattens=step.flatten or "",
+        key_fields=step.to_key,
+    )
+
+
+def _has_header(match: HeaderMatch) -> str:
+    found = f"h.key = {_text(match.name)}"
+    if match.matches is not None:
+        found += f" AND decode(h.value, 'UTF-8') RLIKE {_text(f'^(?:{match.matches})$')}"
+    return f"exists(headers, h -> coalesce({found}, false))"
+
+
+def _text(text: str) -> str:
+    """Return a text as a literal of Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"

@@ -1,0 +1,71 @@
+"""What a pipeline does to an answer's batches, seen from a copier: they go out and come back later.
+
+While a partition's batches are away nothing more of it is fetched, so they come back in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from heliostat.errors import PipelineRefused
+from heliostat.records.copier.lane import PartitionState
+from heliostat.records.copier.network import Fetched, Transformed
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_standing import Phase
+
+
+class Transform(Protocol):
+    """The pipeline of a lane."""
+
+    def put(self, fetched: Fetched) -> None:
+        """Take an answer with at least one byte of batches; `Transformed` comes as an event."""
+        ...
+
+
+class PipelineWay:
+    """Leads a lane's answers through its pipeline.
+
+    Parameters
+    ----------
+    partitions
+        Partitions of the lane, by index.
+    transform
+        The pipeline; None: the lane has none.
+    """
+
+    def __init__(self, partitions: Sequence[PartitionCopy], transform: Transform | None) -> None:
+        self._partitions = partitions
+        self._transform = transform
+
+    def takes(self, event: Fetched) -> bool:
+        """Put a valid answer into the pipeline; False: its partition has none, or it is empty.
+
+        Raises
+        ------
+        PipelineRefused
+            The lane lacks the pipeline: a record must never get past it, as it may hide something.
+        """
+        item = self._partitions[event.want.index]
+        if self._transform is None:
+            if item.spec.pipeline:
+                text = f"a lane without pipeline {item.spec.pipeline} has {item.spec.source}"
+                raise PipelineRefused(text)
+            return False
+        if event.start == event.end:
+            return False
+        item.fetches.under_way = event.want
+        item.progress.source_ends(event.high_watermark, event.last_stable_offset)
+        self._transform.put(event)
+        return True
+
+    def came_back(self, event: Transformed, now_ms: int) -> None:
+        """Stop a partition after an answer that was taken, if nothing after it can be copied."""
+        stop, want = event.stop, event.fetched.want
+        item = self._partitions[want.index]
+        is_current = want.attempt == item.attempt and item.phase is Phase.COPY
+        if stop is None or not is_current or item.fetches.offset < stop.offset:
+            return  # not all before it was taken: it is asked for again
+        item.fetches.stop = item.fetches.stop or stop
+        if not item.appends.queue and not item.appends.in_flight:
+            item.stop(PartitionState.BLOCKED, stop.reason.name, stop.text, now_ms)

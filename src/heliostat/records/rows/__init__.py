@@ -1,0 +1,1 @@
+"""Records as rows of Arrow batches, and back: what a pipeline of Spark SQL works on."""

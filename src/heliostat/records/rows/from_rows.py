@@ -1,0 +1,215 @@
+"""Rows that came through a pipeline, as the batches that the source would have had instead.
+
+Each batch keeps its offsets: where a record was filtered out there is a hole, as compaction leaves
+one. So everything behind this, offset maps included, sees a source that was thinned, not another
+kind of copying. A batch without records stays as an empty one: its offsets are passed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from heliostat.errors import TransformFailed
+from heliostat.records.batches.batch import (
+    CRC_FROM,
+    HEADER,
+    HEADER_BYTES,
+    LENGTH_MIN,
+    TRANSACTIONAL_BIT,
+    BatchHeader,
+    Codec,
+    read_header,
+)
+from heliostat.records.batches.codecs import compress
+from heliostat.records.batches.crc import crc32c
+from heliostat.records.rows import record_columns as columns
+from heliostat.records.rows.row_names import BACK
+from heliostat.records.rows.to_rows import US_PER_MS, Chunk
+
+
+def batches_of(chunk: Chunk, back: Sequence[pa.RecordBatch]) -> bytearray:
+    """Return a chunk's batches with the records that came back for it.
+
+    Parameters
+    ----------
+    chunk
+        What went into the pipeline.
+    back
+        Rows with the columns `BACK`, as they came back.
+
+    Raises
+    ------
+    TransformFailed
+        Rows were multiplied or reordered, are of no record of the chunk, or have no timestamp.
+    """
+    rows = _Rows(back)
+    rows.check(chunk)
+    out = bytearray()
+    view = memoryview(chunk.data)
+    at, end, first = 0, len(view), 0
+    while (header := read_header(view, at, end)) is not None:
+        if header.is_control or not header.records_count:
+            out += view[at : at + header.size]
+        elif header.base_offset < chunk.before:
+            stop = int(np.searchsorted(rows.offsets, header.next_offset))
+            if first < stop and rows.offsets[first] < header.base_offset:
+                raise _unknown(chunk, rows.offsets[first])
+            out += rows.batch(header, first, stop, min(header.next_offset, chunk.before))
+            first = stop
+        at += header.size
+    if first < rows.count:
+        raise _unknown(chunk, rows.offsets[first])
+    return out
+
+
+class _Bytes(NamedTuple):
+    """A column of byte strings: where each ends, whether it is there, and all of them."""
+
+    ends: Any
+    has: Any
+    data: Any
+
+    @classmethod
+    def of(cls, array: pa.Array) -> _Bytes:
+        count = len(array)
+        _, ends, data = array.buffers()
+        found = np.frombuffer(ends, np.int32)[array.offset : array.offset + count + 1]
+        has = np.ones(count, np.uint8)
+        if array.null_count:
+            has = array.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
+        return cls(found, has, np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8))
+
+    @property
+    def size(self) -> int:
+        """Bytes of all of them."""
+        return int(self.ends[-1] - self.ends[0])
+
+
+class _Rows:
+    """All rows of a chunk that came back, as columns."""
+
+    def __init__(self, back: Sequence[pa.RecordBatch]) -> None:
+        table = pa.Table.from_batches(back) if back else _EMPTY
+        found = dict(zip(BACK, (_one(each) for each in table.columns), strict=True))
+        self.count = table.num_rows
+        self.offsets = found["offset"].to_numpy(zero_copy_only=False)
+        self._timestamps = found["timestamp"]
+        self._keys, self._values = _Bytes.of(found["key"]), _Bytes.of(found["value"])
+        lists = found["headers"]
+        pairs = lists.values
+        self._nulls = lists.null_count
+        self._headers_ends = np.frombuffer(lists.buffers()[1], np.int32)[
+            lists.offset : lists.offset + self.count + 1
+        ]
+        self._names, self._contents = _Bytes.of(pairs.field(0)), _Bytes.of(pairs.field(1))
+        self._times: Any = np.empty(0, np.int64)
+
+    def check(self, chunk: Chunk) -> None:
+        """Compare them with the chunk they came from."""
+        offsets = self.offsets
+        wrong = np.flatnonzero(offsets[1:] <= offsets[:-1])
+        if len(wrong):
+            at = int(offsets[int(wrong[0]) + 1])
+            raise TransformFailed(
+                "rows came back out of order or more than once", **_place(chunk, at)
+            )
+        if self._timestamps.null_count or self._nulls or not self._names.has.all():
+            row = self._first_null()
+            raise TransformFailed(
+                "a row came back without a timestamp, or headers or a header's key are null",
+                **_place(chunk, int(offsets[row])),
+            )
+        times = self._timestamps.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        self._times = np.floor_divide(times, US_PER_MS)
+
+    def _first_null(self) -> int:
+        times = self._timestamps.is_null().to_numpy(zero_copy_only=False)
+        return int(np.argmax(times)) if times.any() else 0
+
+    def batch(self, header: BatchHeader, first: int, stop: int, next_offset: int) -> bytes:
+        """Return rows `[first, stop)` as a batch in the place of one of the source's."""
+        if first == stop:
+            return _header(header, b"", 0, next_offset, (header.max_timestamp,) * 2, Codec.NONE)
+        base_timestamp = int(self._times[first])
+        names = int(self._headers_ends[stop] - self._headers_ends[first])
+        room = (
+            (stop - first) * columns.RECORD_ROOM
+            + names * columns.HEADER_ROOM
+            + _span(self._keys.ends, first, stop)
+            + _span(self._values.ends, first, stop)
+            + _span(self._names.ends, *self._headers_ends[[first, stop]])
+            + _span(self._contents.ends, *self._headers_ends[[first, stop]])
+        )
+        out = np.empty(room, np.uint8)
+        filled = columns.encode(
+            *(first, stop, header.base_offset, base_timestamp, self.offsets, self._times),
+            *(*self._keys, *self._values, self._headers_ends),
+            *(self._names.ends, self._names.data, *self._contents, out),
+        )
+        body = compress(header.codec, out[:filled].tobytes())
+        times = base_timestamp, int(self._times[first:stop].max())
+        return _header(header, body, stop - first, next_offset, times, header.codec)
+
+
+def _header(  # noqa: PLR0917 - the fields that differ
+    like: BatchHeader,
+    body: bytes,
+    records: int,
+    next_offset: int,
+    times: tuple[int, int],
+    codec: Codec,
+) -> bytes:
+    """Return a batch with this body, compressed already, and the offsets and producer of `like`."""
+    base_timestamp, max_timestamp = times
+    attributes = like.attributes & TRANSACTIONAL_BIT | codec.value
+    fields = like._replace(
+        length=LENGTH_MIN + len(body),
+        crc=0,
+        attributes=attributes,
+        last_offset_delta=next_offset - 1 - like.base_offset,
+        base_timestamp=base_timestamp,
+        max_timestamp=max_timestamp,
+        records_count=records,
+    )
+    head = bytearray(HEADER.pack(*fields))
+    crc = crc32c(body, crc32c(bytes(head[CRC_FROM:HEADER_BYTES])))
+    return HEADER.pack(*fields._replace(crc=crc)) + body
+
+
+def _span(ends: Any, first: int, stop: int) -> int:
+    return int(ends[stop] - ends[first])
+
+
+def _one(column: pa.ChunkedArray) -> pa.Array:
+    """Return a column as one array."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks)
+
+
+def _unknown(chunk: Chunk, offset: int) -> TransformFailed:
+    return TransformFailed(
+        "a row came back with an offset that no record has", **_place(chunk, offset)
+    )
+
+
+def _place(chunk: Chunk, offset: int) -> dict[str, Any]:
+    return {"topic": chunk.source.topic, "partition": chunk.source.partition, "offset": offset}
+
+
+_EMPTY = pa.table(
+    {
+        "partition": pa.array([], pa.int32()),
+        "offset": pa.array([], pa.int64()),
+        "timestamp": pa.array([], pa.timestamp("us", tz="UTC")),
+        "key": pa.array([], pa.binary()),
+        "value": pa.array([], pa.binary()),
+        "headers": pa.array(
+            [], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+        ),
+    }
+)

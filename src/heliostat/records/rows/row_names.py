@@ -1,0 +1,13 @@
+"""Names of a row's columns, for those who make a pipeline but never see a row. See `layout`."""
+
+from __future__ import annotations
+
+NO_RECORD = -1
+"""Partition of rows that mark the end of a chunk."""
+COLUMNS = (
+    "topic string, partition int, offset bigint, timestamp timestamp, timestamp_type int, "
+    "key binary, value binary, headers array<struct<key: string, value: binary>>"
+)
+"""The same as Spark's DDL."""
+BACK = ("partition", "offset", "timestamp", "key", "value", "headers")
+"""What comes back from a pipeline, in this order."""

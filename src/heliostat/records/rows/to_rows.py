@@ -1,0 +1,174 @@
+"""Record batches of one chunk as an Arrow batch of rows: no Python object for a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from heliostat.errors import BatchError
+from heliostat.names import TopicPartition
+from heliostat.records.batches.batch import (
+    HEADER_BYTES,
+    OFFSET_MAX,
+    BatchHeader,
+    Codec,
+    check_crc,
+    read_header,
+)
+from heliostat.records.batches.codecs import decompress
+from heliostat.records.rows import record_columns as columns
+from heliostat.records.rows.layout import HEADER, HEADERS, SCHEMA, TIMESTAMP
+
+US_PER_MS = 1000
+
+
+class Chunk(NamedTuple):
+    """Whole, valid batches of one partition that go through a pipeline together."""
+
+    number: int
+    source: TopicPartition
+    data: bytes | memoryview
+    first: int = 0
+    """Records before this offset are left out: they were copied before ..."""
+    before: int = OFFSET_MAX
+    """... and so are those from this offset on: a pipeline fails at that one."""
+
+
+class _Records(NamedTuple):
+    """The records of one batch, decompressed."""
+
+    header: BatchHeader
+    data: Any
+    begin: int
+    end: int
+
+
+def whole_batches(view: memoryview, start: int, end: int) -> tuple[int, BatchError | None]:
+    """Return where the whole, valid batches of an answer end, and what is wrong after them.
+
+    Parameters
+    ----------
+    view, start, end
+        The answer's batches are `view[start:end]`; the last may be cut, which is no error.
+    """
+    at = start
+    try:
+        while (header := read_header(view, at, end)) is not None:
+            check_crc(view, at, header)
+            at += header.size
+    except BatchError as error:
+        return at, error
+    return at, None
+
+
+def rows_of(chunk: Chunk) -> pa.RecordBatch:
+    """Return a row for each record of a chunk, in order; those of markers are none.
+
+    Raises
+    ------
+    BatchError
+        A batch is damaged.
+    """
+    batches = list(_each(chunk))
+    totals = np.zeros(columns.TOTALS, np.int64)
+    for each in batches:
+        count = each.header.records_count
+        if not columns.measure(each.data, each.begin, each.end, count, totals):
+            raise BatchError("records are damaged", base_offset=each.header.base_offset)
+    room = _Room(totals)
+    for each in batches:
+        room.take(each, chunk.first, chunk.before)
+    return room.rows(chunk.source)
+
+
+def _each(chunk: Chunk) -> Iterator[_Records]:
+    view = memoryview(chunk.data)
+    at, end = 0, len(view)
+    while (header := read_header(view, at, end)) is not None:
+        if header.records_count and not header.is_control:
+            begin, stop = at + HEADER_BYTES, at + header.size
+            data: Any = view
+            if header.codec is not Codec.NONE:
+                data = decompress(header.codec, view[begin:stop])
+                begin, stop = 0, len(data)
+            yield _Records(header, np.frombuffer(data, np.uint8), begin, stop)
+        at += header.size
+
+
+class _Room:
+    """Columns with room for all records of a chunk."""
+
+    def __init__(self, totals: Any) -> None:
+        rows, headers = int(totals[columns.ROWS]), int(totals[columns.HEADERS])
+        self._at = np.zeros(columns.TOTALS, np.int64)
+        self._offsets, self._times = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        self._kinds = np.empty(rows, np.int32)
+        self._keys = _Bytes(rows, int(totals[columns.KEY_BYTES]))
+        self._values = _Bytes(rows, int(totals[columns.VALUE_BYTES]))
+        self._headers_ends = np.zeros(rows + 1, np.int32)
+        self._names = _Bytes(headers, int(totals[columns.NAME_BYTES]))
+        self._contents = _Bytes(headers, int(totals[columns.CONTENT_BYTES]))
+
+    def take(self, records: _Records, start: int, before: int) -> None:
+        header = records.header
+        first = int(self._at[columns.ROWS])
+        is_whole = columns.fill(
+            *(records.data, records.begin, records.end, header.records_count),
+            *(header.base_offset, header.base_timestamp, header.max_timestamp),
+            *(header.is_log_append_time, start, before, self._at, self._offsets, self._times),
+            *(self._keys.ends, self._keys.has, self._keys.data),
+            *(self._values.ends, self._values.has, self._values.data),
+            *(self._headers_ends, self._names.ends, self._names.has, self._names.data),
+            *(self._contents.ends, self._contents.has, self._contents.data),
+        )
+        if not is_whole:
+            raise BatchError("offsets are out of order", base_offset=header.base_offset)
+        self._kinds[first : int(self._at[columns.ROWS])] = int(header.is_log_append_time)
+
+    def rows(self, source: TopicPartition) -> pa.RecordBatch:
+        rows, headers = int(self._at[columns.ROWS]), int(self._at[columns.HEADERS])
+        pairs = pa.Array.from_buffers(
+            HEADER,
+            headers,
+            [None],
+            children=[
+                self._names.array(headers, pa.string()),
+                self._contents.array(headers, pa.binary()),
+            ],
+        )
+        lists = pa.Array.from_buffers(
+            HEADERS, rows, [None, pa.py_buffer(self._headers_ends)], children=[pairs]
+        )
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.repeat(pa.scalar(str(source.topic), pa.string()), rows),
+                pa.repeat(pa.scalar(int(source.partition), pa.int32()), rows),
+                pa.array(self._offsets[:rows]),
+                pa.array(self._times[:rows] * US_PER_MS).cast(TIMESTAMP),
+                pa.array(self._kinds[:rows]),
+                self._keys.array(rows, pa.binary()),
+                self._values.array(rows, pa.binary()),
+                lists,
+            ],
+            schema=SCHEMA,
+        )
+
+
+class _Bytes:
+    """A column of byte strings, each of which may be null."""
+
+    def __init__(self, rows: int, size: int) -> None:
+        self.ends = np.zeros(rows + 1, np.int32)
+        self.has = np.ones(rows, np.uint8)
+        self.data = np.empty(size, np.uint8)
+
+    def array(self, rows: int, kind: pa.DataType) -> pa.Array:
+        """Return it as an Arrow array of its first `rows` rows."""
+        has = self.has[:rows]
+        valid = None if has.all() else pa.py_buffer(np.packbits(has, bitorder="little"))
+        return pa.Array.from_buffers(
+            kind, rows, [valid, pa.py_buffer(self.ends), pa.py_buffer(self.data)]
+        )

@@ -1,0 +1,105 @@
+"""The step of a pipeline that changes fields of JSON keys and values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from heliostat.records.copier.lane import JsonFields
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType, StructType
+
+IS_MARK = "(partition < 0)"
+"""Rows that are no records, see `heliostat.records.rows.layout`."""
+FIELDS = "fields"
+"""The column with the decoded object."""
+_FAIL = {"mode": "FAILFAST"}  # the default makes null of what is no object
+_KEEP_NULLS = {"ignoreNullFields": "false"}
+
+
+def kept(frame: DataFrame, condition: str) -> DataFrame:
+    """Return the rows for which a condition is true, and all marks."""
+    return frame.where(f"{IS_MARK} OR ({condition})")
+
+
+def with_json_fields(frame: DataFrame, step: JsonFields) -> DataFrame:
+    """Return a frame with changed fields in the objects of one column.
+
+    Raises
+    ------
+    pyspark.errors.PySparkException
+        Spark refuses the schema or an expression.
+    """
+    from pyspark.sql import functions as f
+
+    text = f.col(step.column).cast("string")
+    frame = frame.withColumn(FIELDS, f.from_json(text, step.schema, _FAIL))
+    if step.where:
+        frame = kept(frame, f"{FIELDS} IS NULL OR ({step.where})")
+    for name, expression in step.columns:
+        frame = _with_field(frame, name, f.expr(expression))
+    for name, kind in step.casts:
+        frame = _with_field(frame, name, f.col(FIELDS)[name].cast(kind))
+    for name, text_instead in step.masks:
+        frame = _with_field(frame, name, _mask(_fields_of(frame)[name].dataType, text_instead))
+    for name, new in step.renames:
+        frame = _with_field(frame, new, f.col(FIELDS)[name])
+        frame = frame.withColumn(FIELDS, f.col(FIELDS).dropFields(f"`{name}`"))
+    if step.drops:
+        dropped = f.col(FIELDS).dropFields(*(f"`{name}`" for name in step.drops))
+        frame = frame.withColumn(FIELDS, dropped)
+    if step.flattens:
+        parts = _flat(f.col(FIELDS), _fields_of(frame), "", step.flattens)
+        flat = f.struct(*(each.alias(name) for name, each in parts))
+        frame = frame.withColumn(FIELDS, f.when(f.col(FIELDS).isNotNull(), flat))
+    if step.key_fields:
+        key = f.struct(*(f.col(FIELDS)[name].alias(name) for name in step.key_fields))
+        found = f.when(f.col(FIELDS).isNotNull(), f.to_json(key, _KEEP_NULLS).cast("binary"))
+        frame = frame.withColumn("key", f.coalesce(found, f.col("key")))
+    return frame.withColumn(step.column, f.to_json(f.col(FIELDS), _KEEP_NULLS).cast("binary")).drop(
+        FIELDS
+    )
+
+
+def _with_field(frame: DataFrame, name: str, content: Column) -> DataFrame:
+    from pyspark.sql import functions as f
+
+    return frame.withColumn(FIELDS, f.col(FIELDS).withField(f"`{name}`", content))
+
+
+def _fields_of(frame: DataFrame) -> StructType:
+    from pyspark.sql.types import StructType as Struct
+
+    kind = frame.schema[FIELDS].dataType
+    assert isinstance(kind, Struct), "from_json was given the DDL of a struct"
+    return kind
+
+
+def _mask(kind: DataType, instead: str | None) -> Column:
+    """Return what hides a field: the given text, else what Connect's MaskField puts there."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import BooleanType, NumericType, StringType
+
+    if instead is not None:
+        return f.lit(instead).cast(kind)
+    if isinstance(kind, StringType):
+        return f.lit("")
+    if isinstance(kind, NumericType):
+        return f.lit(0).cast(kind)
+    if isinstance(kind, BooleanType):
+        return f.lit(False)
+    return f.lit(None).cast(kind)
+
+
+def _flat(at: Column, kind: StructType, prefix: str, joint: str) -> list[tuple[str, Column]]:
+    from pyspark.sql.types import StructType as Struct
+
+    found: list[tuple[str, Column]] = []
+    for field in kind:
+        if isinstance(field.dataType, Struct):
+            inner = f"{prefix}{field.name}{joint}"
+            found += _flat(at[field.name], field.dataType, inner, joint)
+        else:
+            found.append((prefix + field.name, at[field.name]))
+    return found

@@ -1,0 +1,76 @@
+"""The two Python workers of a lane with a pipeline, as Spark calls them; see `frames`."""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from heliostat.records.copier.lane import LaneSpec
+
+REPORT = "report binary"
+"""What `copy_rows` gives back: one row with the pickled report."""
+
+
+class LaneRows:
+    """Gives the rows of a lane: the reader's worker.
+
+    Parameters
+    ----------
+    name
+        Of the round, unique on its machine.
+    flush
+        How many marks push rows through, see `frames.marks_needed`.
+    """
+
+    def __init__(self, name: str, flush: int) -> None:
+        self._name = name
+        self._flush = flush
+
+    def __call__(self, _rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield rows as long as the copier's worker sends batches."""
+        from heliostat.records.transport.row_pipe import read_rows
+
+        for _ in _rows:
+            pass
+        yield from read_rows(socket_path(self._name), self._flush)
+
+
+class CopyRows:
+    """Runs a lane's round with the rows that came through its pipeline: the copier's worker."""
+
+    def __init__(self, lane: LaneSpec, name: str) -> None:
+        self._lane = lane
+        self._name = name
+
+    def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Run the round; yield its report."""
+        from dataclasses import replace
+
+        import pyarrow as pa
+
+        from heliostat.records.spark.copy_round import copy_round
+        from heliostat.records.transport.row_exchange import RowExchange
+        from heliostat.records.transport.row_pipe import RowPipe
+
+        lane = self._lane
+        pipe = RowPipe(socket_path(self._name), rows)
+        try:
+            exchange = RowExchange(lane.partitions, pipe, careful=lane.careful)
+            report = copy_round(lane, exchange)
+        finally:
+            pipe.close()
+        said = pickle.dumps(replace(report, partitions=[]))
+        yield pa.RecordBatch.from_pydict({"report": pa.array([said], pa.binary())})
+
+
+def socket_path(name: str) -> Path:
+    """Return where the two workers of a round meet: short, as names of sockets must be."""
+    digest = hashlib.sha256(name.encode()).hexdigest()[:24]
+    return Path(tempfile.gettempdir()) / f"heliostat-{digest}.rows"

@@ -1,0 +1,44 @@
+"""Both clusters of a lane with a pipeline: what came back from it is an event like answers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from typing_extensions import override
+
+from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.network import Event
+from heliostat.records.transport.kafka_network import WireNetwork
+from heliostat.records.transport.row_exchange import RowExchange
+
+
+class PipedNetwork(WireNetwork):
+    """A `WireNetwork` that waits for a pipeline, too.
+
+    Parameters
+    ----------
+    exchange
+        The lane's pipeline.
+    partitions, network
+        See `WireNetwork`.
+    """
+
+    def __init__(
+        self, exchange: RowExchange, partitions: Sequence[PartitionSpec], *network: Any, **more: Any
+    ) -> None:
+        super().__init__(partitions, *network, **more)
+        self._exchange = exchange
+        self._watched.wake_by(exchange.fileno())
+
+    @override
+    def change(self, gone: Sequence[int], new: Sequence[PartitionSpec]) -> None:
+        """See `Network`."""
+        super().change(gone, new)
+        self._exchange.partitions.extend(new)
+
+    @override
+    def wait(self, timeout_s: float, room_bytes: int) -> Iterable[Event]:
+        """See `Network`."""
+        ready = self._exchange.take()
+        return [*ready, *super().wait(0.0 if ready else timeout_s, room_bytes)]

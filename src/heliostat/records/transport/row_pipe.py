@@ -1,0 +1,196 @@
+"""Leads batches from a copier's worker to Spark as rows, and the rows that are left back.
+
+    copier's worker                      reader's worker                Spark (JVM)
+    batches of a partition  ──socket──►  rows of an Arrow batch  ────►  the pipeline
+    rows that are left      ◄────────────────────────────────────────  what it makes of them
+
+Both workers are of one task, so on one machine: the reader listens on a Unix socket whose name both
+know.
+"""
+
+from __future__ import annotations
+
+import os
+import queue
+import socket
+import struct
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+
+from heliostat.errors import ConnectionLost
+from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.records.rows.layout import marks
+from heliostat.records.rows.to_rows import Chunk, rows_of
+
+CONNECT_WITHIN_S = 60.0
+"""The reader's worker starts when Spark first asks it for rows."""
+LOOK_S = 0.02
+_HEAD = struct.Struct(">qqqiHI")
+"""Number, first offset, offset to stop before, partition, bytes of the topic's name, of the
+batches."""
+
+
+class RowPipe:
+    """The copier's side.
+
+    Parameters
+    ----------
+    path
+        Of the socket on which the reader's worker listens.
+    rows
+        What comes back from Spark, with the columns `row_names.BACK`.
+
+    Raises
+    ------
+    ConnectionLost
+        The reader's worker does not start.
+    """
+
+    def __init__(self, path: Path, rows: Iterator[pa.RecordBatch]) -> None:
+        self._socket = _connected(path)
+        self._to_send: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
+        self._came: deque[pa.RecordBatch | BaseException | None] = deque()
+        self._heard, self._wake = os.pipe()
+        os.set_blocking(self._heard, False)
+        self._threads = [
+            threading.Thread(target=self._send_all, name="rows-out", daemon=True),
+            threading.Thread(target=self._receive_all, args=(rows,), name="rows-back", daemon=True),
+        ]
+        for each in self._threads:
+            each.start()
+
+    def fileno(self) -> int:
+        """Return a file that is readable when rows have come back."""
+        return self._heard
+
+    def close(self) -> None:
+        """Send no more; returns when Spark has ended the rows."""
+        self._to_send.put(None)
+        for each in self._threads:
+            each.join(CONNECT_WITHIN_S)
+        self._socket.close()
+        os.close(self._heard)
+        os.close(self._wake)
+
+    def send(self, chunk: Chunk) -> None:
+        """Send a chunk after those before it; returns at once."""
+        self._to_send.put(chunk)
+
+    def wake_up(self) -> None:
+        """Make `fileno` readable."""
+        os.write(self._wake, b"\0")
+
+    def came(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that have come back since.
+
+        Raises
+        ------
+        ConnectionLost
+            Spark has ended the rows, or the reader's worker is gone: the round can't go on.
+        """
+        try:
+            os.read(self._heard, 4096)
+        except BlockingIOError:
+            return
+        while self._came:
+            found = self._came.popleft()
+            if not isinstance(found, pa.RecordBatch):
+                raise ConnectionLost(f"the pipeline has ended: {found or 'there are no more rows'}")
+            yield found
+
+    def _send_all(self) -> None:
+        try:
+            while (chunk := self._to_send.get()) is not None:
+                name = str(chunk.source.topic).encode()
+                numbers = chunk.number, chunk.first, chunk.before, chunk.source.partition
+                self._socket.sendall(_HEAD.pack(*numbers, len(name), len(chunk.data)) + name)
+                self._socket.sendall(chunk.data)
+            self._socket.shutdown(socket.SHUT_WR)
+        except OSError as error:
+            self._came.append(error)
+            self.wake_up()
+
+    def _receive_all(self, rows: Iterator[pa.RecordBatch]) -> None:
+        try:
+            for batch in rows:
+                self._came.append(batch)
+                self.wake_up()
+            self._came.append(None)
+        except BaseException as error:  # noqa: BLE001  # whatever ends Spark's rows ends the round
+            self._came.append(error)
+        self.wake_up()
+
+
+def _connected(path: Path) -> socket.socket:
+    until_s = time.monotonic() + CONNECT_WITHIN_S
+    while True:
+        conn = socket.socket(socket.AF_UNIX)
+        try:
+            conn.connect(str(path))
+        except OSError as error:
+            conn.close()
+            if time.monotonic() > until_s:
+                raise ConnectionLost(f"the pipeline's reader does not start: {error}") from None
+            time.sleep(LOOK_S)
+        else:
+            return conn
+
+
+def read_rows(path: Path, flush: int) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the chunks that a copier sends; ends when it sends no more.
+
+    Parameters
+    ----------
+    path
+        Where to listen.
+    flush
+        How many marks make every step of the pipeline pass on what it has: they wait for whole
+        batches of rows. They are sent when nothing follows at once.
+    """
+    with socket.socket(socket.AF_UNIX) as listener:
+        before = os.umask(0o177)
+        try:
+            listener.bind(str(path))
+        finally:
+            os.umask(before)
+        listener.listen(1)
+        yield marks(0, flush)  # so that Spark starts the copier's worker
+        conn, _ = listener.accept()
+        path.unlink(missing_ok=True)
+    with conn:
+        while (head := _received(conn, _HEAD.size)) is not None:
+            number, first, stop, partition, name_bytes, size = _HEAD.unpack(head)
+            topic = bytes(_received(conn, name_bytes) or b"").decode()
+            data = _received(conn, size) or bytearray()
+            source = TopicPartition(TopicName(topic), PartitionId(partition))
+            rows = rows_of(Chunk(number, source, memoryview(data), first, stop))
+            yield pa.concat_batches([rows, marks(number, 1)])
+            if not _has_more(conn):
+                yield marks(number, flush)
+
+
+def _has_more(conn: socket.socket) -> bool:
+    conn.setblocking(False)
+    try:
+        return bool(conn.recv(1, socket.MSG_PEEK))
+    except BlockingIOError:
+        return False
+    finally:
+        conn.setblocking(True)
+
+
+def _received(conn: socket.socket, size: int) -> bytearray | None:
+    """Return exactly `size` bytes; None if the other side has ended."""
+    data = bytearray(size)
+    view, at = memoryview(data), 0
+    while at < size:
+        count = conn.recv_into(view[at:])
+        if not count:
+            return None
+        at += count
+    return data

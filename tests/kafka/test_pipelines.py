@@ -1,0 +1,244 @@
+"""Records go through pipelines of Spark on their way, in order, exactly once."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.clusters import ClusterPair, create_topic, fresh_name, until
+from support.command import said
+from support.holes import read
+from support.links import RunningLink, ends, write_config
+from support.provoked import Provoked
+from support.records import GZIP, NONE, Sample, encode, write_batches
+
+from heliostat.names import TopicName
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+
+AT_MS = int(time.time() * 1000)
+HIDE: list[dict[str, Any]] = [
+    {"where": "value IS NULL OR decode(value, 'UTF-8') NOT LIKE 'drop%'"},
+    {"drop_headers": ["secret"]},
+    {"insert_headers": {"from": "summit's"}},
+    {"set": {"value": "encode(upper(decode(value, 'UTF-8')), 'UTF-8')"}},
+]
+
+
+class Piped:
+    """A topic with a pipeline, and one without, of a link of their own."""
+
+    def __init__(self, pair: ClusterPair, folder: Path, *steps: dict[str, Any]) -> None:
+        self.pair = pair
+        self.topic = create_topic(pair.source, fresh_name("piped"), partitions=2)
+        self.plain = create_topic(pair.source, fresh_name("plain"))
+        self.config = write_config(
+            folder,
+            pair.source.bootstrap,
+            pair.target.bootstrap,
+            name=fresh_name("link"),
+            topics={"include": [self.topic, self.plain], "refresh_interval_s": 0.5},
+            pipelines=[{"name": "hide", "topics": [self.topic], "steps": list(steps)}],
+        )
+
+    def write(
+        self,
+        *values: bytes | None,
+        topic: TopicName | None = None,
+        partition: int = 0,
+        codec: int = NONE,
+    ) -> None:
+        """Write one batch."""
+        headers = (("secret", b"1"), ("kept", None))
+        batch = encode([Sample(b"k", value, AT_MS, headers) for value in values], codec)
+        cluster = self.pair.source.bootstrap.split(",")
+        write_batches(cluster, topic or self.topic, [batch], partition=partition)
+
+    def read(self, topic: TopicName | None = None) -> list[Any]:
+        """All that a reader of the target sees."""
+        return read(self.pair.target.bootstrap, topic or self.topic, "read_uncommitted")
+
+    def values(self, topic: TopicName | None = None) -> list[bytes | None]:
+        # Rows are (offset, key, value, timestamp, headers).
+        return [row[2] for row in self.read(topic)]
+
+    def problems(self) -> list[Any]:
+        (status,) = said(self.config, "status")
+        return list(status["problems"])
+
+
+def test_records_are_changed_filtered_and_copied_in_order(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given a topic with a pipeline / when records come, before and while the link runs, in
+
+    batches of all kinds / then the target has what the pipeline makes of them, and a topic without
+    one has its records as they were.
+    """
+    piped = Piped(cluster_pair, tmp_path, *HIDE)
+    piped.write(b"one", b"drop this", None, b"two")
+    piped.write(b"drop", codec=GZIP)
+    piped.write(b"three", b"four", codec=GZIP)
+    piped.write(b"plain", topic=piped.plain)
+    expected: list[bytes | None] = [b"ONE", None, b"TWO", b"THREE", b"FOUR"]
+    with RunningLink(piped.config) as link:
+        until(lambda: piped.values() == expected, lambda: f"{piped.values()}", timeout_s=60)
+        until(lambda: piped.values(piped.plain) == [b"plain"], "the plain one", timeout_s=30)
+        for number in range(30):
+            piped.write(b"n%d" % number, b"drop")
+            expected.append(b"N%d" % number)
+        piped.write(b"plain too", topic=piped.plain)
+        until(lambda: piped.values() == expected, lambda: f"{piped.values()}", timeout_s=60)
+        until(lambda: len(piped.values(piped.plain)) == 2, "the plain one", timeout_s=30)
+        headers = [row[4] for row in piped.read()]
+        assert all(each == (("kept", None), ("from", b"summit's")) for each in headers)
+        assert not piped.problems()
+        assert not link.has_ended
+
+
+JSON_STEP: dict[str, Any] = {
+    "json_fields": {
+        "schema_ddl": "id bigint, name string, price double, at struct<x: double, y: double>",
+        "where": "fields.price < 100",
+        "set": {"twice": "fields.price * 2"},
+        "cast": {"price": "string"},
+        "mask": {"name": None},
+        "rename": {"id": "number"},
+        "flatten": "_",
+        "to_key": ["number"],
+    }
+}
+
+
+def test_fields_of_json_are_changed(cluster_pair: ClusterPair, tmp_path: Path) -> None:
+    """Given a step for JSON fields and a function with a filter / when records come one by one /
+
+    then each field is what the step makes of it, a tombstone stays one, and none waits for more.
+    """
+    function = {"function": f"{__name__}:only_even"}
+    piped = Piped(cluster_pair, tmp_path, JSON_STEP, function)
+    rows = [
+        {"id": n, "name": "secret", "price": 1.5 * n, "at": {"x": 1.0, "y": None}, "more": 1}
+        for n in range(80)
+    ]
+    with RunningLink(piped.config) as link:
+        for row in rows[:10]:
+            piped.write(json.dumps(row).encode())
+        until(lambda: len(piped.values()) == 5, lambda: f"{piped.values()}", timeout_s=60)
+        piped.write(None, *(json.dumps(row).encode() for row in rows[10:]))
+        until(lambda: len(piped.values()) == 34, lambda: f"{len(piped.values())}", timeout_s=60)
+        found = piped.read()
+        assert not link.has_ended
+    # The offset of row n is n, and n + 1 after the tombstone, which is at 10.
+    kept = [None, *(row for row in rows if row["price"] < 100)]
+    expected = [row for row in kept if row is None or offset_of(row["id"]) % 2 == 0]
+    assert len(found) == len(expected)
+    by_number = {json.loads(value)["number"]: (key, value) for _, key, value, *_ in found if value}
+    assert sum(value is None for _, _, value, *_ in found) == 1
+    for row in expected:
+        if row is None:
+            continue
+        key, value = by_number[row["id"]]
+        assert json.loads(key) == {"number": row["id"]}
+        assert json.loads(value) == {
+            "number": row["id"],
+            "name": "",
+            "price": str(row["price"]),
+            "twice": 2 * row["price"],
+            "at_x": 1.0,
+            "at_y": None,
+        }
+
+
+def offset_of(number: int) -> int:
+    return number if number < 10 else number + 1
+
+
+def only_even(frame: Any) -> Any:
+    """A user's function, which knows nothing of rows that are no records."""
+    return frame.filter("offset % 2 = 0")
+
+
+@pytest.mark.provokes("TRANSFORM_FAILED")
+def test_a_record_that_fails_stops_its_partition_there_and_no_other(
+    cluster_pair: ClusterPair, tmp_path: Path, provoked: Provoked
+) -> None:
+    """Given a step that fails at some record / when it comes amid others / then all before it are
+
+    copied, its partition stops with its offset and what Spark said, and the other one goes on;
+    after the pipeline was changed, it continues there.
+    """
+    number = "encode(cast(cast(decode(value, 'UTF-8') AS int) + 1 AS string), 'UTF-8')"
+    piped = Piped(cluster_pair, tmp_path, {"set": {"value": number}})
+    values = [b"%d" % n for n in range(300)]
+    values[201] = b"no number"
+    piped.write(*values[:150])
+    piped.write(*values[150:])
+    with RunningLink(piped.config):
+        until(lambda: len(piped.values()) == 201, lambda: f"{len(piped.values())}", timeout_s=60)
+        until(lambda: bool(piped.problems()), "the stop", timeout_s=30)
+        (stop,) = piped.problems()
+        assert (stop["state"], stop["partition"], stop["position"]) == ("blocked", 0, 201)
+        assert "source offset 201" in stop["reason"]
+        assert "CAST_INVALID_INPUT" in stop["reason"]
+        provoked("TRANSFORM_FAILED", stop)
+        piped.write(b"7", partition=1)
+        ended = {piped.topic: 2}
+        until(
+            lambda: ends(cluster_pair.target.bootstrap, ended)[piped.topic] == [201, 1],
+            "the other partition",
+            timeout_s=30,
+        )
+        assert piped.values() == [b"%d" % (n + 1) for n in range(201)]
+    config = piped.config.read_text()
+    assert "AS int" in config
+    piped.config.write_text(config.replace("cast(cast(", "cast(try_cast("))
+    with RunningLink(piped.config):
+        until(lambda: len(piped.values()) == 300, lambda: f"{len(piped.values())}", timeout_s=60)
+        until(lambda: not piped.problems(), "no stop", timeout_s=30)
+    assert piped.values() == [None if n == 201 else b"%d" % (n + 1) for n in range(300)]
+
+
+@pytest.mark.provokes("PIPELINE_REFUSED")
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        ({"where": "valu IS NULL"}, "valu"),
+        ({"where": "rand() < 0.5"}, "another result each time"),
+        ({"function": f"{__name__}:counted"}, "no column"),
+        ({"function": f"{__name__}:shuffled"}, "Exchange"),
+        ({"function": "no_such_module:function"}, "no_such_module"),
+    ],
+    ids=["unknown column", "chance", "other columns", "a shuffle", "no function"],
+)
+def test_a_pipeline_that_spark_can_not_run_copies_nothing(
+    cluster_pair: ClusterPair, tmp_path: Path, step: dict[str, Any], why: str, provoked: Provoked
+) -> None:
+    """Given a pipeline that is no good / when the link runs / then its topic stops and says why,
+
+    nothing of it is copied unchanged, and other topics are copied.
+    """
+    piped = Piped(cluster_pair, tmp_path, step)
+    piped.write(b"secret")
+    piped.write(b"plain", topic=piped.plain)
+    with RunningLink(piped.config):
+        until(lambda: piped.values(piped.plain) == [b"plain"], "the plain one", timeout_s=60)
+        until(lambda: len(piped.problems()) == 2, lambda: f"{piped.problems()}", timeout_s=30)
+        for stop in piped.problems():
+            assert stop["state"] == "blocked"
+            assert why in stop["reason"]
+            provoked("PIPELINE_REFUSED", stop)
+        assert piped.values() == []
+
+
+def counted(frame: Any) -> Any:
+    """No pipeline: it gives back other rows than it was given."""
+    return frame.selectExpr("count(*) AS value")
+
+
+def shuffled(frame: Any) -> Any:
+    """No pipeline: it loses the order."""
+    return frame.repartition(2, "key")

@@ -1,0 +1,155 @@
+"""Record batches as rows and back: nothing of a record changes, and holes stay where they are."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from aiokafka.record.default_records import DefaultRecordBatch
+from support.provoked import Provoked
+from support.records import GZIP, LZ4, NONE, SNAPPY, ZSTD, Sample, encode, odd_records
+
+from heliostat.errors import BatchError, TransformFailed
+from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.records.batches.batch import read_header
+from heliostat.records.rows.from_rows import batches_of
+from heliostat.records.rows.layout import SCHEMA, marks
+from heliostat.records.rows.row_names import BACK
+from heliostat.records.rows.to_rows import Chunk, rows_of, whole_batches
+
+SOURCE = TopicPartition(TopicName("orders"), PartitionId(3))
+CODECS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+
+
+def at_offset(batch: bytes, offset: int) -> bytes:
+    return offset.to_bytes(8, "big") + batch[8:]
+
+
+def seen(data: bytes) -> list[tuple[Any, ...]]:
+    """What a reader sees, by another implementation than ours."""
+    found: list[tuple[Any, ...]] = []
+    at = 0
+    while (header := read_header(data, at, len(data))) is not None:
+        batch = DefaultRecordBatch(bytes(data[at : at + header.size]))
+        assert batch.validate_crc()
+        found += [
+            (each.offset, each.timestamp, each.key, each.value, list(each.headers))
+            for each in batch
+        ]
+        at += header.size
+    assert at == len(data)
+    return found
+
+
+def back(rows: pa.RecordBatch) -> pa.RecordBatch:
+    return rows.select(list(BACK))
+
+
+def chunk_of(*batches: tuple[int, list[Sample]], codec: int = NONE, **more: int) -> Chunk:
+    data = b"".join(at_offset(encode(samples, codec), offset) for offset, samples in batches)
+    return Chunk(7, SOURCE, data, **more)
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+def test_all_that_readers_see_comes_back_the_same(codec: int) -> None:
+    rng = random.Random(codec)
+    for _ in range(20):
+        sizes = [rng.randrange(1, 30) for _ in range(3)]
+        offset, batches = 100, []
+        for size in sizes:
+            batches.append((offset, odd_records(rng, size)))
+            offset += size + rng.randrange(2)
+        chunk = chunk_of(*batches, codec=codec)
+        rows = rows_of(chunk)
+        assert rows.schema.equals(SCHEMA)
+        rows.validate(full=True)
+        assert rows.column("partition").to_pylist() == [3] * sum(sizes)
+        # Spark hands them on in parts.
+        cut = rng.randrange(rows.num_rows)
+        parts = [back(rows.slice(0, cut)), back(rows.slice(cut))]
+        assert seen(bytes(batches_of(chunk, parts))) == seen(bytes(chunk.data))
+
+
+def test_a_filtered_record_is_a_hole_and_the_batch_keeps_its_offsets() -> None:
+    samples = [Sample(b"k%d" % n, b"v%d" % n, 1000 + n, (("h", None),)) for n in range(10)]
+    chunk = chunk_of((50, samples), (60, samples), (70, samples))
+    rows = rows_of(chunk)
+    keep = [n % 3 != 0 and not 10 <= n < 20 for n in range(30)]
+    data = batches_of(chunk, [back(rows.filter(pa.array(keep)))])
+    assert [row[0] for row in seen(bytes(data))] == [50 + n for n in range(30) if keep[n]]
+    headers, at = [], 0
+    while (header := read_header(data, at, len(data))) is not None:
+        headers.append((header.base_offset, header.next_offset, header.records_count))
+        at += header.size
+    assert headers == [(50, 60, 6), (60, 70, 0), (70, 80, 7)]
+
+
+def test_records_from_a_failing_one_on_are_left_out() -> None:
+    samples = [Sample(None, b"v%d" % n, n) for n in range(10)]
+    chunk = chunk_of((0, samples), (10, samples), before=14)
+    rows = rows_of(chunk)
+    assert rows.column("offset").to_pylist() == list(range(14))
+    data = batches_of(chunk, [back(rows)])
+    assert [row[0] for row in seen(bytes(data))] == list(range(14))
+    last = read_header(data, len(encode(samples)), len(data))
+    assert last is not None
+    assert last.next_offset == 14
+
+
+@pytest.mark.parametrize(
+    ("spoil", "what"),
+    [
+        (lambda rows: rows.take(pa.array([0, 2, 1])), "out of order"),
+        (lambda rows: rows.take(pa.array([0, 1, 1])), "more than once"),
+        (lambda rows: rows.set_column(1, "offset", pa.array([5, 6, 9])), "no record has"),
+        (lambda rows: rows.set_column(1, "offset", pa.array([1, 5, 6])), "no record has"),
+        (
+            lambda rows: rows.set_column(
+                2, "timestamp", pa.array([1, None, 3], pa.timestamp("us", tz="UTC"))
+            ),
+            "without a timestamp",
+        ),
+    ],
+)
+@pytest.mark.provokes("TRANSFORM_FAILED")
+def test_other_rows_than_were_given_are_an_error(spoil: Any, what: str, provoked: Provoked) -> None:
+    chunk = chunk_of((5, [Sample(None, b"v", 9)] * 3))
+    rows = back(rows_of(chunk))
+    with pytest.raises(TransformFailed, match=what) as caught:
+        batches_of(chunk, [spoil(rows)])
+    provoked("TRANSFORM_FAILED", caught.value)
+
+
+def test_damage_is_found_before_a_row_is_made() -> None:
+    batch = bytearray(encode([Sample(b"k", b"v", 1)] * 4))
+    good = encode([Sample(b"k", b"v", 1)])
+    assert whole_batches(memoryview(good + batch[:-1]), 0, 0 + len(good + batch) - 1) == (
+        len(good),
+        None,
+    )
+    batch[-1] ^= 1
+    at, error = whole_batches(memoryview(good + batch), 0, len(good + batch))
+    assert at == len(good)
+    assert isinstance(error, BatchError)
+
+
+def test_damaged_records_raise_and_never_read_beyond_their_end() -> None:
+    rng = random.Random(5)
+    for _ in range(300):
+        data = bytearray(encode(odd_records(rng, 5)))
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(61, len(data))] = rng.randrange(256)
+        try:
+            rows = rows_of(Chunk(0, SOURCE, bytes(data)))
+        except BatchError:
+            continue
+        assert rows.num_rows == 5
+
+
+def test_marks_are_no_records() -> None:
+    rows = marks(9, 3)
+    assert rows.column("partition").to_pylist() == [-1] * 3
+    assert rows.column("offset").to_pylist() == [9] * 3
+    assert rows.column("value").null_count == 3
