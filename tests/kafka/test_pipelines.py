@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import random
+import signal
 import time
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import said
-from support.holes import read
+from support.holes import read, transactions
 from support.links import RunningLink, ends, write_config
 from support.provoked import Provoked
 from support.records import GZIP, NONE, Sample, encode, write_batches
 
 from heliostat.names import TopicName
+from heliostat.records.spark.pipeline import WORKER_DAEMON
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
@@ -242,3 +248,48 @@ def counted(frame: Any) -> Any:
 def shuffled(frame: Any) -> Any:
     """No pipeline: it loses the order."""
     return frame.repartition(2, "key")
+
+
+def test_killed_workers_lose_and_double_nothing(cluster_pair: ClusterPair, tmp_path: Path) -> None:
+    """Given a pipeline that filters and changes transactions / when its workers are killed while
+
+    they copy / then the target has what it makes of each committed record, once and in order.
+    """
+    rng = random.Random(15)
+    changed = "encode(concat('x', decode(value, 'UTF-8')), 'UTF-8')"
+    where = "CAST(split_part(decode(value, 'UTF-8'), '-', 2) AS int) % 3 != 1"
+    piped = Piped(cluster_pair, tmp_path, {"where": where}, {"set": {"value": changed}})
+    source, killed = cluster_pair.source.bootstrap, 0
+    with RunningLink(piped.config) as link:
+        for turn in range(6):
+            transactions(source, piped.topic, rng, 8)
+            until(lambda: bool(piped.values()), "a first record", timeout_s=60)
+            workers = workers_with_rows()
+            if turn < 5 and workers:
+                os.kill(rng.choice(workers), signal.SIGKILL)
+                killed += 1
+            transactions(source, piped.topic, rng, 8)
+        expected = [
+            b"x" + row[2]
+            for row in read(source, piped.topic, "read_committed")
+            if int(row[2].split(b"-")[1]) % 3 != 1
+        ]
+        until(
+            lambda: len(piped.values()) >= len(expected),
+            lambda: f"{len(expected)} records, has {len(piped.values())}",
+            timeout_s=120,
+        )
+        assert not link.has_ended
+    assert killed >= 3
+    assert piped.values() == expected
+
+
+def workers_with_rows() -> list[int]:
+    """Both Python workers of tasks with a pipeline: they hold a Unix socket to one another."""
+    found: list[int] = []
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            is_worker = WORKER_DAEMON in process.cmdline()
+            if is_worker and process.net_connections("unix"):
+                found.append(process.pid)
+    return found

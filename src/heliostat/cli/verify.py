@@ -13,6 +13,7 @@ from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import Config, LinkConfig, load_config
 from heliostat.errors import Refused
+from heliostat.link.pipeline_rules import pipeline_of
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.offsets.look import read_map_view
 from heliostat.operate.links import links_of
@@ -55,8 +56,9 @@ def verify_command(
     partition: all records that both sides have when it begins, or the given range. If offsets
     differ between the sides, each record must be at the offset that the link's offset map says.
     Records removed by compaction, on either side, do not count as lost. A topic that the link
-    refuses is listed with the reason, and not compared. Exit code 0 when no difference was found,
-    1 when one was or something could not be compared, 3 when a cluster does not answer.
+    refuses, or whose records go through a pipeline, is listed with the reason, and not compared.
+    Exit code 0 when no difference was found, 1 when one was or something could not be compared, 3
+    when a cluster does not answer.
 
     \b
     Examples:
@@ -104,7 +106,9 @@ def _pairs(config: Config, link: LinkConfig, topics: tuple[str, ...]) -> list[To
     return [
         TopicPair(row.topic, row.target, row.slot)
         for row in preview_topics(config, link.name)
-        if row.target is not None and (not topics or row.topic in topics)
+        if row.target is not None
+        and (not topics or row.topic in topics)
+        and not pipeline_of(link, row.topic)
     ]
 
 
@@ -130,4 +134,9 @@ def _not_copied(config: Config, link: LinkConfig) -> dict[TopicName, NotMirrored
         (name, NotMirrored(f"the link leaves it out: {why}", is_problem=False))
         for name, why in found.left_out.items()
     )
-    return dict((*left_out, *refused))
+    piped = (
+        (row.topic, NotMirrored(f"its records go through pipeline {name}", is_problem=False))
+        for row in preview_topics(config, link.name)
+        if (name := pipeline_of(link, row.topic)) and row.target is not None
+    )
+    return dict((*left_out, *refused, *piped))

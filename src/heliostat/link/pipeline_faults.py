@@ -27,6 +27,10 @@ _OURS = re.compile(
     r"|OFFSET_MAP|LINK|BROKER|KAFKA)[A-Z_]*\]|ExecutorLost|cancelled|killed intentionally"
 )
 """Errors of a round for which no record is to blame."""
+_CRASH = re.compile(r"SocketException|EOFException|exited unexpectedly|crashed|Connection reset")
+"""A worker is gone, and nobody says why: the pipeline ended it, or somebody killed it."""
+CRASHES = 3
+"""How often a worker must be gone at one record before that is to blame."""
 
 
 @dataclass(slots=True)
@@ -34,6 +38,9 @@ class _Lane:
     level: int = 0
     round_id: str = ""
     suspect: Suspect | None = None
+    crashed_at: Suspect | None = None
+    crashes: int = 0
+    """How many rounds in a row have crashed at that record, alone."""
 
 
 class PipelineFaults:
@@ -104,12 +111,20 @@ class PipelineFaults:
             found.suspect = None
             if suspect is None:
                 found.level = 1
-            elif suspect.before - suspect.first > 1:
+            elif suspect.before - suspect.first > 1 or self._may_be_killed(found, suspect, error):
                 found.level = 2
             else:
                 found.level = 0
                 why = f"pipeline {lane.pipeline.name} fails at source offset {suspect.first}: "
                 self._fails[suspect.source] = suspect.first, why + _first_line(error)
+
+    @staticmethod
+    def _may_be_killed(lane: _Lane, suspect: Suspect, error: str) -> bool:
+        """Whether the record is not to blame yet, because its worker may have been killed."""
+        is_same = suspect == lane.crashed_at
+        lane.crashes = lane.crashes + 1 if is_same else 1
+        lane.crashed_at = suspect
+        return _CRASH.search(error) is not None and lane.crashes < CRASHES
 
 
 def _first_line(error: str) -> str:
