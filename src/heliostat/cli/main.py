@@ -38,6 +38,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         ),
         "topics": Verb("heliostat.cli.topics:topics_command", "Preview what would be mirrored."),
         "plan": Verb("heliostat.cli.topics:plan_command", "Print planned changes and refusals."),
+        "try": Verb("heliostat.cli.trial:try_command", "Show what a pipeline makes of records."),
         "groups": Verb("heliostat.cli.groups:groups_command", "Show where groups would resume."),
         "schemas": Verb("heliostat.cli.schemas:schemas_group", "Show schemas at the target."),
         "import-mm2": Verb(

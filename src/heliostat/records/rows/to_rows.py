@@ -64,6 +64,15 @@ def whole_batches(view: memoryview, start: int, end: int) -> tuple[int, BatchErr
     return at, None
 
 
+def next_offset(view: memoryview, start: int, end: int) -> int:
+    """Return the offset after the last of the whole batches `view[start:end]`, at least one."""
+    offset, at = -1, start
+    while (header := read_header(view, at, end)) is not None:
+        offset = header.next_offset
+        at += header.size
+    return offset
+
+
 def rows_of(chunk: Chunk) -> pa.RecordBatch:
     """Return a row for each record of a chunk, in order; those of markers are none.
 

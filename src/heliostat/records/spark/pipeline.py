@@ -38,8 +38,10 @@ from heliostat.records.copier.lane import LaneSpec, Pipeline, RoundReport
 from heliostat.records.spark import frames, row_workers
 from heliostat.records.spark.placement import Placement, lanes_for
 from heliostat.records.spark.task import copy_rounds
+from heliostat.records.spark.trial import TriedRecord, tried
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark import RDD, SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
@@ -178,8 +180,6 @@ class SparkRounds:
         """
         name = f"{self.context.applicationId}/{lane.link}/{lane.round_id}"
         session = self._session_of_rows()
-        # Its JSON on a page of text says what the round's error says.
-        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         flush = frames.marks_needed(self._piped(session, pipeline, row_workers.LaneRows("", 0)))
         frame = self._piped(session, pipeline, row_workers.LaneRows(name, flush))
         found = frame.mapInArrow(row_workers.CopyRows(lane, name), row_workers.REPORT).collect()
@@ -193,6 +193,8 @@ class SparkRounds:
 
     def _session_of_rows(self) -> SparkSession:
         """Return a session of its own for pipelines, as `verify` needs other settings."""
+        # Its JSON on a page of text says what the round's error says.
+        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         session = self.session.newSession()
         for key, value in frames.SETTINGS.items():
             session.conf.set(key, value)
@@ -210,6 +212,10 @@ class SparkRounds:
             except PipelineRefused as error:
                 found[name] = str(error)
         return found
+
+    def tried(self, pipeline: Pipeline, rows: pa.Table) -> list[TriedRecord]:
+        """Return what a pipeline makes of rows, see `trial.tried`."""
+        return list(tried(self._session_of_rows(), pipeline, rows))
 
     def misplaced(self, link: LinkName) -> LaneId | None:
         """Return a lane of this link that should begin anew on another executor."""

@@ -24,7 +24,7 @@ from heliostat.records.copier.lane import PartitionSpec, Suspect
 from heliostat.records.copier.network import Fetched, Transformed
 from heliostat.records.rows.from_rows import batches_of
 from heliostat.records.rows.row_names import NO_RECORD
-from heliostat.records.rows.to_rows import Chunk, whole_batches
+from heliostat.records.rows.to_rows import Chunk, next_offset, whole_batches
 from heliostat.records.transport.row_pipe import RowPipe
 
 UNDER_WAY_BYTES_MAX = 16 * 1024 * 1024
@@ -101,7 +101,11 @@ class RowExchange:
             end = fetched.start
             stop = Stop(StopReason.TRANSFORM_FAILED, spec.fails_at, spec.why_fails)
         elif error is not None:
-            at = fetched.want.offset if end == fetched.start else _next_offset(view, fetched, end)
+            at = (
+                fetched.want.offset
+                if end == fetched.start
+                else next_offset(view, fetched.start, end)
+            )
             text = f"source offset {at} can't be read for the pipeline: {error.text}"
             stop = Stop(StopReason.CORRUPT, at, text)
         if end == fetched.start:
@@ -209,12 +213,3 @@ def _pieces(chunk: Chunk, records: int) -> Iterator[Chunk]:
         at += header.size
     if not is_any:
         yield chunk
-
-
-def _next_offset(view: memoryview, fetched: Fetched, end: int) -> int:
-    """Return the offset after the whole batches of an answer."""
-    at, offset = fetched.start, fetched.want.offset
-    while at < end and (header := read_header(view, at, end)) is not None:
-        offset = header.next_offset
-        at += header.size
-    return offset

@@ -1,0 +1,81 @@
+"""What a pipeline makes of some records, without a lane: before, after, and at which it fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from heliostat.ops.spark_session import essence
+from heliostat.records.copier.lane import Pipeline
+from heliostat.records.rows.row_names import BACK
+from heliostat.records.spark.frames import with_steps
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+Row = dict[str, Any]
+"""Content of a row by column, see `heliostat.records.rows.layout`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TriedRecord:
+    """One record.
+
+    Parameters
+    ----------
+    before
+        The record.
+    after
+        What the pipeline makes of it; None: nothing, it is filtered out, or the pipeline fails.
+    error
+        Why the pipeline fails at it; empty: it does not.
+    """
+
+    before: Row
+    after: Row | None
+    error: str = ""
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it comes out, and not as it was."""
+        return self.after is not None and any(
+            self.before[each] != self.after[each] for each in BACK
+        )
+
+
+def tried(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterator[TriedRecord]:
+    """Yield what a pipeline makes of each of these rows, in order.
+
+    Parameters
+    ----------
+    session
+        Spark.
+    pipeline
+        The pipeline.
+    rows
+        At least one row of the schema `layout.SCHEMA`, of one partition.
+
+    Raises
+    ------
+    PipelineRefused
+        Spark can't run the pipeline.
+    """
+    from pyspark.errors import PySparkException
+
+    frame = session.createDataFrame(rows).coalesce(1)
+    piped = with_steps(frame, pipeline)
+    before = rows.to_pylist()
+    try:
+        found = {row["offset"]: row for row in piped.toArrow().to_pylist()}
+    except PySparkException as error:
+        if len(before) == 1:
+            yield TriedRecord(before[0], None, essence(str(error)))
+            return
+        half = len(before) // 2
+        yield from tried(session, pipeline, rows.slice(0, half))
+        yield from tried(session, pipeline, rows.slice(half))
+        return
+    for row in before:
+        yield TriedRecord(row, found.get(row["offset"]))
