@@ -27,7 +27,7 @@ from heliostat.link.planning import Planner
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
 from heliostat.mm2.emitters import Interchange
-from heliostat.names import LinkName
+from heliostat.names import LinkName, TopicName
 from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
@@ -252,13 +252,14 @@ class Copying:
             return None
         # Only here: its HTTP client takes a quarter of a second to load, and most links need none.
         from heliostat.link.schema_part import SchemaPart
+        from heliostat.link.schema_rules import TopicLooks
 
         return SchemaPart(
             context.link,
             source,
             target,
             mirrors=lambda: {name: each.target for name, each in list(known.mirrors.items())},
-            source_topics=lambda: known.source_topics,
+            topics=TopicLooks(lambda: known.source_topics, self._source_has),
             announce=lambda registries, ids: context.owner.run(
                 lambda: context.state.put_schema_ids(registries, ids)
             ),
@@ -266,6 +267,11 @@ class Copying:
             events=context.events,
             guard=context.owner.check,
         )
+
+    def _source_has(self, names: frozenset[TopicName]) -> list[TopicName]:
+        """Return which of these topics the source has now."""
+        found = self._source.describe_topics(names)
+        return [name for name, info in found.items() if info.error is None]
 
     def _group_part(self) -> GroupPart | None:
         """Return the part that publishes offsets of consumer groups, if that is configured."""

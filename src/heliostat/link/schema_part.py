@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from heliostat.access import RegistryAccess
 from heliostat.clock import Clock
 from heliostat.config import LinkConfig
-from heliostat.link.schema_rules import frames_in, frames_of, registries_of, rules_of
+from heliostat.link.schema_rules import TopicLooks, frames_in, frames_of, registries_of, rules_of
 from heliostat.link.wanted_ids import WantedIds
 from heliostat.names import TopicName
 from heliostat.ops.events import Events
@@ -50,8 +50,8 @@ class SchemaPart:
         How to reach both registries.
     mirrors
         Target topics by source topic, as they are now.
-    source_topics
-        All topics of the source, as last observed; None: they were not yet.
+    topics
+        The source's topics.
     announce
         Tells the lanes which ids can be read at the target, and for which registries that holds
         (`LaneSpec.registries`); durable when it returns.
@@ -68,7 +68,7 @@ class SchemaPart:
         target: RegistryAccess,
         *,
         mirrors: Callable[[], Mapping[TopicName, TopicName]],
-        source_topics: Callable[[], frozenset[TopicName] | None],
+        topics: TopicLooks,
         announce: Announce,
         clock: Clock,
         events: Events,
@@ -84,7 +84,7 @@ class SchemaPart:
             tuple(HttpRegistry(target.at_only(url)) for url in urls),
         )
         self._mirrors = mirrors
-        self._source_topics = source_topics
+        self._topics = topics
         self._announce = announce
         self._clock = clock
         self._events = events
@@ -129,18 +129,18 @@ class SchemaPart:
         RegistryError, RegistryUnreachable, RegistryAnswerInvalid
             It failed; ids that could be read before count as such, and the next turn starts over.
         ConnectionLost, BrokerError
-            The lanes can't be told.
+            The lanes can't be told, or the source's topics not be looked at.
         LinkTakenOver
             Another instance owns the link.
         """
         wanted = self._wanted.ever()  # before the source is looked at
-        mirrors, source_topics = self._mirrors(), self._source_topics()
+        mirrors, source_topics = self._mirrors(), self._topics.known()
         if source_topics is None:
             return  # a reconciliation asks for a turn
         done = mirror_schemas(
             self._sides.source,
             self._sides.target,
-            rules_of(self._link, mirrors, source_topics),
+            rules_of(self._link, mirrors, source_topics, self._topics.among),
             nodes=self._sides.nodes,
             guard=self._guard,
         )

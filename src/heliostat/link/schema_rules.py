@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 from heliostat.access import RegistryAccess
 from heliostat.config import LinkConfig, SchemasConfig, compile_pattern
@@ -17,14 +18,34 @@ from heliostat.schemas import (
     SubjectNaming,
 )
 from heliostat.schemas.mirroring import RulesOf
+from heliostat.schemas.naming import named_after
 from heliostat.schemas.registry.values import DEFAULT_CONTEXT, Context, Subject, split_subject
 
 KEY = "key"
 """What `TopicNameStrategy` puts behind a topic and a hyphen for keys; all else concerns values."""
+TopicsAmong = Callable[[frozenset[TopicName]], Iterable[TopicName]]
+"""Which of some topics the source has now."""
+
+
+class TopicLooks(NamedTuple):
+    """Ways to look at the source's topics."""
+
+    known: Callable[[], frozenset[TopicName] | None]
+    """All, as last observed; None: they were not yet."""
+    among: TopicsAmong
+    """Asks the source: some may have appeared since."""
+
+
+def no_newer(_: frozenset[TopicName]) -> Iterable[TopicName]:
+    """What there is besides the topics that are known: none, as they were read last."""
+    return ()
 
 
 def rules_of(
-    link: LinkConfig, mirrors: Mapping[TopicName, TopicName], source_topics: Iterable[TopicName]
+    link: LinkConfig,
+    mirrors: Mapping[TopicName, TopicName],
+    source_topics: Iterable[TopicName],
+    among: TopicsAmong = no_newer,
 ) -> RulesOf:
     """Return how a link's schemas are mirrored, once the source's subjects are known.
 
@@ -40,6 +61,8 @@ def rules_of(
         Mirrors by their source topics.
     source_topics
         All topics of the source.
+    among
+        Asked, once the subjects have been read, for topics that may have appeared since.
     """
     settings = link.schemas
     context = context_of(link)
@@ -58,11 +81,14 @@ def rules_of(
         return not is_of_a_topic and any(pattern.fullmatch(name) for pattern in include)
 
     def rules(source: RegistryContent) -> SchemaRules:
-        subjects = {each.subject for each in source.versions}
+        selected = set(filter(is_selected, {each.subject for each in source.versions}))
+        maybe = {each: named_after(each) for each in selected if naming.topic_of(each) is None}
+        asked = frozenset(topic for topic in maybe.values() if topic is not None)
+        newer = frozenset(among(asked)) if asked else frozenset()
         return SchemaRules(
             Strategy(settings.strategy),
             naming,
-            frozenset(filter(is_selected, subjects)),
+            frozenset(each for each in selected if maybe.get(each) not in newer),
             carries_compatibility=settings.compatibility == "carry",
         )
 

@@ -25,6 +25,12 @@ _AFTER_TOPIC = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*"
 """What stands behind a topic and a hyphen: `key`, `value` or a record's full name. None has one."""
 
 
+def named_after(subject: Subject) -> TopicName | None:
+    """The topic that a subject is named after, if there is such a topic."""
+    topic, _, rest = split_subject(subject)[1].rpartition("-")
+    return TopicName(topic) if topic and _AFTER_TOPIC.fullmatch(rest) else None
+
+
 @dataclass(frozen=True, slots=True)
 class SubjectNaming:
     """How a link names subjects.
@@ -46,10 +52,8 @@ class SubjectNaming:
 
     def topic_of(self, subject: Subject) -> TopicName | None:
         """The mirrored source topic that a subject is named after, if any."""
-        _, name = split_subject(subject)
-        topic, _, rest = name.rpartition("-")
-        is_after_topic = topic in self.topics and _AFTER_TOPIC.fullmatch(rest)
-        return TopicName(topic) if is_after_topic else None
+        topic = named_after(subject)
+        return topic if topic in self.topics else None
 
     def names(self, subject: Subject) -> tuple[Subject, ...]:
         """The subject's names at the target, at least one."""

@@ -17,7 +17,7 @@ from heliostat.access import RegistryAccess
 from heliostat.config import LinkConfig, SchemasConfig
 from heliostat.errors import ConnectionLost, LinkTakenOver, RegistryError, RegistryUnreachable
 from heliostat.link.schema_part import REPORTED_MAX, WAITING_EVERY_S, SchemaPart
-from heliostat.link.schema_rules import registries_of
+from heliostat.link.schema_rules import TopicLooks, registries_of
 from heliostat.names import TopicName
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import SchemaFrames, SchemaIds
@@ -62,6 +62,8 @@ class Running:
         self.source, self.target = source, target
         self.mirrors = {FOO: FOO}
         self.topics: frozenset[TopicName] | None = frozenset({FOO, BAR})
+        self.appeared = frozenset[TopicName]()
+        self.looks: list[frozenset[TopicName]] = []
         self.told: list[SchemaIds] = []
         self.is_ours = self.can_tell = True
         self.events, self.clock = Events(lambda: AT_MS, None), StoppedClock()
@@ -73,7 +75,7 @@ class Running:
             link,
             *sides,
             mirrors=lambda: dict(self.mirrors),
-            source_topics=lambda: self.topics,
+            topics=TopicLooks(lambda: self.topics, self._among),
             announce=self._announce,
             clock=self.clock,
             events=self.events,
@@ -100,6 +102,10 @@ class Running:
 
     def lines(self, word: str) -> list[str]:
         return [each for each in self.events.recent(200) if word in each]
+
+    def _among(self, names: frozenset[TopicName]) -> frozenset[TopicName]:
+        self.looks.append(names)
+        return names & self.appeared
 
     def _announce(self, registries: str, ids: SchemaIds) -> None:
         assert registries == self.registries
@@ -162,6 +168,31 @@ def test_the_first_turn_after_it_announces_what_can_be_read(running: Running) ->
     assert set(running.target.double.subjects) == {"foo-value", "lsst.sal.Foo"}
     assert running.part.frames(FOO) == SchemaFrames.VALUES
     assert running.part.frames(BAR) == SchemaFrames.MAYBE_VALUES
+
+
+def test_subjects_of_a_topic_that_has_just_appeared_are_left(running: Running) -> None:
+    """Given a topic that came since the last look, maybe a mirror of the other way / then its
+
+    subjects are not taken for records' names; the source is asked where none tells whose they are.
+    """
+    new, gone = TopicName("east.new"), TopicName("gone")
+    running.appeared = frozenset({new})
+    for subject in ("foo-value", "bar-value", "lsst.sal.Foo"):
+        running.register(subject)
+    running.turn()
+    assert running.looks == []
+    before = set(running.target.double.subjects)
+    running.register("east.new-value")
+    running.register("gone-value")
+    running.turn()
+    assert running.looks == [{new, gone}]
+    assert set(running.target.double.subjects) - before == {"gone-value"}
+    running.topics = frozenset({FOO, BAR, new})
+    running.turn()
+    assert running.looks[1:] == [{gone}]
+    running.mirrors[new] = TopicName("s.new")
+    running.turn()
+    assert "s.new-value" in running.target.double.subjects
 
 
 def test_each_turn_announces_again(running: Running) -> None:
