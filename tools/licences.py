@@ -28,6 +28,7 @@ ALLOWED: Mapping[str, str] = {
     "CC0-1.0": "public domain",
     "ISC": "permissive",
     "MIT": "permissive",
+    "MIT-0": "permissive: MIT without the duty to name the authors",
     "MPL-2.0": "copyleft by file: fine for what is used unchanged",
     "PSF-2.0": "permissive",
     "Unlicense": "public domain",
