@@ -14,12 +14,14 @@ from typing import Any
 import psutil
 import pytest
 from support.clusters import ClusterPair, create_topic, fresh_name, until
-from support.command import said
+from support.command import heliostat, said
 from support.holes import read, transactions
 from support.links import RunningLink, ends, write_config
 from support.provoked import Provoked
 from support.records import GZIP, NONE, Sample, encode, write_batches
 
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import load_config
 from heliostat.names import TopicName
 from heliostat.records.spark.pipeline import WORKER_DAEMON
 
@@ -206,6 +208,37 @@ def test_a_record_that_fails_stops_its_partition_there_and_no_other(
         until(lambda: len(piped.values()) == 300, lambda: f"{len(piped.values())}", timeout_s=60)
         until(lambda: not piped.problems(), "no stop", timeout_s=30)
     assert piped.values() == [None if n == 201 else b"%d" % (n + 1) for n in range(300)]
+
+
+def test_a_pipeline_is_tried_without_a_link(cluster_pair: ClusterPair, tmp_path: Path) -> None:
+    """Given records of all kinds / when a pipeline is tried / then it shows what it makes of each,
+
+    and at which it fails, and nothing is written.
+    """
+    number = "encode(cast(cast(decode(value, 'UTF-8') AS int) + 1 AS string), 'UTF-8')"
+    steps = (
+        {"where": "value IS NULL OR decode(value, 'UTF-8') != '3'"},
+        {"set": {"value": number}},
+    )
+    piped = Piped(cluster_pair, tmp_path, *steps)
+    piped.write(b"1", b"2", b"3", None, b"x", b"5", codec=GZIP)
+    (link,) = load_config(piped.config).links
+    words = ["try", link.name, piped.topic, "--last", "5"]
+    done = heliostat(piped.config, *words, "--json")
+    assert done.returncode == 1
+    found = done.json["records"]
+    assert [(each["offset"], each["verdict"]) for each in found] == [
+        (1, "changed"),
+        (2, "filtered out"),
+        (3, "unchanged"),
+        (4, "fails"),
+        (5, "changed"),
+    ]
+    assert [each["after"] and each["after"]["value"] for each in found] == ["3", *[None] * 3, "6"]
+    assert "CAST_INVALID_INPUT" in found[3]["error"]
+    assert 'value: "2" -> "3"' in heliostat(piped.config, *words).said
+    with ClusterAdmin([cluster_pair.target.bootstrap]) as admin:
+        assert admin.describe_topics([piped.topic])[piped.topic].error is not None
 
 
 @pytest.mark.provokes("PIPELINE_REFUSED")

@@ -10,15 +10,11 @@ from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.link.pipeline_rules import pipeline_of, pipelines_of
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.records.spark.pipeline import SparkRounds
-from heliostat.records.spark.trial import TriedRecord
+from heliostat.records.spark.trial import TriedRecord, trial_session, tried
 from heliostat.verify.reader import Isolation, LogReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
-
-MASTER = "local[1]"
-"""Some records need no cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +49,8 @@ def try_pipeline(config: Config, link: LinkConfig, topic: TopicName, last: int) 
         The topic has no pipeline, or is not at the source.
     PipelineRefused
         Spark can't run the pipeline.
+    SparkUnavailable
+        Spark can't be started.
     ConnectionLost, BrokerError
         The source does not answer or refuses.
     """
@@ -63,13 +61,10 @@ def try_pipeline(config: Config, link: LinkConfig, topic: TopicName, last: int) 
 
     tables = [pa.Table.from_batches([each]) for each in _rows(config, link, topic, last)]
     found: list[TriedRecord] = []
-    rounds = SparkRounds("heliostat try", MASTER, config.spark.conf, task_cpus=1.0)
-    try:
+    with trial_session(config.spark.conf) as session:
         for table in tables:
             if table.num_rows:
-                found += rounds.tried(pipelines_of(link)[name], table)
-    finally:
-        rounds.stop()
+                found += tried(session, pipelines_of(link)[name], table)
     return Trial(topic, name, found)
 
 

@@ -15,6 +15,7 @@ in its plan is widened in the same way.
 from __future__ import annotations
 
 import importlib
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -52,6 +53,16 @@ CASTS = {
 }
 _EXCHANGES = ("Exchange", "Sort", "Aggregate", "Join", "Limit", "Union", "Window", "Sample")
 _PYTHON = ("Python", "MapIn")
+
+
+def session_of_rows(session: SparkSession) -> SparkSession:
+    """Return a session for pipelines beside this one, whose settings stay as they are."""
+    # Its JSON on a page of text says what the round's error says.
+    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    found = session.newSession()
+    for key, value in SETTINGS.items():
+        found.conf.set(key, value)
+    return found
 
 
 def source_frame(session: SparkSession, rows_of_lane: Callable[..., Any]) -> DataFrame:

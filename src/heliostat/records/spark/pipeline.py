@@ -8,7 +8,6 @@ that come back are the report's sums. See docs/adr/0002 for why not Structured S
 from __future__ import annotations
 
 import contextlib
-import logging
 import pickle
 import signal
 import threading
@@ -38,10 +37,8 @@ from heliostat.records.copier.lane import LaneSpec, Pipeline, RoundReport
 from heliostat.records.spark import frames, row_workers
 from heliostat.records.spark.placement import Placement, lanes_for
 from heliostat.records.spark.task import copy_rounds
-from heliostat.records.spark.trial import TriedRecord, tried
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark import RDD, SparkContext
     from pyspark.sql import DataFrame, SparkSession
 
@@ -179,7 +176,7 @@ class SparkRounds:
             Spark can't run the pipeline.
         """
         name = f"{self.context.applicationId}/{lane.link}/{lane.round_id}"
-        session = self._session_of_rows()
+        session = frames.session_of_rows(self.session)
         flush = frames.marks_needed(self._piped(session, pipeline, row_workers.LaneRows("", 0)))
         frame = self._piped(session, pipeline, row_workers.LaneRows(name, flush))
         found = frame.mapInArrow(row_workers.CopyRows(lane, name), row_workers.REPORT).collect()
@@ -191,31 +188,18 @@ class SparkRounds:
     def _piped(session: SparkSession, pipeline: Pipeline, rows: row_workers.LaneRows) -> DataFrame:
         return frames.with_steps(frames.source_frame(session, rows), pipeline)
 
-    def _session_of_rows(self) -> SparkSession:
-        """Return a session of its own for pipelines, as `verify` needs other settings."""
-        # Its JSON on a page of text says what the round's error says.
-        logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
-        session = self.session.newSession()
-        for key, value in frames.SETTINGS.items():
-            session.conf.set(key, value)
-        return session
-
     def refused(self, pipelines: Mapping[str, Pipeline]) -> dict[str, str]:
         """Return why Spark can't run some of these pipelines, by name."""
         found: dict[str, str] = {}
         if not pipelines:
             return found  # a session would load thousands of classes
-        session = self._session_of_rows()
+        session = frames.session_of_rows(self.session)
         for name, pipeline in pipelines.items():
             try:
                 self._piped(session, pipeline, row_workers.LaneRows("", 0))
             except PipelineRefused as error:
                 found[name] = str(error)
         return found
-
-    def tried(self, pipeline: Pipeline, rows: pa.Table) -> list[TriedRecord]:
-        """Return what a pipeline makes of rows, see `trial.tried`."""
-        return list(tried(self._session_of_rows(), pipeline, rows))
 
     def misplaced(self, link: LinkName) -> LaneId | None:
         """Return a lane of this link that should begin anew on another executor."""

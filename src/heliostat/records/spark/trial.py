@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from heliostat.ops.spark_session import essence
+from heliostat.ops.driver_death import begun, report_death, stopped
+from heliostat.ops.pyspark_private import active_context
+from heliostat.ops.spark_session import essence, session_settings
 from heliostat.records.copier.lane import Pipeline
 from heliostat.records.rows.row_names import BACK
-from heliostat.records.spark.frames import with_steps
+from heliostat.records.spark.frames import session_of_rows, with_steps
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -43,6 +46,39 @@ class TriedRecord:
         return self.after is not None and any(
             self.before[each] != self.after[each] for each in BACK
         )
+
+
+MASTER = "local[1]"
+"""Some records need no cluster."""
+
+
+@contextmanager
+def trial_session(conf: Mapping[str, str]) -> Iterator[SparkSession]:
+    """Yield a session for `tried`, of this process's Spark if it has one, as in a notebook.
+
+    Raises
+    ------
+    SparkUnavailable
+        Spark can't be started.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession as Session
+
+    running = active_context(SparkContext)
+    if running is not None:
+        yield session_of_rows(Session(running))
+        return
+    settings = {"spark.log.level": "OFF", **session_settings(MASTER, conf)}
+    builder = Session.builder.master(MASTER).appName("heliostat try")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    session: SparkSession = begun(builder.getOrCreate, SparkContext)
+    context = session.sparkContext
+    try:
+        with report_death(context):
+            yield session_of_rows(session)
+    finally:
+        stopped(context, session.stop)
 
 
 def tried(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterator[TriedRecord]:

@@ -85,7 +85,7 @@ def test_old_records_are_held_until_earlier_rounds_have_ended(
 ) -> None:
     """Given the driver's report of running rounds / then by that, and not before it arrives."""
     one = Round(BEFORE)
-    assert one.copier._lane.round_id == OWN
+    assert one.copier.reports._lane.round_id == OWN
     one.copier._look_for_predecessors(running)
     assert all(item.appends.holds_old is is_held for item in one.copier.partitions)
 

@@ -179,13 +179,13 @@ def test_old_records_that_are_taken_wait_for_a_failed_round(made: Lane) -> None:
     """Given a partition that a failed round had / then what is old of it waits for its end."""
     change = PlanChange(5, (), (TakenPartition(made.third, NOTE),), ("0/1/9",), 3.0)
     made.changes = [change]
-    running = frozenset({made.copier._lane.round_id, "0/1/9"})
+    running = frozenset({made.copier.reports._lane.round_id, "0/1/9"})
     hooks = replace(made.hooks, running=lambda: running)
     made.copier.step(hooks)
     item = made.copier.partitions[2]
     assert item.appends.holds_old
     assert not any(other.appends.holds_old for other in made.copier.partitions[:2])
-    running = frozenset({made.copier._lane.round_id})
+    running = frozenset({made.copier.reports._lane.round_id})
     made.copier.step(hooks)
     assert not item.appends.holds_old
     assert item.appends.may_land_until_s > made.world.clock.now_s  # what it sent last

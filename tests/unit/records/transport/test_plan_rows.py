@@ -46,6 +46,9 @@ def full(number: int) -> PartitionSpec:
         map_lost="why too",
         fills=True,
         can_align=False,
+        pipeline="hide",
+        fails_at=3,
+        why_fails="no number",
         frames=SchemaFrames.KEYS | SchemaFrames.VALUES,
     )
 

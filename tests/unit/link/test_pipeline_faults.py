@@ -1,0 +1,107 @@
+"""Finds the record at which a pipeline fails, from rounds that failed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from support.one_partition import lane_spec
+
+from heliostat.access import access_of
+from heliostat.link.pipeline_faults import CAREFUL, CRASHES, PipelineFaults
+from heliostat.names import LaneId, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.copier.lane import (
+    LaneSpec,
+    PartitionSpec,
+    Pipeline,
+    RoundReport,
+    Suspect,
+    Where,
+)
+
+P = TopicPartition(TopicName("orders"), PartitionId(1))
+PIPELINE = Pipeline("hide", (Where("true"),))
+SPEC = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False, pipeline="hide")
+SQL = "[CAST_INVALID_INPUT] The value can't be cast"
+CRASH = "Caused by: java.io.EOFException"
+WHOLE, FEW, ONE = CAREFUL
+
+
+class Rounds:
+    """A lane's rounds as they fail."""
+
+    def __init__(self, faults: PipelineFaults) -> None:
+        self.faults = faults
+        access = access_of(["here:9092"])
+        self.lane = replace(lane_spec(access, access, SPEC), lane=LaneId(7), pipeline=PIPELINE)
+
+    def fail(self, error: str, *suspects: Suspect | None) -> int:
+        """Let a round report these suspects and fail; return how careful the next one is."""
+        self.lane = replace(self.lane, round_number=self.lane.round_number + 1)
+        for suspect in suspects:
+            report = RoundReport(
+                self.lane.lane, self.lane.generation, self.lane.round_number, 0, 0, "", []
+            )
+            report.suspect = suspect
+            self.faults.heard(report)
+        self.faults.failed(self.lane, error)
+        return self.faults.careful(self.lane.lane)
+
+    def marked(self) -> tuple[int, str]:
+        (found,) = self.faults.marked({P: SPEC}).values()
+        return found.fails_at, found.why_fails
+
+
+def rounds() -> Rounds:
+    return Rounds(PipelineFaults({"hide": PIPELINE}, {}))
+
+
+def test_each_failure_narrows_down_to_one_record() -> None:
+    lane = rounds()
+    assert lane.faults.careful(LaneId(7)) == WHOLE
+    assert lane.fail(SQL) == FEW
+    assert lane.fail(SQL, Suspect(P, 0, 64), Suspect(P, 64, 128)) == ONE
+    assert lane.marked() == (-1, "")
+    assert lane.fail(SQL, Suspect(P, 70, 71), Suspect(P, 71, 72)) == WHOLE
+    assert lane.marked() == (71, f"pipeline hide fails at source offset 71: {SQL}")
+
+
+def test_nothing_is_to_blame_that_had_come_back_before() -> None:
+    lane = rounds()
+    assert lane.fail(SQL) == FEW
+    assert lane.fail(SQL, Suspect(P, 0, 64), None) == FEW
+    assert lane.fail(SQL, Suspect(P, 0, 1), None) == FEW
+    assert lane.marked() == (-1, "")
+
+
+def test_no_record_is_to_blame_for_other_errors() -> None:
+    lane = rounds()
+    for error in ("heliostat.errors.ConnectionLost: [CONNECTION_LOST] gone", "ExecutorLostFailure"):
+        assert lane.fail(error, Suspect(P, 3, 4)) == WHOLE
+    assert lane.marked() == (-1, "")
+
+
+def test_a_worker_that_is_gone_once_may_have_been_killed() -> None:
+    lane = rounds()
+    assert lane.fail(CRASH) == FEW
+    assert lane.fail(CRASH, Suspect(P, 0, 64)) == ONE
+    for _ in range(CRASHES - 1):
+        assert lane.fail(CRASH, Suspect(P, 9, 10)) == ONE
+    assert lane.fail(CRASH, Suspect(P, 10, 11)) == ONE  # elsewhere: it was killed
+    for _ in range(CRASHES - 1):
+        assert lane.marked() == (-1, "")
+        lane.fail(CRASH, Suspect(P, 10, 11))
+    assert lane.marked()[0] == 10
+
+
+def test_a_refused_pipeline_stops_its_partitions_and_no_other() -> None:
+    faults = PipelineFaults({"hide": PIPELINE}, {"hide": "no good"})
+    other = replace(SPEC, source=replace(P, partition=PartitionId(2)), pipeline="")
+    found = faults.marked({P: SPEC, other.source: other})
+    assert (found[P].fails_at, found[P].why_fails) == (-1, "no good")
+    assert found[other.source] is other
+    assert faults.pipeline("hide") is None
+    assert isinstance(lane_of(faults), LaneSpec)
+
+
+def lane_of(faults: PipelineFaults) -> LaneSpec:
+    return Rounds(faults).lane

@@ -1,0 +1,166 @@
+"""Answers go out in order and come back in order, few records at a time in a careful round."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, cast
+
+import pyarrow as pa
+from support.records import Sample, encode
+
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.batches.batch import read_header
+from heliostat.records.batches.converted import StopReason
+from heliostat.records.copier.lane import PartitionSpec, Suspect
+from heliostat.records.copier.network import Fetched, Transformed, Want
+from heliostat.records.rows.layout import marks
+from heliostat.records.rows.row_names import BACK
+from heliostat.records.rows.to_rows import Chunk, rows_of
+from heliostat.records.transport import row_exchange
+from heliostat.records.transport.row_exchange import RowExchange
+from heliostat.records.transport.row_pipe import RowPipe
+
+P = TopicPartition(TopicName("orders"), PartitionId(0))
+Keeps = Callable[[int], bool]
+
+
+class Spark:
+    """A pipeline in this process: rows come back in parts of `rows` each, marks among them."""
+
+    def __init__(self, keeps: Keeps = lambda _: True, rows: int = 4) -> None:
+        self._keeps = keeps
+        self._rows = rows
+        self.sent: list[Chunk] = []
+        self._left: list[pa.RecordBatch] = []
+
+    def send(self, chunk: Chunk) -> None:
+        self.sent.append(chunk)
+
+    def wake_up(self) -> None:
+        pass
+
+    def fileno(self) -> int:
+        return -1
+
+    def came(self) -> Iterator[pa.RecordBatch]:
+        for chunk in self.sent:
+            rows = rows_of(chunk)
+            kept = pa.array([self._keeps(each) for each in rows.column("offset").to_pylist()])
+            some = rows.filter(kept) if rows.num_rows else rows
+            self._left += [some, marks(chunk.number, 3)]
+        self.sent = []
+        found = pa.Table.from_batches(self._left) if self._left else None
+        self._left = []
+        for batch in found.combine_chunks().to_batches(self._rows) if found else []:
+            yield batch.select(list(BACK))
+
+
+def exchange_of(spark: Spark, *, careful: int = 0, **spec: Any) -> RowExchange:
+    one = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False, **spec)
+    return RowExchange([one], cast("RowPipe", spark), careful=careful, monotonic_s=lambda: 0.0)
+
+
+def answer(offset: int, *sizes: int, cut: int = 0) -> Fetched:
+    """An answer with batches of so many records, from this offset on."""
+    data = bytearray()
+    at = offset
+    for size in sizes:
+        batch = encode([Sample(None, b"v%d" % (at + n), at + n) for n in range(size)])
+        data += at.to_bytes(8, "big") + batch[8:]
+        at += size
+    end = len(data) - cut
+    return Fetched(Want(0, 1, offset, 1 << 20), 0, at, data, 0, end)
+
+
+def offsets(event: Transformed) -> list[tuple[int, int, int]]:
+    """Base offset, next offset and number of records of each batch."""
+    found: list[tuple[int, int, int]] = []
+    data, at = event.fetched.buffer, event.fetched.start
+    while (header := read_header(data, at, event.fetched.end)) is not None:
+        found.append((header.base_offset, header.next_offset, header.records_count))
+        at += header.size
+    return found
+
+
+def test_answers_come_back_in_order_whatever_was_filtered() -> None:
+    for rows in range(1, 8):
+        spark = Spark(lambda offset: offset % 2 == 0 and offset > 3, rows)
+        exchange = exchange_of(spark)
+        answers = [answer(0, 3), answer(3, 2, 4), answer(9, 1)]
+        for each in answers:
+            exchange.put(each)
+        found = exchange.take()
+        assert [each.fetched.want for each in found] == [each.want for each in answers]
+        assert [offsets(each) for each in found] == [
+            [(0, 3, 0)],
+            [(3, 5, 1), (5, 9, 2)],
+            [(9, 10, 0)],
+        ]
+        assert all(each.stop is None for each in found)
+        assert exchange.take() == []
+
+
+def test_what_is_under_way_is_limited_and_the_rest_follows(monkeypatch: Any) -> None:
+    spark = Spark()
+    exchange = exchange_of(spark)
+    one = answer(0, 5)
+    monkeypatch.setattr(row_exchange, "UNDER_WAY_BYTES_MAX", 2 * one.end)
+    for number in range(5):
+        exchange.put(answer(5 * number, 5))
+    assert len(spark.sent) == 2
+    found = exchange.take()
+    while len(found) < 5:
+        assert 1 <= len(spark.sent) <= 2
+        found += exchange.take()
+    assert list(itertools.chain(*map(offsets, found))) == [(5 * n, 5 * n + 5, 5) for n in range(5)]
+
+
+def test_a_careful_round_reports_each_piece_before_it_goes_out_alone() -> None:
+    spark = Spark(lambda offset: offset != 4, rows=2)
+    exchange = exchange_of(spark, careful=2)
+    said: list[Suspect | None] = []
+    exchange.suspect = said.append
+    for each in (answer(0, 3, 4), answer(7, 1)):
+        exchange.put(each)
+    found: list[Transformed] = []
+    while len(found) < 2:
+        assert len(spark.sent) == 1
+        sent = spark.sent[0]
+        assert said[-1] == Suspect(P, sent.first, sent.before)
+        found += exchange.take()
+    assert [each and each[1:] for each in said] == [(0, 2), (2, 3), (3, 5), (5, 7), (7, 8)]
+    assert [offsets(each) for each in found] == [[(0, 3, 3), (3, 7, 3)], [(7, 8, 1)]]
+
+
+def test_nothing_from_the_failing_record_on_goes_out() -> None:
+    spark = Spark()
+    exchange = exchange_of(spark, fails_at=4, why_fails="no number")
+    exchange.put(answer(0, 3, 4))
+    (found,) = exchange.take()
+    assert offsets(found) == [(0, 3, 3), (3, 4, 1)]
+    exchange.put(answer(4, 3))
+    assert not spark.sent
+    (found,) = exchange.take()
+    assert found.fetched.start == found.fetched.end
+    assert found.stop is not None
+    assert (found.stop.reason, found.stop.offset) == (StopReason.TRANSFORM_FAILED, 4)
+    assert found.stop.text == "no number"
+
+
+def test_what_is_cut_is_asked_for_again_and_what_is_damaged_stops() -> None:
+    spark = Spark()
+    exchange = exchange_of(spark)
+    exchange.put(answer(0, 3, 3, cut=1))
+    exchange.put(answer(3, 3, cut=1))
+    whole, cut = sorted(exchange.take(), key=lambda each: each.fetched.want.offset)
+    assert offsets(whole) == [(0, 3, 3)]
+    assert cut.fetched == answer(3, 3, cut=1)
+    assert cut.stop is None
+    damaged = answer(6, 2, 2)
+    damaged.buffer[damaged.end - 1] ^= 1
+    exchange.put(damaged)
+    (found,) = exchange.take()
+    assert offsets(found) == [(6, 8, 2)]
+    assert found.stop is not None
+    assert (found.stop.reason, found.stop.offset) == (StopReason.CORRUPT, 8)
