@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import random
 import time
+from collections.abc import Callable, Sequence
 
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from wire import Connection
@@ -19,6 +20,12 @@ DISTINCT_BATCHES = 64
 IN_FLIGHT = 5
 SEED = 20_260
 REPEATED = b"heliostat"
+Headers = Sequence[tuple[str, bytes]]
+
+
+def no_headers(_number: int) -> Headers:
+    """Return the headers of a record that has none."""
+    return []
 
 
 def fill(
@@ -30,12 +37,16 @@ def fill(
     record_bytes: int,
     batch_records: int,
     codec: str,
+    headers: Callable[[int], Headers] = no_headers,
 ) -> int:
-    """Append at least `records` records, equally many to each partition; return how many."""
+    """Append at least `records` records, equally many to each partition; return how many.
+
+    `headers` returns those of a batch's record of that number.
+    """
     random_bytes = random.Random(SEED)  # noqa: S311 - seeded, to be the same each time
     now_ms = time.time_ns() // 1_000_000
     batches = [
-        _batch(random_bytes, record_bytes, batch_records, codec, now_ms)
+        _batch(random_bytes, record_bytes, batch_records, codec, now_ms, headers)
         for _ in range(DISTINCT_BATCHES)
     ]
     each = math.ceil(records / partitions / batch_records)
@@ -52,8 +63,13 @@ def fill(
     return each * partitions * batch_records
 
 
-def _batch(
-    random_bytes: random.Random, record_bytes: int, batch_records: int, codec: str, now_ms: int
+def _batch(  # noqa: PLR0917 - a batch's shape
+    random_bytes: random.Random,
+    record_bytes: int,
+    batch_records: int,
+    codec: str,
+    now_ms: int,
+    headers: Callable[[int], Headers],
 ) -> bytes:
     builder = DefaultRecordBatchBuilder(
         magic=2,
@@ -62,10 +78,10 @@ def _batch(
         producer_id=-1,
         producer_epoch=-1,
         base_sequence=-1,
-        batch_size=2 * record_bytes * batch_records + 1024,
+        batch_size=2 * (record_bytes + 100) * batch_records + 1024,
     )
     half = record_bytes // 2
     tail = (REPEATED * (half + 1))[: record_bytes - half]
     for number in range(batch_records):
-        builder.append(number, now_ms, None, random_bytes.randbytes(half) + tail, [])
+        builder.append(number, now_ms, None, random_bytes.randbytes(half) + tail, headers(number))
     return bytes(builder.build())

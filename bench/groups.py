@@ -94,7 +94,11 @@ def document(
 def measured(name: str, scenario: Scenario, pair: Pair, folder: Path) -> dict[str, Any]:
     """Fill, commit, run one replicator until the target's offsets no longer change."""
     create_topics(pair.source, {DENSE: PARTITIONS, TRANSACTIONAL: PARTITIONS})
-    shape = {"partitions": PARTITIONS, "records": scenario.records, "record_bytes": RECORD_BYTES}
+    shape: dict[str, Any] = {
+        "partitions": PARTITIONS,
+        "records": scenario.records,
+        "record_bytes": RECORD_BYTES,
+    }
     fill.fill(pair.source, DENSE, batch_records=TRANSACTION_RECORDS, codec="none", **shape)
     holes.fill_transactions(pair.source, TRANSACTIONAL, each=TRANSACTION_RECORDS, **shape)
     with ClusterAdmin([pair.source]) as source, ClusterAdmin([pair.target]) as target:

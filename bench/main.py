@@ -80,7 +80,8 @@ def complete(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None
     if given.scenario == steady.NAME and given.part not in (None, ["ours"]):
         parser.error("steady runs ours alone")
     if given.part is None:
-        has_holes = given.scenario in SCENARIOS and SCENARIOS[given.scenario].holes
+        scenario = SCENARIOS.get(given.scenario)
+        has_holes = scenario is not None and (scenario.holes or scenario.piped)
         names = PARTS_WITH_HOLES if has_holes else PART_NAMES
         base = [BASE_LINE] if has_base_line(given.scenario) else []
         given.part = [*base, *names, *(WORKERS if given.spark else ())]

@@ -107,6 +107,7 @@ TUNED: dict[str, str] = {
     "tiny": "2 tasks, 5 in flight",
     "transactional": "2 tasks, 5 in flight",
     "compacted": "2 tasks, 5 in flight",
+    "pipeline": "2 tasks, 5 in flight",
     "catchup": "2 tasks, 5 in flight",
     "latency": "2 tasks, 5 in flight, no linger",
     "efd": "4 tasks, 5 in flight, no linger",

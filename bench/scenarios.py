@@ -16,6 +16,7 @@ import limit
 import measure
 import ours
 import peer
+import piped
 from clusters import Pair, create_topic, log_ends
 from fill import fill
 from measure import Part
@@ -23,7 +24,7 @@ from measure import Part
 PART_NAMES = ("append_limit", "mm2_default", "mm2_tuned", "ours")
 """Order of parts: the first also warms up the brokers' compiled code for the others."""
 PARTS_WITH_HOLES = ("mm2_default", "mm2_tuned", "ours")
-"""Parts for sources with holes, for which the append limit is meaningless."""
+"""Parts for sources with holes or a pipeline, for which the append limit is meaningless."""
 WORKERS = {"ours_1_worker": 1, "ours_2_workers": 2}
 """Parts that run on a standalone Spark cluster, and their number of one-core workers."""
 DEADLINE_S = 600.0
@@ -50,6 +51,8 @@ class Scenario:
     secure: bool = False
     holes: str = ""
     """Kind of holes between the offsets, see `holes`; empty: none."""
+    piped: bool = False
+    """Whether records go through a pipeline on their way, see `piped`."""
 
     def shrunk(self) -> Scenario:
         """Return the same shape with a few thousand records, for the benchmark's own test."""
@@ -110,6 +113,15 @@ SCENARIOS = {
         batch_records=128,
         holes=holes.COMPACTION,
     ),
+    "pipeline": Scenario(
+        name="pipeline",
+        codecs=("none", "lz4"),
+        partitions=4,
+        records=2_000_000,
+        record_bytes=500,
+        batch_records=128,
+        piped=True,
+    ),
 }
 
 
@@ -122,14 +134,14 @@ class Bench:
     folder: Path
     java: Path
     due: dict[str, int] = dataclasses.field(default_factory=dict)
-    """Number of records that readers of a source topic with holes see."""
+    """Number of records that readers see, of a source topic with holes or through a pipeline."""
 
     def fill(self, codec: str) -> None:
         """Create the source topic, the only one at A, and fill it."""
         topic = self.scenario.topic(codec)
         self.pair.clear(topic)
         create_topic(self.pair.source, topic, self.scenario.partitions)
-        shape = {
+        shape: dict[str, Any] = {
             "partitions": self.scenario.partitions,
             "records": self.scenario.records,
             "record_bytes": self.scenario.record_bytes,
@@ -139,6 +151,12 @@ class Bench:
             self.due[topic] = holes.fill_transactions(self.pair.source, topic, each=each, **shape)
         elif self.scenario.holes == holes.COMPACTION:
             self.due[topic] = holes.fill_compacted(self.pair.source, topic, each=each, **shape)
+        elif self.scenario.piped:
+            headers = piped.headers_of
+            count = fill(
+                self.pair.source, topic, batch_records=each, codec=codec, headers=headers, **shape
+            )
+            self.due[topic] = piped.left(count, each)
         else:
             fill(self.pair.source, topic, batch_records=each, codec=codec, **shape)
 
@@ -162,6 +180,7 @@ class Bench:
         wanted = peer.properties(*self.pair.ways(), topic, codec, settings)
         # A separate group: the coordinator waits for the previous part, which was killed.
         wanted["B.group.id"] = f"mm2-{next(GROUP_NUMBERS)}"
+        wanted |= piped.TRANSFORMS if self.scenario.piped else {}
         total = self.due.get(topic) or sum(self._high_watermarks(codec).values())
         return self._run(
             name,
@@ -180,8 +199,11 @@ class Bench:
         """Run Heliostat with defaults; its target must have the source's end offsets."""
         topic = self.scenario.topic(codec)
         wanted = ours.config(*self.pair.ways(), [topic])
+        if self.scenario.piped:
+            pipeline = {"name": "bench", "topics": [topic], "steps": piped.STEPS}
+            wanted["links"][0]["pipelines"] = [pipeline]
         command = ours.command(self.folder / f"ours-{codec}", wanted)
-        if self.scenario.holes:
+        if topic in self.due:
             return self._run(
                 "ours",
                 codec,

@@ -113,3 +113,27 @@ def frame_of(frame: Any, plan: Any) -> Any:
     dataset = getattr(jvm_of(session).org.apache.spark.sql.classic, "Dataset$")
     jvm_session = session._jsparkSession  # noqa: SLF001  # no public way
     return type(frame)(getattr(dataset, "MODULE$").ofRows(jvm_session, plan), session)
+
+
+def column_ids(frame: Any) -> dict[str, int]:
+    """Return the ids of a frame's columns by name (`ExprId`): what only passes keeps its own."""
+    return dict(_attributes(plan_of(frame).output()))
+
+
+def read_ids(frame: Any) -> set[int]:
+    """Return the ids of all columns that the nodes of a frame's optimized plan read."""
+    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public way
+    return _read(plan)
+
+
+def _read(plan: Any) -> set[int]:
+    found = {number for _, number in _attributes(plan.references().toSeq())}
+    children = plan.children()
+    for at in range(children.size()):
+        found |= _read(children.apply(at))
+    return found
+
+
+def _attributes(attributes: Any) -> list[tuple[str, int]]:
+    each = (attributes.apply(at) for at in range(attributes.size()))
+    return [(one.name(), one.exprId().id()) for one in each]

@@ -27,11 +27,13 @@ from heliostat.records.batches.batch import (
 from heliostat.records.batches.codecs import compress
 from heliostat.records.batches.crc import crc32c
 from heliostat.records.rows import record_columns as columns
-from heliostat.records.rows.row_names import BACK
-from heliostat.records.rows.to_rows import US_PER_MS, Chunk
+from heliostat.records.rows.row_names import CHANGEABLE
+from heliostat.records.rows.to_rows import US_PER_MS, Chunk, rows_of
 
 
-def batches_of(chunk: Chunk, back: Sequence[pa.RecordBatch]) -> bytearray:
+def batches_of(
+    chunk: Chunk, back: Sequence[pa.RecordBatch], changed: Sequence[str] = CHANGEABLE
+) -> bytearray:
     """Return a chunk's batches with the records that came back for it.
 
     Parameters
@@ -39,14 +41,17 @@ def batches_of(chunk: Chunk, back: Sequence[pa.RecordBatch]) -> bytearray:
     chunk
         What went into the pipeline.
     back
-        Rows with the columns `BACK`, as they came back.
+        Rows as they came back, with the columns partition, offset, and those changed.
+    changed
+        Columns that the pipeline may have changed; others are as they were.
 
     Raises
     ------
     TransformFailed
         Rows were multiplied or reordered, are of no record of the chunk, or have no timestamp.
     """
-    rows = _Rows(back)
+    found = _merged(chunk, back, changed)
+    rows = _Rows(found)
     rows.check(chunk)
     out = bytearray()
     view = memoryview(chunk.data)
@@ -56,14 +61,40 @@ def batches_of(chunk: Chunk, back: Sequence[pa.RecordBatch]) -> bytearray:
             out += view[at : at + header.size]
         elif header.base_offset < chunk.before:
             stop = int(np.searchsorted(rows.offsets, header.next_offset))
-            if first < stop and rows.offsets[first] < header.base_offset:
-                raise _unknown(chunk, rows.offsets[first])
             out += rows.batch(header, first, stop, min(header.next_offset, chunk.before))
             first = stop
         at += header.size
-    if first < rows.count:
-        raise _unknown(chunk, rows.offsets[first])
     return out
+
+
+def _merged(
+    chunk: Chunk, back: Sequence[pa.RecordBatch], changed: Sequence[str]
+) -> dict[str, pa.Array]:
+    """Return all columns of the rows that came back: what was not changed is still here."""
+    given = rows_of(chunk, [name for name in CHANGEABLE if name not in changed])
+    table = pa.Table.from_batches(back) if back else None
+    offsets = np.empty(0, np.int64)
+    if table is not None:
+        offsets = _one(table.column("offset")).to_numpy(zero_copy_only=False)
+    _check_order(chunk, offsets)
+    known = given.column("offset").to_numpy()
+    places = np.searchsorted(known, offsets)
+    inside = places < len(known)
+    inside[inside] = known[places[inside]] == offsets[inside]
+    if not inside.all():
+        raise _unknown(chunk, int(offsets[int(np.argmin(inside))]))
+    kept = given if len(offsets) == len(known) else given.take(pa.array(places))
+    found = {name: kept.column(name) for name in CHANGEABLE if name not in changed}
+    for name in changed:
+        found[name] = kept.column(name) if table is None else _one(table.column(name))
+    return {**found, "offset": pa.array(offsets)}
+
+
+def _check_order(chunk: Chunk, offsets: Any) -> None:
+    wrong = np.flatnonzero(offsets[1:] <= offsets[:-1])
+    if len(wrong):
+        at = int(offsets[int(wrong[0]) + 1])
+        raise TransformFailed("rows came back out of order or more than once", **_place(chunk, at))
 
 
 class _Bytes(NamedTuple):
@@ -92,11 +123,9 @@ class _Bytes(NamedTuple):
 class _Rows:
     """All rows of a chunk that came back, as columns."""
 
-    def __init__(self, back: Sequence[pa.RecordBatch]) -> None:
-        table = pa.Table.from_batches(back) if back else _EMPTY
-        found = dict(zip(BACK, (_one(each) for each in table.columns), strict=True))
-        self.count = table.num_rows
+    def __init__(self, found: dict[str, pa.Array]) -> None:
         self.offsets = found["offset"].to_numpy(zero_copy_only=False)
+        self.count = len(self.offsets)
         self._timestamps = found["timestamp"]
         self._keys, self._values = _Bytes.of(found["key"]), _Bytes.of(found["value"])
         lists = found["headers"]
@@ -110,18 +139,11 @@ class _Rows:
 
     def check(self, chunk: Chunk) -> None:
         """Compare them with the chunk they came from."""
-        offsets = self.offsets
-        wrong = np.flatnonzero(offsets[1:] <= offsets[:-1])
-        if len(wrong):
-            at = int(offsets[int(wrong[0]) + 1])
-            raise TransformFailed(
-                "rows came back out of order or more than once", **_place(chunk, at)
-            )
         if self._timestamps.null_count or self._nulls or not self._names.has.all():
             row = self._first_null()
             raise TransformFailed(
                 "a row came back without a timestamp, or headers or a header's key are null",
-                **_place(chunk, int(offsets[row])),
+                **_place(chunk, int(self.offsets[row])),
             )
         times = self._timestamps.cast(pa.int64()).to_numpy(zero_copy_only=False)
         self._times = np.floor_divide(times, US_PER_MS)
@@ -199,17 +221,3 @@ def _unknown(chunk: Chunk, offset: int) -> TransformFailed:
 
 def _place(chunk: Chunk, offset: int) -> dict[str, Any]:
     return {"topic": chunk.source.topic, "partition": chunk.source.partition, "offset": offset}
-
-
-_EMPTY = pa.table(
-    {
-        "partition": pa.array([], pa.int32()),
-        "offset": pa.array([], pa.int64()),
-        "timestamp": pa.array([], pa.timestamp("us", tz="UTC")),
-        "key": pa.array([], pa.binary()),
-        "value": pa.array([], pa.binary()),
-        "headers": pa.array(
-            [], pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
-        ),
-    }
-)

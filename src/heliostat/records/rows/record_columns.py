@@ -27,6 +27,8 @@ from heliostat.records.batches.reencode import (
 # Places in the totals that `measure` adds to and `fill` goes on from: int64 each.
 ROWS, KEY_BYTES, VALUE_BYTES, HEADERS, NAME_BYTES, CONTENT_BYTES = range(6)
 TOTALS = 6
+KEYS, VALUES, HEADER_LISTS = 1, 2, 4
+"""Bits of what `fill` is to write; offsets and times it always writes."""
 RECORD_ROOM = 4 * VARINT_BYTES_MAX + 1
 """Most that a record takes beside its key, value and headers."""
 HEADER_ROOM = 2 * VARINT_BYTES_MAX
@@ -98,20 +100,23 @@ def measure(  # noqa: PLR0911 - one compiled loop
     return at == end
 
 
-@_compiled(_INT(BYTES, _INT, _INT, _INT, _OUT, _OFFSETS, _FLAGS, _INTS, _INT))
+@_compiled(_INT(BYTES, _INT, _INT, _INT, types.boolean, _OUT, _OFFSETS, _FLAGS, _INTS, _INT))
 def _take(  # noqa: PLR0917 - compiled without keywords
     data: Any,
     at: int,
     end: int,
     row: int,
+    is_wanted: bool,
     column: Any,
     ends: Any,
     has: Any,
     totals: Any,
     total: int,
 ) -> Any:
-    """Copy the sized bytes at `at` into a column; return where the next begin."""
+    """Copy the sized bytes at `at` into a column, if wanted; return where the next begin."""
     at, size = _sized(data, at, end)
+    if not is_wanted:
+        return at + max(size, 0)
     has[row] = size >= 0
     size = max(size, 0)
     copy_bytes(column, totals[total], data, at, size)
@@ -122,7 +127,7 @@ def _take(  # noqa: PLR0917 - compiled without keywords
 
 @_compiled(
     types.boolean(
-        *(BYTES, _INT, _INT, _INT, _INT, _INT, _INT, types.boolean, _INT, _INT),
+        *(BYTES, _INT, _INT, _INT, _INT, _INT, _INT, types.boolean, _INT, _INT, _INT),
         *(_INTS, _INTS, _INTS, _OFFSETS, _FLAGS, _OUT, _OFFSETS, _FLAGS, _OUT),
         *(_OFFSETS, _OFFSETS, _FLAGS, _OUT, _OFFSETS, _FLAGS, _OUT),
     )
@@ -138,6 +143,7 @@ def fill(  # noqa: PLR0917 - compiled without keywords
     has_append_time: bool,
     start: int,
     before: int,
+    wanted: int,
     totals: Any,
     offsets: Any,
     times: Any,
@@ -157,7 +163,8 @@ def fill(  # noqa: PLR0917 - compiled without keywords
 ) -> Any:
     """Write records that `measure` has found whole into columns, from the places in `totals` on.
 
-    Only those with offsets `[start, before)` are. Times are in ms, as readers see them.
+    Only those with offsets `[start, before)` are, and of them what is `wanted`. Times are in ms, as
+    readers see them.
     False: an offset is out of order.
     """
     last = np.int64(-1)
@@ -174,16 +181,23 @@ def fill(  # noqa: PLR0917 - compiled without keywords
         row = totals[ROWS]
         offsets[row] = base_offset + delta
         times[row] = append_time if has_append_time else base_timestamp + since
-        place = _take(data, place, at, row, keys, key_ends, has_key, totals, KEY_BYTES)
-        place = _take(data, place, at, row, values, value_ends, has_value, totals, VALUE_BYTES)
-        headers, place = read_varint_compiled(data, place, at)
-        for number in range(totals[HEADERS], totals[HEADERS] + headers):
-            place = _take(data, place, at, number, names, name_ends, has_name, totals, NAME_BYTES)
-            place = _take(
-                *(data, place, at, number),
-                *(contents, content_ends, has_content, totals, CONTENT_BYTES),
-            )
-        totals[HEADERS] += headers
+        wants = (wanted & KEYS != 0, wanted & VALUES != 0)
+        place = _take(*(data, place, at, row, wants[0], keys, key_ends, has_key, totals, KEY_BYTES))
+        place = _take(
+            *(data, place, at, row, wants[1], values, value_ends, has_value, totals, VALUE_BYTES)
+        )
+        if wanted & HEADER_LISTS:
+            headers, place = read_varint_compiled(data, place, at)
+            for number in range(totals[HEADERS], totals[HEADERS] + headers):
+                place = _take(
+                    *(data, place, at, number, True),
+                    *(names, name_ends, has_name, totals, NAME_BYTES),
+                )
+                place = _take(
+                    *(data, place, at, number, True),
+                    *(contents, content_ends, has_content, totals, CONTENT_BYTES),
+                )
+            totals[HEADERS] += headers
         headers_ends[row + 1] = totals[HEADERS]
         totals[ROWS] += 1
     return True

@@ -9,5 +9,7 @@ COLUMNS = (
     "key binary, value binary, headers array<struct<key: string, value: binary>>"
 )
 """The same as Spark's DDL."""
-BACK = ("partition", "offset", "timestamp", "key", "value", "headers")
-"""What comes back from a pipeline, in this order."""
+CHANGEABLE = ("timestamp", "key", "value", "headers")
+"""Columns that a pipeline may change."""
+BACK = ("partition", "offset", *CHANGEABLE)
+"""Columns that a pipeline must keep."""

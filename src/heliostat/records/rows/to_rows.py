@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +23,16 @@ from heliostat.records.rows import record_columns as columns
 from heliostat.records.rows.layout import HEADER, HEADERS, SCHEMA, TIMESTAMP
 
 US_PER_MS = 1000
+ALL = frozenset(SCHEMA.names)
+_BITS = {"key": columns.KEYS, "value": columns.VALUES, "headers": columns.HEADER_LISTS}
+_TOTALS = (
+    ("key", columns.KEY_BYTES),
+    ("value", columns.VALUE_BYTES),
+    ("headers", columns.HEADERS),
+    ("headers", columns.NAME_BYTES),
+    ("headers", columns.CONTENT_BYTES),
+)
+"""Columns, and what `measure` has counted for them."""
 
 
 class Chunk(NamedTuple):
@@ -73,8 +83,15 @@ def next_offset(view: memoryview, start: int, end: int) -> int:
     return offset
 
 
-def rows_of(chunk: Chunk) -> pa.RecordBatch:
+def rows_of(chunk: Chunk, wanted: Collection[str] = ALL) -> pa.RecordBatch:
     """Return a row for each record of a chunk, in order; those of markers are none.
+
+    Parameters
+    ----------
+    chunk
+        The batches.
+    wanted
+        Names of columns; others are null, but for partition and offset.
 
     Raises
     ------
@@ -87,7 +104,7 @@ def rows_of(chunk: Chunk) -> pa.RecordBatch:
         count = each.header.records_count
         if not columns.measure(each.data, each.begin, each.end, count, totals):
             raise BatchError("records are damaged", base_offset=each.header.base_offset)
-    room = _Room(totals)
+    room = _Room(totals, wanted)
     for each in batches:
         room.take(each, chunk.first, chunk.before)
     return room.rows(chunk.source)
@@ -110,7 +127,11 @@ def _each(chunk: Chunk) -> Iterator[_Records]:
 class _Room:
     """Columns with room for all records of a chunk."""
 
-    def __init__(self, totals: Any) -> None:
+    def __init__(self, totals: Any, wanted: Collection[str]) -> None:
+        bits = {name: bit * (name in wanted) for name, bit in _BITS.items()}
+        self._wanted, self._bits = wanted, sum(bits.values())
+        for name, total in _TOTALS:
+            totals[total] *= bool(bits[name])
         rows, headers = int(totals[columns.ROWS]), int(totals[columns.HEADERS])
         self._at = np.zeros(columns.TOTALS, np.int64)
         self._offsets, self._times = np.empty(rows, np.int64), np.empty(rows, np.int64)
@@ -127,7 +148,8 @@ class _Room:
         is_whole = columns.fill(
             *(records.data, records.begin, records.end, header.records_count),
             *(header.base_offset, header.base_timestamp, header.max_timestamp),
-            *(header.is_log_append_time, start, before, self._at, self._offsets, self._times),
+            *(header.is_log_append_time, start, before, self._bits),
+            *(self._at, self._offsets, self._times),
             *(self._keys.ends, self._keys.has, self._keys.data),
             *(self._values.ends, self._values.has, self._values.data),
             *(self._headers_ends, self._names.ends, self._names.has, self._names.data),
@@ -151,19 +173,24 @@ class _Room:
         lists = pa.Array.from_buffers(
             HEADERS, rows, [None, pa.py_buffer(self._headers_ends)], children=[pairs]
         )
-        return pa.RecordBatch.from_arrays(
-            [
-                pa.repeat(pa.scalar(str(source.topic), pa.string()), rows),
-                pa.repeat(pa.scalar(int(source.partition), pa.int32()), rows),
-                pa.array(self._offsets[:rows]),
-                pa.array(self._times[:rows] * US_PER_MS).cast(TIMESTAMP),
-                pa.array(self._kinds[:rows]),
-                self._keys.array(rows, pa.binary()),
-                self._values.array(rows, pa.binary()),
-                lists,
-            ],
-            schema=SCHEMA,
-        )
+        made: dict[str, Callable[[], pa.Array]] = {
+            "topic": lambda: pa.repeat(pa.scalar(str(source.topic), pa.string()), rows),
+            "timestamp": lambda: pa.array(self._times[:rows] * US_PER_MS).cast(TIMESTAMP),
+            "timestamp_type": lambda: pa.array(self._kinds[:rows]),
+            "key": lambda: self._keys.array(rows, pa.binary()),
+            "value": lambda: self._values.array(rows, pa.binary()),
+            "headers": lambda: lists,
+        }
+        found = {
+            field.name: made[field.name]()
+            if field.name in self._wanted
+            else pa.nulls(rows, field.type)
+            for field in SCHEMA
+            if field.name in made
+        }
+        found["partition"] = pa.repeat(pa.scalar(int(source.partition), pa.int32()), rows)
+        found["offset"] = pa.array(self._offsets[:rows])
+        return pa.RecordBatch.from_arrays([found[name] for name in SCHEMA.names], schema=SCHEMA)
 
 
 class _Bytes:

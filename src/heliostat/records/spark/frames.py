@@ -17,10 +17,17 @@ from __future__ import annotations
 import importlib
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from heliostat.errors import PipelineRefused
-from heliostat.ops.pyspark_private import frame_of, jvm_of, node_names, plan_of
+from heliostat.ops.pyspark_private import (
+    column_ids,
+    frame_of,
+    jvm_of,
+    node_names,
+    plan_of,
+    read_ids,
+)
 from heliostat.records.copier.lane import (
     CallFunction,
     JsonFields,
@@ -29,7 +36,7 @@ from heliostat.records.copier.lane import (
     Step,
     Where,
 )
-from heliostat.records.rows.row_names import BACK, COLUMNS
+from heliostat.records.rows.row_names import BACK, CHANGEABLE, COLUMNS
 from heliostat.records.spark.json_fields import IS_MARK, kept, with_json_fields
 
 if TYPE_CHECKING:
@@ -65,13 +72,23 @@ def session_of_rows(session: SparkSession) -> SparkSession:
     return found
 
 
+class Piped(NamedTuple):
+    """A pipeline on a frame of records."""
+
+    frame: DataFrame
+    """The columns partition, offset, and those that the pipeline may change."""
+    changed: tuple[str, ...]
+    reads: tuple[str, ...]
+    """The columns that it reads: the others need not be there."""
+
+
 def source_frame(session: SparkSession, rows_of_lane: Callable[..., Any]) -> DataFrame:
     """Return the frame of one task in which `rows_of_lane` gives all rows."""
     return session.range(0, 1, 1, 1).mapInArrow(rows_of_lane, COLUMNS)
 
 
-def with_steps(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
-    """Return a frame of records after a pipeline's steps, with the columns `layout.BACK`.
+def with_steps(frame: DataFrame, pipeline: Pipeline) -> Piped:
+    """Return a frame of records after a pipeline's steps.
 
     Raises
     ------
@@ -81,17 +98,22 @@ def with_steps(frame: DataFrame, pipeline: Pipeline) -> DataFrame:
     """
     from pyspark.errors import PySparkException
 
+    source = column_ids(frame)
     for number, step in enumerate(pipeline.steps, 1):
         try:
             frame = _with_step(frame, step)
         except PySparkException as error:
             raise _refused(pipeline, number, str(error)) from None
+    now = column_ids(frame)
+    changed = tuple(name for name in CHANGEABLE if now[name] != source[name])
+    wanted = ("partition", "offset", *changed)
     try:
-        frame = frame.selectExpr(*(f"cast({name} as {CASTS[name]}) as {name}" for name in BACK))
+        frame = frame.selectExpr(*(f"cast({name} as {CASTS[name]}) as {name}" for name in wanted))
     except PySparkException as error:
         raise _refused(pipeline, len(pipeline.steps), str(error)) from None
     _check(pipeline, frame)
-    return frame
+    read = read_ids(frame)
+    return Piped(frame, changed, tuple(name for name, number in source.items() if number in read))
 
 
 def _with_step(frame: DataFrame, step: Step) -> DataFrame:

@@ -40,7 +40,7 @@ from heliostat.records.spark.task import copy_rounds
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 WORKER_DAEMON = "heliostat.records.spark.worker_daemon"
 LOCAL_SETTINGS = {
@@ -177,16 +177,16 @@ class SparkRounds:
         """
         name = f"{self.context.applicationId}/{lane.link}/{lane.round_id}"
         session = frames.session_of_rows(self.session)
-        flush = frames.marks_needed(self._piped(session, pipeline, row_workers.LaneRows("", 0)))
-        frame = self._piped(session, pipeline, row_workers.LaneRows(name, flush))
-        found = frame.mapInArrow(row_workers.CopyRows(lane, name), row_workers.REPORT).collect()
+        # A frame has its workers' code pickled when it is made: the first one shows what they need.
+        shape = frames.with_steps(frames.source_frame(session, row_workers.LaneRows()), pipeline)
+        flush = frames.marks_needed(shape.frame)
+        rows = row_workers.LaneRows(name, flush, shape.reads)
+        piped = frames.with_steps(frames.source_frame(session, rows), pipeline)
+        copy = row_workers.CopyRows(lane, name, piped.changed)
+        found = piped.frame.mapInArrow(copy, row_workers.REPORT).collect()
         report = pickle.loads(found[0][0])  # noqa: S301 - from our own task
         assert isinstance(report, RoundReport)
         return report
-
-    @staticmethod
-    def _piped(session: SparkSession, pipeline: Pipeline, rows: row_workers.LaneRows) -> DataFrame:
-        return frames.with_steps(frames.source_frame(session, rows), pipeline)
 
     def refused(self, pipelines: Mapping[str, Pipeline]) -> dict[str, str]:
         """Return why Spark can't run some of these pipelines, by name."""
@@ -196,7 +196,7 @@ class SparkRounds:
         session = frames.session_of_rows(self.session)
         for name, pipeline in pipelines.items():
             try:
-                self._piped(session, pipeline, row_workers.LaneRows("", 0))
+                frames.with_steps(frames.source_frame(session, row_workers.LaneRows()), pipeline)
             except PipelineRefused as error:
                 found[name] = str(error)
         return found

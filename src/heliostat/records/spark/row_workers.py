@@ -27,11 +27,14 @@ class LaneRows:
         Of the round, unique on its machine.
     flush
         How many marks push rows through, see `frames.marks_needed`.
+    reads
+        Columns that the pipeline reads.
     """
 
-    def __init__(self, name: str, flush: int) -> None:
+    def __init__(self, name: str = "", flush: int = 0, reads: tuple[str, ...] = ()) -> None:
         self._name = name
         self._flush = flush
+        self._reads = reads
 
     def __call__(self, _rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows as long as the copier's worker sends batches."""
@@ -39,15 +42,16 @@ class LaneRows:
 
         for _ in _rows:
             pass
-        yield from read_rows(socket_path(self._name), self._flush)
+        yield from read_rows(socket_path(self._name), self._flush, self._reads)
 
 
 class CopyRows:
     """Runs a lane's round with the rows that came through its pipeline: the copier's worker."""
 
-    def __init__(self, lane: LaneSpec, name: str) -> None:
+    def __init__(self, lane: LaneSpec, name: str, changed: tuple[str, ...]) -> None:
         self._lane = lane
         self._name = name
+        self._changed = changed
 
     def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Run the round; yield its report."""
@@ -62,7 +66,9 @@ class CopyRows:
         lane = self._lane
         pipe = RowPipe(socket_path(self._name), rows)
         try:
-            exchange = RowExchange(lane.partitions, pipe, careful=lane.careful)
+            exchange = RowExchange(
+                lane.partitions, pipe, changed=self._changed, careful=lane.careful
+            )
             report = copy_round(lane, exchange)
         finally:
             pipe.close()

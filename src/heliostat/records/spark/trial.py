@@ -104,7 +104,7 @@ def tried(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterator
     piped = with_steps(frame, pipeline)
     before = rows.to_pylist()
     try:
-        found = {row["offset"]: row for row in piped.toArrow().to_pylist()}
+        found = {row["offset"]: row for row in piped.frame.toArrow().to_pylist()}
     except PySparkException as error:
         if len(before) == 1:
             yield TriedRecord(before[0], None, essence(str(error)))
@@ -114,4 +114,5 @@ def tried(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterator
         yield from tried(session, pipeline, rows.slice(half))
         return
     for row in before:
-        yield TriedRecord(row, found.get(row["offset"]))
+        after = found.get(row["offset"])
+        yield TriedRecord(row, None if after is None else row | after)

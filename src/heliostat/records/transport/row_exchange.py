@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -23,7 +23,7 @@ from heliostat.records.batches.converted import Stop, StopReason
 from heliostat.records.copier.lane import PartitionSpec, Suspect
 from heliostat.records.copier.network import Fetched, Transformed
 from heliostat.records.rows.from_rows import batches_of
-from heliostat.records.rows.row_names import NO_RECORD
+from heliostat.records.rows.row_names import CHANGEABLE, NO_RECORD
 from heliostat.records.rows.to_rows import Chunk, next_offset, whole_batches
 from heliostat.records.transport.row_pipe import RowPipe
 
@@ -51,6 +51,8 @@ class RowExchange:
         Partitions of the lane, in order of their indexes.
     pipe
         Leads to the pipeline and back; the caller closes it.
+    changed
+        Columns that come back, as the pipeline may have changed them.
     careful
         How many records may be under way at a time; 0: no limit.
     monotonic_s
@@ -62,11 +64,13 @@ class RowExchange:
         partitions: Iterable[PartitionSpec],
         pipe: RowPipe,
         *,
+        changed: Sequence[str] = CHANGEABLE,
         careful: int = 0,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.partitions = list(partitions)
         """By index; the network adds what the lane takes."""
+        self._changed = changed
         self._careful = careful
         self._monotonic_s = monotonic_s
         self._careful_until_s = monotonic_s() + CAREFUL_S
@@ -188,7 +192,7 @@ class RowExchange:
         back, self._back = self._back, []
         stop, fetched = out.stop, out.fetched
         try:
-            data = batches_of(out.chunk, back)
+            data = batches_of(out.chunk, back, self._changed)
         except TransformFailed as error:
             data = bytearray()
             at = int(str(error.context.get("offset", fetched.want.offset)))

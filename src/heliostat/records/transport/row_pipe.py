@@ -17,7 +17,7 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -43,7 +43,7 @@ class RowPipe:
     path
         Of the socket on which the reader's worker listens.
     rows
-        What comes back from Spark, with the columns `row_names.BACK`.
+        What comes back from Spark, with the columns partition, offset, and those changed.
 
     Raises
     ------
@@ -141,7 +141,7 @@ def _connected(path: Path) -> socket.socket:
             return conn
 
 
-def read_rows(path: Path, flush: int) -> Iterator[pa.RecordBatch]:
+def read_rows(path: Path, flush: int, reads: Collection[str]) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the chunks that a copier sends; ends when it sends no more.
 
     Parameters
@@ -151,6 +151,8 @@ def read_rows(path: Path, flush: int) -> Iterator[pa.RecordBatch]:
     flush
         How many marks make every step of the pipeline pass on what it has: they wait for whole
         batches of rows. They are sent when nothing follows at once.
+    reads
+        Columns that the pipeline reads; others are left null.
     """
     with socket.socket(socket.AF_UNIX) as listener:
         before = os.umask(0o177)
@@ -168,7 +170,7 @@ def read_rows(path: Path, flush: int) -> Iterator[pa.RecordBatch]:
             topic = bytes(_received(conn, name_bytes) or b"").decode()
             data = _received(conn, size) or bytearray()
             source = TopicPartition(TopicName(topic), PartitionId(partition))
-            rows = rows_of(Chunk(number, source, memoryview(data), first, stop))
+            rows = rows_of(Chunk(number, source, memoryview(data), first, stop), reads)
             yield pa.concat_batches([rows, marks(number, 1)])
             if not _has_more(conn):
                 yield marks(number, flush)

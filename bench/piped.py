@@ -1,0 +1,43 @@
+"""The pipeline of the benchmark: records filtered by a header, and another header dropped.
+
+MirrorMaker 2 has keys, values and headers as bytes, so few of Connect's transforms work there: it
+can change no field of a value and insert no header (`ByteArrayConverter` takes no text).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fill import Headers
+
+SKIPPED = 10
+"""One record in so many has the header by which it is filtered out."""
+STEPS: list[dict[str, Any]] = [
+    {"drop_with_header": {"name": "skip"}},
+    {"drop_headers": ["secret"]},
+]
+_TRANSFORMS = "org.apache.kafka.connect.transforms"
+_OF = "A->B."
+TRANSFORMS = {
+    f"{_OF}transforms": "skip,drop",
+    f"{_OF}predicates": "skipped",
+    f"{_OF}predicates.skipped.type": f"{_TRANSFORMS}.predicates.HasHeaderKey",
+    f"{_OF}predicates.skipped.name": "skip",
+    f"{_OF}transforms.skip.type": f"{_TRANSFORMS}.Filter",
+    f"{_OF}transforms.skip.predicate": "skipped",
+    f"{_OF}transforms.drop.type": f"{_TRANSFORMS}.DropHeaders",
+    f"{_OF}transforms.drop.headers": "secret",
+}
+"""The same for MirrorMaker 2."""
+
+
+def headers_of(number: int) -> Headers:
+    """Return the headers of a batch's record of this number."""
+    skip = [("skip", b"1")] if number % SKIPPED == 0 else []
+    return [("secret", b"0123456789"), *skip]
+
+
+def left(records: int, batch_records: int) -> int:
+    """Return how many of the records, in whole batches, are not filtered out."""
+    skipped = len(range(0, batch_records, SKIPPED))
+    return records // batch_records * (batch_records - skipped)
