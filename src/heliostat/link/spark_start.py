@@ -53,6 +53,7 @@ class SparkStart:
                 self._config.spark.master,
                 self._config.spark.conf,
                 task_cpus=self._config.spark.task_cpus,
+                has_pipelines=any(link.pipelines for link in self._links),
             )
         except BaseException as error:  # noqa: BLE001  # raised where it is awaited
             self._failure = error

@@ -24,6 +24,9 @@ SMALL_HEAP = ("-Xms48m", "-Xmn16m")
 """Of a driver's heap: a JVM fills its young generation before it collects, and its default, a
 third of the heap, was 100 MB of garbage where 15 MB were in use (2026-11-25). The heap still grows
 up to `spark.driver.memory`."""
+BUSY_JVM = ("-XX:+UseSerialGC", "-Xmn128m")
+"""For a JVM through which the rows of pipelines go: all stages of compilation, and room for what
+lives for milliseconds."""
 UNMOVED = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-XX:+UnlockDiagnosticVMOptions",
@@ -47,9 +50,13 @@ def archiving_options(draft: Path) -> tuple[str, ...]:
     return (f"-XX:ArchiveClassesAtExit={draft}", *_QUIET)
 
 
-def driver_java_options() -> str:
-    """Return the options of a session, with the archive if there is one."""
-    return _as_setting((*QUICK_JVM, *SMALL_HEAP, *archive_options(ARCHIVE)))
+def driver_java_options(*, has_rows: bool = False) -> str:
+    """Return the options of a session, with the archive if there is one.
+
+    `has_rows`: Spark itself works on records.
+    """
+    kind = BUSY_JVM if has_rows else (*QUICK_JVM, *SMALL_HEAP)
+    return _as_setting((*kind, *archive_options(ARCHIVE)))
 
 
 def archiving_java_options(draft: Path) -> str:

@@ -24,7 +24,7 @@ from heliostat.ops.pyspark_private import (
     jvm_of,
     scala_context,
 )
-from heliostat.ops.quick_jvm import driver_java_options
+from heliostat.ops.quick_jvm import BUSY_JVM, driver_java_options
 from heliostat.ops.spark_session import (
     Executor,
     ShippedPackage,
@@ -50,6 +50,7 @@ LOCAL_SETTINGS = {
     # process would load everything again, 1.4 s of processor time.
     "spark.python.worker.reuse": "false",
 }
+EXECUTORS_WITH_ROWS = {"spark.executor.extraJavaOptions": " ".join(BUSY_JVM)}
 LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties")
 AN_EXECUTOR_WITHIN_S = 3.0
 """How long a round waits when all executors are gone, before it fails."""
@@ -72,10 +73,18 @@ class SparkRounds:
     task_cpus
         Cores a lane counts for: lanes wait for the network most of the time (Spark 4.3 takes
         fractions).
+    has_pipelines
+        Whether records will go through pipelines: in executors, or in the driver if it is local.
     """
 
     def __init__(
-        self, app_name: str, master: str, conf: Mapping[str, str], *, task_cpus: float
+        self,
+        app_name: str,
+        master: str,
+        conf: Mapping[str, str],
+        *,
+        task_cpus: float,
+        has_pipelines: bool = False,
     ) -> None:
         from py4j import protocol
         from pyspark import SparkConf, SparkContext
@@ -93,9 +102,11 @@ class SparkRounds:
             "spark.task.reaper.enabled": "true",
             # Python workers pass on each batch of rows at once, see `frames`.
             "spark.python.udf.pipelined.enabled": "true",
-            "spark.driver.extraJavaOptions": f"{driver_java_options()} {_log_option()}",
+            "spark.driver.extraJavaOptions": (
+                f"{driver_java_options(has_rows=has_pipelines and self.is_local)} {_log_option()}"
+            ),
             **(LOCAL_SETTINGS if self.is_local else {}),
-            **session_settings(master, conf),
+            **session_settings(master, {**(EXECUTORS_WITH_ROWS if has_pipelines else {}), **conf}),
         }
         wanted = SparkConf().setAppName(app_name).setMaster(master).setAll(list(settings.items()))
         caught = signal.getsignal(signal.SIGINT)
