@@ -198,7 +198,7 @@ class PipelineRefused(HeliostatError):
     """Spark can't run a pipeline as it is configured, or it would need more than one stage."""
 
     code = "PIPELINE_REFUSED"
-    hint = "correct links.*.pipelines; heliostat plan checks it"
+    hint = "correct links.*.pipelines; heliostat try shows whether it works"
 
 
 class OffsetMapLost(HeliostatError):

@@ -71,6 +71,12 @@ def test_nothing_is_copied_without_the_map() -> None:
         assert code(map_lost="rows are gone", **more) == "OFFSET_MAP_LOST"
 
 
+def test_nothing_is_copied_without_the_pipeline() -> None:
+    """Given a pipeline that Spark refuses / then it stops; where it fails later, it begins."""
+    assert code(pipeline="hide", why_fails="no such column") == "PIPELINE_REFUSED"
+    assert code(pipeline="hide", why_fails="no number", fails_at=50) == ""
+
+
 def test_an_unknown_last_writer_needs_a_note_of_ours() -> None:
     """Given a log whose last record is gone / then it continues only if we noted that end."""
     assert code(None, start=100, copied_to=100) == ""

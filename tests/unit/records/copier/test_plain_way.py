@@ -5,6 +5,7 @@ Each example runs twice through compiled code, the second time with index checks
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -357,6 +358,7 @@ def test_what_keeps_a_partition_from_being_plain():
         lambda item: setattr(item.map, "fills", True),
         lambda item: setattr(item, "has_row_under_way", True),
         lambda item: item.fetches.epochs.learn(CopiedTo(-1, -1)),
+        lambda item: setattr(item, "spec", replace(item.spec, pipeline="hide")),
     ]
     for change in changes:
         item = partition(7, 7, 0, CopySettings(), 1 << 20)

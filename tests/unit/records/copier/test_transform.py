@@ -1,0 +1,90 @@
+"""Answers of a lane with a pipeline go through it, and never past it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from heliostat.errors import PipelineRefused
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.batches.converted import ConvertedBatch, Stop, StopReason
+from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
+from heliostat.records.copier.network import Fetched, Transformed, Want
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_standing import Phase
+from heliostat.records.copier.transform import PipelineWay
+
+P = TopicPartition(TopicName("t"), PartitionId(0))
+STOP = Stop(StopReason.TRANSFORM_FAILED, 7, "no number")
+NOW = 1_790_000_000_000
+
+
+class Pipeline:
+    """Takes answers, and gives none back."""
+
+    def __init__(self) -> None:
+        self.has: list[Fetched] = []
+
+    def put(self, fetched: Fetched) -> None:
+        self.has.append(fetched)
+
+
+def partition(**spec: Any) -> PartitionCopy:
+    """A partition that has taken all up to offset 7."""
+    one = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False, **spec)
+    item = PartitionCopy(0, one, CopySettings(), 1, NOW)
+    item.phase = Phase.COPY
+    item.fetches.offset = item.progress.position = 7
+    return item
+
+
+def answer(item: PartitionCopy, size: int = 5) -> Fetched:
+    want = Want(0, item.attempt, 7, 1 << 20)
+    return Fetched(want, 0, 9, bytearray(size), 0, size, 8)
+
+
+def test_an_answer_goes_out_and_nothing_is_fetched_until_it_is_back() -> None:
+    item, pipeline = partition(pipeline="hide"), Pipeline()
+    way = PipelineWay([item], pipeline)
+    assert way.takes(answer(item))
+    assert pipeline.has == [answer(item)]
+    assert item.want(0.0) is None
+    assert (item.progress.high_watermark, item.progress.last_stable_offset) == (9, 8)
+    assert not way.takes(answer(item, 0))  # there is nothing to change
+
+
+def test_no_answer_gets_past_a_pipeline() -> None:
+    way = PipelineWay([partition()], None)
+    assert not way.takes(answer(partition()))
+    way = PipelineWay([partition(pipeline="hide")], None)
+    with pytest.raises(PipelineRefused, match="without pipeline hide"):
+        way.takes(answer(partition()))
+
+
+def test_a_partition_stops_once_all_before_the_failing_record_has_landed() -> None:
+    item = partition(pipeline="hide")
+    way = PipelineWay([item], Pipeline())
+    item.appends.put(ConvertedBatch(6, 1, (), 5, NOW))
+    way.came_back(Transformed(answer(item, 0), STOP), NOW)
+    assert item.phase is Phase.COPY
+    assert item.fetches.stop is STOP
+    item.appends.queue.clear()
+    way.came_back(Transformed(answer(item, 0), STOP), NOW)
+    assert item.phase is Phase.STOPPED
+    assert item.standing.state is PartitionState.BLOCKED
+    assert (item.standing.code, item.standing.reason) == ("TRANSFORM_FAILED", "no number")
+
+
+def test_an_answer_that_is_outdated_or_not_taken_whole_stops_nothing() -> None:
+    item = partition(pipeline="hide")
+    way = PipelineWay([item], Pipeline())
+    old = answer(item)
+    old = old._replace(want=old.want._replace(attempt=item.attempt - 1))
+    way.came_back(Transformed(old, STOP), NOW)
+    item.fetches.offset = 6  # a schema is missing
+    way.came_back(Transformed(answer(item), STOP), NOW)
+    item.fetches.offset = 7
+    way.came_back(Transformed(answer(item), None), NOW)
+    assert item.fetches.stop is None
+    assert item.phase is Phase.COPY
