@@ -98,6 +98,8 @@ class PipelineFaults:
         with self._lock:
             found = self._lanes.get(report.lane)
             if found is not None:
+                if found.suspect is not None and report.suspect is None:
+                    found.level = 0  # it is past what the last round failed at
                 found.round_id = f"{report.lane}/{report.generation}/{report.round_number}"
                 found.suspect = report.suspect
 

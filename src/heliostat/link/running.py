@@ -178,13 +178,14 @@ class Running:
         if max(lanes, len(self._links)) > slots:
             self._events.warn(
                 f"{lanes or len(self._links)} lanes are configured, but Spark can run only {slots} "
-                "at once: fewer are used, and a link without any waits; lower spark.task_cpus, or "
-                "add cores"
+                "at once beside pipelines: fewer are used, and a link without any waits; lower "
+                "spark.task_cpus, or add cores"
             )
 
     def _slots(self, spark: SparkRounds) -> int:
-        """Return how many lanes can run at once now."""
-        return int(spark.cores / self._config.spark.task_cpus)
+        """Return how many lanes without a pipeline can run at once now: each pipeline has one."""
+        pipelines = sum(len(link.pipelines) for link in self._links)
+        return int(spark.cores / self._config.spark.task_cpus) - pipelines
 
     def _lane_count(self, link: LinkConfig, spark: SparkRounds) -> LaneCount:
         """Return the lane count; `auto` is one a core shared by all links, as needed if local."""
