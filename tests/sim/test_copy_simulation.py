@@ -389,7 +389,7 @@ def test_a_previous_rounds_late_appends_are_copied_once() -> None:
             landed += [log.end for log in world.target] != before
             for log in world.target:
                 log.expire_producers(world.clock.wall_ms(), DAY_MS)
-            copier._look_for_predecessors(frozenset({copier._lane.round_id}))
+            copier._look_for_predecessors(frozenset({copier.reports._lane.round_id}))
             world.clock.sleep(LANDS_WITHIN_S)
             turn_some(world, copier, rng.randrange(40))
             check_is_beginning(world, starts, seed)

@@ -48,7 +48,7 @@ def test_a_round_that_failed_may_send_on_for_a_while(first: int, age_ms: int) ->
                 for log in world.target:
                     log.expire_producers(world.clock.wall_ms(), DAY_MS)
             if rng.random() < 0.7:  # else what is old has to wait
-                copier._look_for_predecessors(frozenset({copier._lane.round_id}))
+                copier._look_for_predecessors(frozenset({copier.reports._lane.round_id}))
                 world.clock.sleep(rng.choice([0.0, LANDS_WITHIN_S]))
                 world.settle_late()
             turn_some(world, copier, rng.randrange(40))
