@@ -102,7 +102,7 @@ class LaneSet:
         faults: PipelineFaults | None = None,
     ) -> None:
         self._leases = Leases(template.lease_s, clock)
-        contents = Contents(template, maps, copied, rates, faults or PipelineFaults({}, {}))
+        contents = Contents(template, maps, copied, rates, faults)
         self._plans = LanePlans(contents, self._leases, first_generation, clock)
         self._runner = runner
         self._announce_to_rounds = announce

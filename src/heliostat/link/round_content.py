@@ -36,10 +36,10 @@ class Contents:
         maps: MapsOf,
         copied: CopiedRowsOf,
         rates: Rates,
-        faults: PipelineFaults,
+        faults: PipelineFaults | None = None,
     ) -> None:
         self._template = template
-        self._faults = faults
+        self._faults = faults or PipelineFaults({}, {})
         self._maps = maps
         self._copied = copied
         self._rates = rates

@@ -13,7 +13,6 @@ from support.one_partition import lane_spec
 from heliostat.access import ClusterAccess
 from heliostat.link.lane_plans import CHANGED_MAX, STEADY_S, LanePlans, LaneRound
 from heliostat.link.leases import Leases
-from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.round_content import Contents
 from heliostat.names import LaneId, Offset, PartitionId, TopicName
 from heliostat.names import TopicPartition as Partition
@@ -46,13 +45,7 @@ class Driver:
         self.mapped: set[Partition] = set()
         self.maps_topic_id = "id"
         self.leases = Leases(LEASE_S, self.clock)
-        contents = Contents(
-            TEMPLATE,
-            self.maps,
-            lambda _: ((0, 5, 1, 5),),
-            lambda _: ((0, 2.0),),
-            PipelineFaults({}, {}),
-        )
+        contents = Contents(TEMPLATE, self.maps, lambda _: ((0, 5, 1, 5),), lambda _: ((0, 2.0),))
         self.plans = LanePlans(contents, self.leases, 7, self.clock)
 
     def maps(
