@@ -218,7 +218,7 @@ def _specs(
     mirrors: tuple[Mirror, ...],
     starts: Mapping[TopicName, Starts],
     frames: FramesOf,
-    pipeline: Callable[[TopicName], str],
+    pipeline: Callable[[TopicName], str] = lambda _: "",
 ) -> dict[TopicPartition, PartitionSpec]:
     specs: dict[TopicPartition, PartitionSpec] = {}
     for mirror in mirrors:

@@ -15,7 +15,7 @@ from heliostat.link.spark_start import SparkStart
 CONFIG: Any = SimpleNamespace(
     spark=SimpleNamespace(master="local[2]", conf={"spark.ui.enabled": "true"}, task_cpus=0.5)
 )
-LINKS: Any = [SimpleNamespace(name="a"), SimpleNamespace(name="b")]
+LINKS: Any = [SimpleNamespace(name="a", pipelines=()), SimpleNamespace(name="b", pipelines=())]
 
 
 def test_it_starts_at_once_and_is_awaited_later(monkeypatch: pytest.MonkeyPatch) -> None:
