@@ -32,7 +32,10 @@ def test_it_starts_at_once_and_is_awaited_later(monkeypatch: pytest.MonkeyPatch)
     may_end.set()
     assert starting.rounds() == "rounds"
     assert asked == [
-        (("heliostat a,b", "local[2]", {"spark.ui.enabled": "true"}), {"task_cpus": 0.5})
+        (
+            ("heliostat a,b", "local[2]", {"spark.ui.enabled": "true"}),
+            {"task_cpus": 0.5, "has_pipelines": False},
+        )
     ]
 
 
