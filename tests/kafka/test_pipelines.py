@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+from kafka.errors import KafkaTimeoutError
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat, said
 from support.holes import read, transactions
@@ -66,8 +67,11 @@ class Piped:
         write_batches(cluster, topic or self.topic, [batch], partition=partition)
 
     def read(self, topic: TopicName | None = None) -> list[Any]:
-        """All that a reader of the target sees."""
-        return read(self.pair.target.bootstrap, topic or self.topic, "read_uncommitted")
+        """All that a reader of the target sees; nothing while the topic is not there yet."""
+        try:
+            return read(self.pair.target.bootstrap, topic or self.topic, "read_uncommitted")
+        except KafkaTimeoutError:
+            return []
 
     def values(self, topic: TopicName | None = None) -> list[bytes | None]:
         # Rows are (offset, key, value, timestamp, headers).
