@@ -59,3 +59,11 @@ def test_an_invalid_result_is_reported(given: Path, capsys) -> None:
     given.write_text(TEXT.replace("b:1", "b"))
     assert run(["import-mm2", str(given)]) == 2
     assert "not host:port" in capsys.readouterr().err
+
+
+def test_addresses_of_registries_may_be_variables(given: Path, capsys) -> None:
+    given.write_text(TEXT + "A->B.topics = a, _schemas\n")
+    assert run(["import-mm2", str(given)]) == 1
+    out, err = capsys.readouterr()
+    assert "${env:A_SCHEMA_REGISTRY}" in out
+    assert "to do  write the address of A's schema registry into" in err

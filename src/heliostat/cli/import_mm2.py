@@ -1,4 +1,4 @@
-"""`heliostat import-mm2`: convert a MirrorMaker 2's configuration into ours."""
+"""`heliostat import-mm2`: convert the configuration of MirrorMaker 2 or Replicator into ours."""
 
 from __future__ import annotations
 
@@ -58,15 +58,17 @@ def import_mm2_command(
 ) -> None:
     r"""Convert mm2.properties, connectors' JSON or a Strimzi resource into a configuration file.
 
-    Lists every property as used, replaced or without effect, with the reason. Secrets are neither
-    shown nor written: the file says where each must be, and the list says what to put there.
+    Connectors may be those of MirrorMaker 2 or of Confluent Replicator. Lists every property as
+    used, replaced, without effect or not supported, with the reason. Secrets are neither shown nor
+    written: the file says where each must be, and the list says what to put there.
 
-    Exit code 0 when the link will do all that MirrorMaker 2 did, 1 when something will differ.
+    Exit code 0 when the link will do all that they did, 1 when something will differ.
 
     \b
     Examples:
       heliostat import-mm2 mm2.properties -o heliostat.yaml
       heliostat import-mm2 source.json checkpoint.json heartbeat.json
+      heliostat import-mm2 replicator.json -o heliostat.yaml
       heliostat import-mm2 mirror-maker.yaml --json | jq '.properties'
     """
     texts = {str(path): _text(path) for path in files}
@@ -96,6 +98,11 @@ def _check(found: Imported) -> None:
     text = found.to_yaml()
     names = dict.fromkeys(_VARIABLE.findall(text))
     env = {name: f"variable-{number}:9092" for number, name in enumerate(names)}
+    for cluster in found.config["clusters"].values():
+        for url in cluster.get("schema_registry", {}).get("urls", ()):
+            env.update(
+                (name, f"https://{name}") for name in _VARIABLE.findall(url) if url[0] == "$"
+            )
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "heliostat.yaml"
         file.write_text(text, encoding="utf-8")

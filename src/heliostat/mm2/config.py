@@ -1,8 +1,9 @@
 """Convert the configuration of a MirrorMaker 2 into ours, with the outcome of each property.
 
-Three formats: `mm2.properties` of dedicated mode, the connectors' JSON, Strimzi's resource. Each
-is read as flows (`Flow`), whose properties have the names that the connectors use; from there on
-the rules are the same. Pure: reads no file and contacts no cluster.
+Three formats: `mm2.properties` of dedicated mode, connectors' JSON or properties, Strimzi's
+resource. Each is read as flows (`Flow`), whose properties have the names that the connectors use;
+from there on the rules are the same. Connectors of Confluent Replicator have rules of their own.
+Pure: reads no file and contacts no cluster.
 """
 
 from __future__ import annotations
@@ -12,9 +13,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heliostat.errors import ConfigError
-from heliostat.mm2.config_connectors import Connector, flows_of, read_json
+from heliostat.mm2.config_connectors import (
+    Connector,
+    flows_of,
+    is_connector_file,
+    read_connector_file,
+    read_json,
+)
 from heliostat.mm2.config_dedicated import is_dedicated, read_dedicated
-from heliostat.mm2.config_rules import link_section
+from heliostat.mm2.config_draft import LinkDraft, Section
+from heliostat.mm2.config_registry import completed, merged
+from heliostat.mm2.config_replicator import replicator_flows
+from heliostat.mm2.config_replicator_rules import convert_replicator
+from heliostat.mm2.config_rules import convert
 from heliostat.mm2.config_security import cluster_section
 from heliostat.mm2.config_strimzi import is_strimzi, read_strimzi
 from heliostat.mm2.config_values import Flow, Imported, Ledger
@@ -40,7 +51,7 @@ def import_mm2(
     Raises
     ------
     ConfigError
-        A file has none of the three formats, no flow is enabled, or something can't be converted.
+        A file has none of these formats, no flow is enabled, or something can't be converted.
     """
     ledger = Ledger()
     flows = _flows(files, secrets, ledger)
@@ -49,26 +60,14 @@ def import_mm2(
             "no flow copies anything",
             hint="a flow needs `A->B.enabled=true`, or a MirrorSourceConnector",
         )
-    aliases = _aliases(flows)
-    clusters: dict[str, Any] = {}
-    for flow in flows:
-        for client in (flow.source, flow.target):
-            found = cluster_section(client, secrets, ledger)
-            before = clusters.setdefault(aliases[client.alias], found)
-            if before["bootstrap"] != found["bootstrap"]:
-                ledger.differs(
-                    f"the files have different addresses for cluster {client.alias}; the first "
-                    "ones are used"
-                )
+    clusters = _clusters(flows, secrets, ledger)
+    drafts = [_draft(flow, secrets, naming, ledger) for flow in flows]
+    _add_registries(clusters, drafts, ledger)
     links = [
-        {
-            "name": name,
-            "source": aliases[flow.source.alias],
-            "target": aliases[flow.target.alias],
-            **link_section(flow, naming, ledger),
-        }
-        for flow, name in zip(flows, _link_names(flows), strict=True)
+        {"name": name, "source": flow.source.key, "target": flow.target.key, **draft.section()}
+        for flow, draft, name in zip(flows, drafts, _link_names(flows), strict=True)
     ]
+    _tell_both_ways(drafts, ledger)
     return Imported(
         config={"clusters": clusters, "links": links},
         findings=ledger.findings(),
@@ -87,29 +86,71 @@ def _flows(files: Mapping[str, str], secrets: str, ledger: Ledger) -> list[Flow]
             flows += read_strimzi(name, text, secrets, ledger)
         elif is_dedicated(text):
             flows += read_dedicated(name, text, ledger)
+        elif is_connector_file(text):
+            connectors.append(read_connector_file(name, text, ledger))
         else:
             raise ConfigError(
                 f"{name} is no MirrorMaker 2 configuration of a known format",
-                hint="give mm2.properties with `clusters`, a connector's JSON, or a "
+                hint="give mm2.properties with `clusters`, a connector's JSON or properties, or a "
                 "KafkaMirrorMaker2",
             )
-    return flows + flows_of(connectors, ledger)
+    return flows + flows_of(connectors, ledger) + replicator_flows(connectors, ledger)
 
 
-def _aliases(flows: Iterable[Flow]) -> dict[str, str]:
-    """Return valid aliases: letters, digits, `.`, `_` and `-`, the first a letter or digit."""
-    found: dict[str, str] = {}
+def _clusters(flows: Iterable[Flow], secrets: str, ledger: Ledger) -> dict[str, Any]:
+    clusters: dict[str, Any] = {}
     for flow in flows:
         for client in (flow.source, flow.target):
-            clean = re.sub(r"[^A-Za-z0-9._-]", "-", client.alias).lstrip("._-") or "cluster"
-            found[client.alias] = clean
-    return found
+            found = cluster_section(client, secrets, ledger)
+            before = clusters.setdefault(client.key, found)
+            if before["bootstrap"] != found["bootstrap"]:
+                ledger.differs(
+                    f"the files have different addresses for cluster {client.key}; the first "
+                    "ones are used"
+                )
+    return clusters
+
+
+def _draft(flow: Flow, secrets: str, naming: str | None, ledger: Ledger) -> LinkDraft:
+    draft = LinkDraft(flow, secrets, ledger)
+    if flow.is_replicator:
+        convert_replicator(draft, naming)
+    else:
+        convert(draft, naming)
+    return draft
+
+
+def _add_registries(clusters: dict[str, Any], drafts: Iterable[LinkDraft], ledger: Ledger) -> None:
+    found: dict[str, Section] = {}
+    for draft in drafts:
+        for key, section in draft.registries.items():
+            found[key] = merged(key, found.get(key, {}), section, ledger)
+    for key, section in found.items():
+        clusters[key]["schema_registry"] = completed(key, section, ledger)
+
+
+def _tell_both_ways(drafts: Iterable[LinkDraft], ledger: Ledger) -> None:
+    """Note what two links in opposite directions can't both do."""
+    ways = {(each.flow.source.key, each.flow.target.key): each for each in drafts}
+    for (source, target), draft in ways.items():
+        back = ways.get((target, source))
+        if back is None or source > target:
+            continue
+        both = f"links between {source} and {target}"
+        if "schemas" in draft.parts and "schemas" in back.parts:
+            ledger.must_do(f"{both}: take strategy isolate in both directions (docs/schemas.md)")
+        is_same = all(each.parts["topics"]["naming"] == "same" for each in (draft, back))
+        if is_same and draft.flow.is_replicator and back.flow.is_replicator:
+            ledger.differs(
+                f"{both}: Replicator could write both directions into one topic, by headers; a "
+                "mirror has one writer, so one direction needs another naming (--naming)"
+            )
 
 
 def _link_names(flows: Iterable[Flow]) -> list[str]:
     names: list[str] = []
     for flow in flows:
-        text = f"{flow.source.alias}-to-{flow.target.alias}"
+        text = f"{flow.source.key}-to-{flow.target.key}"
         name = re.sub(r"[^A-Za-z0-9-]", "-", text).lstrip("-")
         while name in names:
             name += "-2"

@@ -1,4 +1,4 @@
-"""Read the three connectors' JSON, as posted to Connect or returned by it."""
+"""Read connectors' JSON, as posted to Connect or returned by it, or their properties files."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ from typing import Any
 
 from heliostat.errors import ConfigError
 from heliostat.mm2.config_names import CLIENT, CLIENT_PREFIXES
+from heliostat.mm2.config_properties import read_properties
 from heliostat.mm2.config_values import Client, Flow, Ledger, Origin, Setting
 
 SOURCE = "MirrorSourceConnector"
 CHECKPOINT = "MirrorCheckpointConnector"
 HEARTBEAT = "MirrorHeartbeatConnector"
+REPLICATOR = "ReplicatorSourceConnector"
 _KINDS = (SOURCE, CHECKPOINT, HEARTBEAT)
 Connector = tuple[str, dict[str, Setting]]
 """Connector class without its package, and the connector's properties."""
@@ -24,7 +26,7 @@ def read_json(file: str, text: str, ledger: Ledger) -> list[Connector]:
     Raises
     ------
     ConfigError
-        The file is not JSON, or has no connector of MirrorMaker 2.
+        The file is not JSON, or has another connector, or none.
     """
     try:
         value = json.loads(text)
@@ -69,7 +71,7 @@ def connector(file: str, path: str, config: Mapping[str, Any], ledger: Ledger) -
     Raises
     ------
     ConfigError
-        The connector is none of MirrorMaker 2's.
+        The connector is neither MirrorMaker 2's nor Replicator's.
     """
     settings = {
         str(name): Setting(_text(value), Origin(file, f"{path}{name}"))
@@ -77,9 +79,25 @@ def connector(file: str, path: str, config: Mapping[str, Any], ledger: Ledger) -
     }
     ledger.add(setting.origin for setting in settings.values())
     kind = settings["connector.class"].value.rpartition(".")[2] if settings else ""
-    if kind not in _KINDS:
+    if kind not in (*_KINDS, REPLICATOR):
         raise ConfigError(f"{file}: connector.class is none of MirrorMaker 2's three")
     return kind, settings
+
+
+def is_connector_file(text: str) -> bool:
+    """Return whether a text is a properties file of one connector, as for a standalone worker."""
+    return any(each.name == "connector.class" for each in read_properties(text))
+
+
+def read_connector_file(file: str, text: str, ledger: Ledger) -> Connector:
+    """Read such a file; of a repeated name the last one counts.
+
+    Raises
+    ------
+    ConfigError
+        The connector is neither MirrorMaker 2's nor Replicator's, or the file's syntax is wrong.
+    """
+    return connector(file, "", {each.name: each.value for each in read_properties(text)}, ledger)
 
 
 def _text(value: Any) -> str:
@@ -98,6 +116,8 @@ def flows_of(connectors: list[Connector], ledger: Ledger) -> list[Flow]:
     """
     groups: dict[tuple[str, str], dict[str, dict[str, Setting]]] = {}
     for kind, settings in connectors:
+        if kind == REPLICATOR:
+            continue
         source = settings.get("source.cluster.alias")
         if source is None:
             where = settings["connector.class"].origin
@@ -106,7 +126,8 @@ def flows_of(connectors: list[Connector], ledger: Ledger) -> list[Flow]:
         pair = (source.value, "target" if target is None else target.value)
         for each in (source, target):
             if each is not None:
-                ledger.used(each, "clusters and link")
+                empty = "" if each.value else ", where an empty alias is called source"
+                ledger.used(each, f"clusters and link{empty}")
         groups.setdefault(pair, {}).setdefault(kind, {}).update(settings)
     flows: list[Flow] = []
     for (source_alias, target_alias), kinds in groups.items():
@@ -114,7 +135,7 @@ def flows_of(connectors: list[Connector], ledger: Ledger) -> list[Flow]:
             _without_source(f"{source_alias}->{target_alias}", kinds, ledger)
             continue
         back = groups.get((target_alias, source_alias), {}).get(HEARTBEAT)
-        flows.append(_flow(source_alias, target_alias, kinds, back))
+        flows.append(_flow(source_alias, target_alias, kinds, back, ledger))
     return flows
 
 
@@ -132,10 +153,14 @@ def _flow(
     target: str,
     kinds: Mapping[str, Mapping[str, Setting]],
     back: Mapping[str, Setting] | None,
+    ledger: Ledger,
 ) -> Flow:
     merged: dict[str, Setting] = {}
     for kind in reversed(_KINDS):  # of several, the source connector's value wins
-        merged |= kinds.get(kind, {})
+        for name, setting in kinds.get(kind, {}).items():
+            if name in merged:
+                ledger.unless_read(merged[name].origin, f"the {kind}'s value counts")
+            merged[name] = setting
     emits = back is not None and (
         "emit.heartbeats.enabled" not in back or back["emit.heartbeats.enabled"].is_true
     )

@@ -17,27 +17,41 @@ def tell_what_differs(draft: LinkDraft) -> None:
     name = draft.flow.name
     for key, setting in draft.given.items():
         if key.startswith(("transforms", "predicates")) and setting.value.strip():
-            draft.ledger.without(setting, "records are copied as they are")
-            draft.ledger.differs(f"{name}: transforms changed records; a link changes none")
+            draft.ledger.unsupported(
+                setting,
+                "records are copied as they are, but for pipelines",
+                f"{name}: transforms changed records; a link changes none without a pipeline",
+            )
     for key, default in DEFAULT_CLASSES.items():
         _own_class(draft, key, default)
     tolerance = draft.given.get("errors.tolerance")
-    if tolerance is not None:
-        draft.ledger.without(tolerance, "a record that can't be copied is never left out silently")
-        if tolerance.value.strip() == "all":
-            draft.ledger.differs(
-                f"{name}: errors.tolerance=all left out records that could not be written; a "
-                "link stops their partition and reports it"
-            )
+    why = "a record that can't be copied is never left out silently"
+    if tolerance is not None and tolerance.value.strip() == "all":
+        draft.ledger.unsupported(
+            tolerance,
+            why,
+            f"{name}: errors.tolerance=all left out records that could not be written; a link "
+            "stops their partition and reports it",
+        )
+    elif tolerance is not None:
+        draft.ledger.without(tolerance, why)
+    if not draft.flow.is_replicator:
+        _acls(draft)
+
+
+def _acls(draft: LinkDraft) -> None:
     acls = [s for k, s in draft.given.items() if k.startswith("sync.topic.acls.")]
     for each in acls:
         draft.ledger.without(each, "ACLs are not copied; `heliostat acls` lists what a link needs")
     enabled = draft.given.get("sync.topic.acls.enabled")
-    if enabled is None or enabled.is_true:
-        draft.ledger.differs(
-            f"{name}: Read ACLs of topics were copied to the target (sync.topic.acls, on by "
-            "default); a link copies none, and existing ones stay"
-        )
+    difference = (
+        f"{draft.flow.name}: Read ACLs of topics were copied to the target (sync.topic.acls, on by "
+        "default); a link copies none, and existing ones stay"
+    )
+    if enabled is None:
+        draft.ledger.differs(difference)
+    elif enabled.is_true:
+        draft.ledger.unsupported(enabled, "ACLs are not copied", difference)
 
 
 def _own_class(draft: LinkDraft, key: str, default: str) -> None:
@@ -45,6 +59,9 @@ def _own_class(draft: LinkDraft, key: str, default: str) -> None:
     if setting is None:
         return
     name = setting.value.rpartition(".")[2]
-    draft.ledger.without(setting, "a link can't use Java classes")
-    if name != default:
-        draft.ledger.differs(f"{draft.flow.name}: {key} {name} decided what the lists now decide")
+    why = "a link can't use Java classes"
+    if name == default:
+        draft.ledger.without(setting, why)
+    else:
+        difference = f"{draft.flow.name}: {key} {name} decided what the lists now decide"
+        draft.ledger.unsupported(setting, why, difference)

@@ -10,16 +10,28 @@ from heliostat.mm2.config_patterns import named_with_dots, patterns_of
 from heliostat.mm2.config_values import Flow, Ledger, Setting
 
 Section = dict[str, Any]
+ORDER = (
+    *("topics", "records", "state", "groups", "schemas"),
+    *("heartbeats", "checkpoints", "offset_syncs"),
+)
+"""Order of a link's sections."""
 
 
 class LinkDraft:
     """Sections of one link; properties that are read are noted in the ledger."""
 
-    def __init__(self, flow: Flow, ledger: Ledger) -> None:
+    def __init__(self, flow: Flow, secrets: str, ledger: Ledger) -> None:
         self.flow = flow
+        self.secrets = secrets
         self.ledger = ledger
         self.given = flow.settings
         self.parts: dict[str, Section] = {}
+        self.registries: dict[str, Section] = {}
+        """What is known of a cluster's schema registry, by the cluster's key."""
+
+    def section(self) -> Section:
+        """Return the sections in their order, without empty ones."""
+        return {key: self.parts[key] for key in ORDER if self.parts.get(key)}
 
     def put(self, part: str, key: str, value: object) -> None:
         """Set a key."""

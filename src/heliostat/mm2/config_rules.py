@@ -6,9 +6,9 @@ from functools import partial
 
 from heliostat.mm2.config_answers import answer
 from heliostat.mm2.config_differences import tell_what_differs
-from heliostat.mm2.config_draft import LinkDraft, Section
+from heliostat.mm2.config_draft import LinkDraft
+from heliostat.mm2.config_schemas import add_schemas
 from heliostat.mm2.config_topics import add_topics
-from heliostat.mm2.config_values import Flow, Ledger
 
 FETCH_BYTES = (1024, 55 << 20)
 PARTITION_BYTES = (1024, 100 << 20)
@@ -16,30 +16,26 @@ IN_FLIGHT = (1, 5)
 GROUPS_S = (0.5, 3600)
 HEARTBEATS_S = (0.1, 3600)
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
-ORDER = ("topics", "records", "state", "groups", "heartbeats", "checkpoints", "offset_syncs")
-"""Order of a link's sections, as in the configuration reference."""
 
 
-def link_section(flow: Flow, naming: str | None, ledger: Ledger) -> Section:
-    """Return one entry of `links`.
+def convert(draft: LinkDraft, naming: str | None) -> None:
+    """Fill in a link.
 
     Parameters
     ----------
-    flow
-        The flow.
+    draft
+        The link of a flow.
     naming
         Format that replaces the replication policy; needed for policies of one's own.
-    ledger
-        Takes the outcome of each property.
 
     Raises
     ------
     ConfigError
         A list, number or replication policy can't be converted.
     """
-    draft = LinkDraft(flow, ledger)
     add_topics(draft, naming)
-    _records(draft)
+    add_schemas(draft)
+    add_records(draft)
     _state(draft)
     _groups(draft)
     _interchange(draft)
@@ -47,11 +43,11 @@ def link_section(flow: Flow, naming: str | None, ledger: Ledger) -> Section:
     for name, setting in draft.given.items():
         found = answer(name)
         if found is not None:
-            ledger.tell(setting.origin, *found)
-    return {key: draft.parts[key] for key in ORDER if draft.parts.get(key)}
+            draft.ledger.tell(setting.origin, *found)
 
 
-def _records(draft: LinkDraft) -> None:
+def add_records(draft: LinkDraft) -> None:
+    """Fill in how records are copied."""
     codec = draft.given.get("producer.override.compression.type")
     if codec is not None and codec.value.strip() in CODECS:
         draft.put("records", "compression", codec.value.strip())

@@ -7,7 +7,7 @@ to put there. Key stores become PEM files, as Python can't read JKS.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heliostat.errors import ConfigError
@@ -15,6 +15,8 @@ from heliostat.mm2.config_values import Client, Ledger, Setting
 
 Section = dict[str, Any]
 PASSWORD_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_SHELL_VARIABLE = re.compile(r"'?\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))'?")
+"""Where a shell is to fill in a value, as in examples: `'${BROKER}'`."""
 _PROTOCOL = re.compile(r"^[A-Za-z_]+://")
 _OPTION = re.compile(
     r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
@@ -47,26 +49,59 @@ def cluster_section(client: Client, secrets: str, ledger: Ledger) -> Section:
     addresses = client.settings.get("bootstrap.servers")
     if addresses is None or not addresses.entries():
         raise ConfigError(f"cluster {client.alias} has no bootstrap.servers")
-    where = f"clusters.{client.alias}"
+    where = f"clusters.{client.key}"
     ledger.used(addresses, f"{where}.bootstrap")
     section: Section = {
-        "bootstrap": [_PROTOCOL.sub("", address) for address in addresses.entries()]
+        "bootstrap": [
+            _PROTOCOL.sub("", address) for address in filled_in(addresses.entries(), ledger)
+        ]
     }
     if client.security is not None:
         security = client.security
     else:
-        security = _Security(client, secrets, ledger).section()
+        what = (client.key, f"cluster {client.key}", f"{where}.security")
+        security = SecurityDraft(client.settings, what, secrets, ledger).section()
     if security:
         section["security"] = security
     return section
 
 
-class _Security:
-    """Builder of one cluster's section."""
+def filled_in(entries: Iterable[str], ledger: Ledger) -> list[str]:
+    """Return entries of a list, with variables of a shell as variables of our file."""
+    found: list[str] = []
+    for entry in entries:
+        match = _SHELL_VARIABLE.fullmatch(entry)
+        name = match and (match[1] or match[2])
+        if name:
+            ledger.must_do(f"set the environment variable {name}, or write its value into the file")
+        found.append(f"${{env:{name}}}" if name else entry)
+    return found
 
-    def __init__(self, client: Client, secrets: str, ledger: Ledger) -> None:
-        self.alias = client.alias
-        self.given: Mapping[str, Setting] = client.settings
+
+class SecurityDraft:
+    """Builder of one section, of a cluster or of its schema registry.
+
+    Parameters
+    ----------
+    given
+        Settings by name.
+    what
+        What its files begin with, what it is called, and where its section is in our file.
+    secrets
+        Folder in which secrets and PEM files are to be put.
+    ledger
+        Takes the outcome of each property.
+    """
+
+    def __init__(
+        self,
+        given: Mapping[str, Setting],
+        what: tuple[str, str, str],
+        secrets: str,
+        ledger: Ledger,
+    ) -> None:
+        self.beginning, self.name, self.where = what
+        self.given = given
         self.ledger = ledger
         self.folder = secrets.rstrip("/")
         self.found: Section = {}
@@ -76,10 +111,10 @@ class _Security:
         protocol = self.given.get("security.protocol")
         name = "PLAINTEXT" if protocol is None else protocol.value.strip().upper()
         if protocol is not None:
-            self.ledger.used(protocol, f"clusters.{self.alias}.security.protocol")
+            self.ledger.used(protocol, f"{self.where}.protocol")
         self.found["protocol"] = name
         if name in ("SSL", "SASL_SSL"):
-            self._tls()
+            self.tls()
         else:
             self._unused("ssl.", f"the protocol is {name}, without TLS")
         if name.startswith("SASL_"):
@@ -94,15 +129,16 @@ class _Security:
                 self.ledger.without(setting, why)
 
     def _path(self, what: str) -> str:
-        return f"{self.folder}/{self.alias}-{what}"
+        return f"{self.folder}/{self.beginning}-{what}"
 
     def _use(self, name: str, key: str) -> None:
         if name in self.given:
-            self.ledger.used(self.given[name], f"clusters.{self.alias}.security.{key}")
+            self.ledger.used(self.given[name], f"{self.where}.{key}")
 
     # -- TLS -----------------------------------------------------------------------------------
 
-    def _tls(self) -> None:
+    def tls(self) -> Section:
+        """Return the section with what the `ssl.*` settings become."""
         self._store("truststore", ("ca_file",))
         self._store("keystore", ("certificate_file", "key_file"))
         identification = self.given.get("ssl.endpoint.identification.algorithm")
@@ -117,6 +153,7 @@ class _Security:
         for name in _TLS_AS_IT_IS:
             if name in self.given:
                 self.ledger.without(self.given[name], "Python's TLS decides: 1.2 or later")
+        return self.found
 
     def _store(self, store: str, keys: tuple[str, ...]) -> None:
         """Convert a trust or key store: a PEM file is used as it is, others must be exported."""
@@ -140,12 +177,12 @@ class _Security:
         files = " and ".join(self.found[key] for key in keys)
         for name in inline:
             self._use(name, " and ".join(keys))
-            self.ledger.must_do(f"write the value of {name} of cluster {self.alias} into {files}")
+            self.ledger.must_do(f"write the value of {name} of {self.name} into {files}")
         for name in (f"ssl.{store}.location", f"ssl.{store}.type"):
             self._use(name, " and ".join(keys))
         if location is not None and self.found[keys[0]] != location.value:
             self.ledger.must_do(
-                f"export {location.value} ({store} of cluster {self.alias}) as PEM into {files} "
+                f"export {location.value} ({store} of {self.name}) as PEM into {files} "
                 "(keytool -importkeystore to PKCS12, then openssl pkcs12)"
             )
         password = f"ssl.{store}.password"
@@ -165,8 +202,10 @@ class _Security:
             self._use("sasl.mechanism", "mechanism")
             self._use("sasl.jaas.config", "username and password")
             self.found["mechanism"] = name
-            self.found["username"] = options.get("username") or self._missing("username")
-            self.found["password"] = self._secret_of(
+            self.found["username"] = options.get("username") or self.missing(
+                "username", "sasl.jaas.config"
+            )
+            self.found["password"] = self.secret_of(
                 options.get("password", ""), "sasl.jaas.config", "password"
             )
         elif name == "OAUTHBEARER":
@@ -177,10 +216,10 @@ class _Security:
             if key.startswith("sasl."):
                 self.ledger.unless_read(setting.origin, "our SASL client has no such setting")
 
-    def _missing(self, what: str) -> str:
+    def missing(self, what: str, name: str) -> str:
+        """Return a placeholder for what a property should have said."""
         self.ledger.must_do(
-            f"write the {what} for cluster {self.alias} into the file: none was found in its "
-            "sasl.jaas.config"
+            f"write the {what} for {self.name} into the file: none was found in its {name}"
         )
         return "fill-in"
 
@@ -191,10 +230,10 @@ class _Security:
             if key.startswith("sasl."):
                 self.ledger.without(setting, f"{name} is a mechanism that links do not support")
         self.ledger.must_do(
-            f"give cluster {self.alias} a listener and a user with PLAIN, SCRAM or OAUTHBEARER: "
+            f"give {self.name} a listener and a user with PLAIN, SCRAM or OAUTHBEARER: "
             f"{name} is not supported, and the file has protocol {protocol} instead"
         )
-        self.ledger.differs(f"a link can't authenticate to cluster {self.alias} with {name}")
+        self.ledger.differs(f"a link can't authenticate to {self.name} with {name}")
 
     def _oauth(self, options: Mapping[str, str]) -> None:
         """Read the names of Kafka, of Kafka 4.1 (KIP-1139), and of Strimzi's library."""
@@ -208,7 +247,7 @@ class _Security:
         )
         identity = identity or options.get("clientId") or options.get("oauth.client.id", "")
         if not url or not identity:
-            self.found["token"] = self._secret_of(
+            self.found["token"] = self.secret_of(
                 options.get("oauth.access.token", ""), "sasl.jaas.config", "token"
             )
             return
@@ -218,7 +257,7 @@ class _Security:
             secret = self._secret(name, "client-secret")
         else:
             text = options.get("clientSecret") or options.get("oauth.client.secret", "")
-            secret = self._secret_of(text, "sasl.jaas.config", "client-secret")
+            secret = self.secret_of(text, "sasl.jaas.config", "client-secret")
         endpoint: Section = {"url": url, "client_id": identity, "client_secret": secret}
         scope = self._value("sasl.oauthbearer.scope", "token_endpoint.scope")
         scope = scope or options.get("scope") or options.get("oauth.scope", "")
@@ -231,9 +270,9 @@ class _Security:
         return self.given[name].value.strip() if name in self.given else ""
 
     def _secret(self, name: str, what: str) -> Section:
-        return self._secret_of(self.given[name].value, name, what)
+        return self.secret_of(self.given[name].value, name, what)
 
-    def _secret_of(self, text: str, name: str, what: str) -> Section:
+    def secret_of(self, text: str, name: str, what: str) -> Section:
         """Return where to read a secret: as its reference says, or from a file still to write."""
         known = referenced(text)
         if known is not None:
@@ -242,7 +281,7 @@ class _Security:
         match = _REFERENCE.fullmatch(text.strip())
         origin = f" (there as {match[0]})" if match else ""
         self.ledger.must_do(
-            f"put the {what.replace('-', ' ')} of cluster {self.alias} from {name}{origin} into "
+            f"put the {what.replace('-', ' ')} of {self.name} from {name}{origin} into "
             f"{path}, readable by the link's user only"
         )
         return {"file": path}

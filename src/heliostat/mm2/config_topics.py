@@ -49,10 +49,10 @@ def _exclude(draft: LinkDraft, naming: str | None) -> list[str]:
         own = [e for e in draft.patterns(setting, "topics.exclude") if e not in BUILT_IN_EXCLUDE]
     more = [NEVER_REPLICATED]
     prefix = _prefix(draft, naming)
-    if prefix is not None:
+    separator = "" if prefix is None else re.escape(prefix[len(draft.flow.source.alias) :])
+    if separator:  # without one it does not see either where a topic came from
         # A topic that came from the target must not go back there.
-        back = re.escape(draft.flow.target.alias + prefix[len(draft.flow.source.alias) :])
-        separator = re.escape(prefix[len(draft.flow.source.alias) :])
+        back = re.escape(draft.flow.target.alias) + separator
         more.append(rf"(.+{separator})?{back}.+")
     found = own + patterns_in(more, "topics.exclude")
     return list(dict.fromkeys(found))
@@ -75,9 +75,9 @@ def _naming(draft: LinkDraft, naming: str | None) -> None:
     name = "" if policy is None else policy.value.rpartition(".")[2]
     if naming is not None:
         draft.put("topics", "naming", {"format": naming})
-    elif prefix is not None:
+    elif prefix:
         draft.put("topics", "naming", {"prefix": prefix})
-    elif name == "IdentityReplicationPolicy":
+    elif prefix == "" or name == "IdentityReplicationPolicy":
         draft.put("topics", "naming", "same")
     else:
         raise ConfigError(

@@ -1,7 +1,8 @@
-"""Values of the import: flows and properties of a MirrorMaker 2, and the outcome of each."""
+"""Values of the import: flows and properties of a replicator, and the outcome of each."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -16,6 +17,7 @@ class Fate(IntEnum):
     WITHOUT_EFFECT = 0
     REPLACED = 1
     USED = 2
+    NOT_SUPPORTED = 3
 
     @property
     def words(self) -> str:
@@ -93,6 +95,11 @@ class Ledger:
         """Note that a property has no effect; `text` says why."""
         self.tell(setting.origin, Fate.WITHOUT_EFFECT, text)
 
+    def unsupported(self, setting: Setting, text: str, difference: str) -> None:
+        """Note that a link can't do what a property says, and what differs therefore."""
+        self.tell(setting.origin, Fate.NOT_SUPPORTED, text)
+        self.differs(difference)
+
     def must_do(self, text: str) -> None:
         """Note what a person has to do before the link runs."""
         self.todo.setdefault(text)
@@ -131,6 +138,11 @@ class Client:
     settings: dict[str, Setting] = field(default_factory=dict)
     security: dict[str, Any] | None = None
 
+    @property
+    def key(self) -> str:
+        """Its alias in our file: letters, digits, `.`, `_` and `-`, the first a letter or digit."""
+        return re.sub(r"[^A-Za-z0-9._-]", "-", self.alias).lstrip("._-") or "source"
+
 
 @dataclass(slots=True)
 class Flow:
@@ -147,6 +159,8 @@ class Flow:
         Whether MirrorMaker 2 writes heartbeats into the source, for this flow to copy.
     has_checkpoints
         Whether its checkpoint connector runs.
+    is_replicator
+        Whether it is a Confluent Replicator's, whose settings have other names and meanings.
     """
 
     source: Client
@@ -154,6 +168,7 @@ class Flow:
     settings: dict[str, Setting]
     has_heartbeats_at_source: bool = False
     has_checkpoints: bool = True
+    is_replicator: bool = False
 
     @property
     def name(self) -> str:

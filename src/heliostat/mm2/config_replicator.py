@@ -1,0 +1,75 @@
+"""Read Confluent Replicator's connectors as flows.
+
+They name no clusters, so these get names of their own, one for each set of addresses. Settings of
+the source's consumer get the names that MirrorMaker 2 has for them, all others keep theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from heliostat.errors import ConfigError
+from heliostat.mm2.config_connectors import REPLICATOR, Connector
+from heliostat.mm2.config_names import is_client
+from heliostat.mm2.config_values import Client, Flow, Ledger, Setting
+
+SOURCE, TARGET, OVERRIDE = "src.kafka.", "dest.kafka.", "producer.override."
+_CONSUMER = "src.consumer."
+_ADDRESSES = "bootstrap.servers"
+
+
+def replicator_flows(connectors: Iterable[Connector], ledger: Ledger) -> list[Flow]:
+    """Return a flow for each of Replicator's connectors.
+
+    Raises
+    ------
+    ConfigError
+        A connector does not say where one of its clusters is.
+    """
+    aliases: dict[frozenset[str], str] = {}
+    return [_flow(settings, aliases, ledger) for kind, settings in connectors if kind == REPLICATOR]
+
+
+def _flow(
+    settings: Mapping[str, Setting], aliases: dict[frozenset[str], str], ledger: Ledger
+) -> Flow:
+    for setting in settings.values():
+        ledger.unless_read(setting.origin, "Replicator reads no such property there")
+    is_told = TARGET + _ADDRESSES in settings
+    return Flow(
+        source=_client("source", settings, SOURCE, aliases),
+        target=_client("target", settings, TARGET if is_told else OVERRIDE, aliases),
+        settings={
+            name.replace(_CONSUMER, "source.consumer.", 1)
+            if name.startswith(_CONSUMER)
+            else name: setting
+            for name, setting in settings.items()
+        },
+        has_checkpoints=False,
+        is_replicator=True,
+    )
+
+
+def _client(
+    side: str,
+    settings: Mapping[str, Setting],
+    beginning: str,
+    aliases: dict[frozenset[str], str],
+) -> Client:
+    found = {
+        name.removeprefix(beginning): setting
+        for name, setting in settings.items()
+        if name.startswith(beginning) and is_client(name.removeprefix(beginning))
+    }
+    if _ADDRESSES not in found:
+        wanted = (SOURCE if side == "source" else TARGET) + _ADDRESSES
+        raise ConfigError(
+            f"{settings['connector.class'].origin.file}: a Replicator without {wanted}",
+            hint="it writes into the cluster of its Connect workers: add their addresses under "
+            "this name",
+        )
+    addresses = frozenset(found[_ADDRESSES].entries())
+    if addresses not in aliases:
+        taken = sum(each == side or each.startswith(f"{side}-") for each in aliases.values())
+        aliases[addresses] = f"{side}-{taken + 1}" if taken else side
+    return Client(aliases[addresses], found)
