@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from heliostat.offsets.look import read_map_view
 from heliostat.operate.links import links_of
 from heliostat.operate.plan import not_copied
 from heliostat.operate.status import link_statuses
-from heliostat.operate.topics import preview_topics
+from heliostat.operate.topics import TopicPreview, preview_topics
 from heliostat.verify.ranges import NotMirrored, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
 
@@ -68,7 +68,8 @@ def verify_command(
     """
     config = load_config(config_file)
     links = links_of(config, link_name)
-    pairs = {link.name: _pairs(config, link, topics) for link in links}
+    rows = {link.name: preview_topics(config, link.name) for link in links}
+    pairs = {link.name: _pairs(link, rows[link.name], topics) for link in links}
     found = {pair.source for some in pairs.values() for pair in some}
     if unknown := sorted(set(topics) - found):
         raise click.BadParameter(f"not mirrored: {', '.join(unknown)}", param_hint="--topic")
@@ -86,7 +87,7 @@ def verify_command(
             pairs[link.name],
             ranges=ranges,
             blocked=_blocked(config, link),
-            not_copied=_not_copied(config, link),
+            not_copied=_not_copied(config, link, rows[link.name]),
             decode_all=decode_all,
             conf=config.spark.conf,
             read_map=partial(read_map_view, config, link),
@@ -102,10 +103,12 @@ def verify_command(
     context.exit(IN_SYNC if report.is_clean else DIFFERENCE)
 
 
-def _pairs(config: Config, link: LinkConfig, topics: tuple[str, ...]) -> list[TopicPair]:
+def _pairs(
+    link: LinkConfig, rows: Sequence[TopicPreview], topics: tuple[str, ...]
+) -> list[TopicPair]:
     return [
         TopicPair(row.topic, row.target, row.slot)
-        for row in preview_topics(config, link.name)
+        for row in rows
         if row.target is not None
         and (not topics or row.topic in topics)
         and not pipeline_of(link, row.topic)
@@ -123,8 +126,10 @@ def _blocked(config: Config, link: LinkConfig) -> Mapping[TopicPartition, str]:
     }
 
 
-def _not_copied(config: Config, link: LinkConfig) -> dict[TopicName, NotMirrored]:
-    """Return topics that the link refuses, or leaves out because they come from its target."""
+def _not_copied(
+    config: Config, link: LinkConfig, rows: Sequence[TopicPreview]
+) -> dict[TopicName, NotMirrored]:
+    """Return topics that the link refuses, leaves out as they come from its target, or changes."""
     found = not_copied(config, link)
     refused = (
         (name, NotMirrored(f"the link refuses it: {why}", is_problem=True))
@@ -136,7 +141,7 @@ def _not_copied(config: Config, link: LinkConfig) -> dict[TopicName, NotMirrored
     )
     piped = (
         (row.topic, NotMirrored(f"its records go through pipeline {name}", is_problem=False))
-        for row in preview_topics(config, link.name)
+        for row in rows
         if (name := pipeline_of(link, row.topic)) and row.target is not None
     )
     return dict((*left_out, *refused, *piped))

@@ -12,8 +12,6 @@ from heliostat.config.patterns import Patterns
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
-
-
 _NO_TEXTS: dict[str, str] = {}
 _NO_MASKS: dict[str, str | None] = {}
 

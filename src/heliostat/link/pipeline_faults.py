@@ -61,11 +61,6 @@ class PipelineFaults:
         self._lanes: dict[LaneId, _Lane] = {}
         self._fails: dict[TopicPartition, tuple[int, str]] = {}
 
-    @property
-    def names(self) -> list[str]:
-        """Names of the pipelines that can be run, in the order of the configuration."""
-        return [name for name in self._pipelines if name not in self._refused]
-
     def pipeline(self, name: str) -> Pipeline | None:
         """Return the pipeline of this name; None if it can't be run."""
         return None if name in self._refused else self._pipelines.get(name)

@@ -7,7 +7,7 @@ from typing import Any
 
 from heliostat.errors import ConfigError
 from heliostat.mm2.config_patterns import named_with_dots, patterns_of
-from heliostat.mm2.config_values import Flow, Ledger, Setting
+from heliostat.mm2.config_values import Fate, Flow, Ledger, Setting
 
 Section = dict[str, Any]
 ORDER = (
@@ -62,6 +62,13 @@ class LinkDraft:
         for other in found[1:]:
             self.ledger.without(other, f"{found[0].origin.name} wins")
         return found[0] if found else None
+
+    def tell_answers(self, answer: Callable[[str], tuple[Fate, str] | None]) -> None:
+        """Tell the outcome of the properties for which it depends on the name alone."""
+        for name, setting in self.given.items():
+            found = answer(name)
+            if found is not None:
+                self.ledger.tell(setting.origin, *found)
 
     def patterns(self, setting: Setting, key: str) -> list[str]:
         """Convert a list of names and patterns."""

@@ -50,10 +50,7 @@ def convert_replicator(draft: LinkDraft, naming: str | None) -> None:
     _schemas(draft)
     _tell_not_supported(draft)
     tell_what_differs(draft)
-    for name, setting in draft.given.items():
-        found = replicator_answer(name)
-        if found is not None:
-            draft.ledger.tell(setting.origin, *found)
+    draft.tell_answers(replicator_answer)
 
 
 def _topics(draft: LinkDraft) -> None:

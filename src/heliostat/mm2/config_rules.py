@@ -40,10 +40,7 @@ def convert(draft: LinkDraft, naming: str | None) -> None:
     _groups(draft)
     _interchange(draft)
     tell_what_differs(draft)
-    for name, setting in draft.given.items():
-        found = answer(name)
-        if found is not None:
-            draft.ledger.tell(setting.origin, *found)
+    draft.tell_answers(answer)
 
 
 def add_records(draft: LinkDraft) -> None:

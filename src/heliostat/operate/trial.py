@@ -72,7 +72,8 @@ def _rows(
     config: Config, link: LinkConfig, topic: TopicName, last: int
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of each partition's last records."""
-    from heliostat.records.rows.to_rows import Chunk, next_offset, rows_of, whole_batches
+    from heliostat.records.batches.batch import next_offset
+    from heliostat.records.rows.to_rows import Chunk, rows_of, whole_batches
 
     access = config.clusters[link.source].access()
     with LogReader(access, Isolation.READ_COMMITTED) as reader:
@@ -90,4 +91,4 @@ def _rows(
                     raise Refused(f"{one} at offset {position}: {text}")
                 rows = rows_of(Chunk(0, one, memoryview(data)[:end], position, bounds.end))
                 yield rows
-                position = next_offset(memoryview(data), 0, end)
+                position = next_offset(data, 0, end) or bounds.end

@@ -6,7 +6,7 @@ callers pass its objects in.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 
@@ -98,13 +98,8 @@ def plan_of(frame: Any) -> Any:
 
 def node_names(frame: Any) -> list[str]:
     """Return the names of all nodes of the plan by which a frame is computed (`SparkPlan`)."""
-    return _names(frame._jdf.queryExecution().executedPlan())  # noqa: SLF001  # no public way
-
-
-def _names(plan: Any) -> list[str]:
-    children = plan.children()
-    inner = (_names(children.apply(at)) for at in range(children.size()))
-    return [plan.nodeName(), *(name for names in inner for name in names)]
+    plan = frame._jdf.queryExecution().executedPlan()  # noqa: SLF001  # no public way
+    return [node.nodeName() for node in _nodes(plan)]
 
 
 def frame_of(frame: Any, plan: Any) -> Any:
@@ -123,17 +118,21 @@ def column_ids(frame: Any) -> dict[str, int]:
 def read_ids(frame: Any) -> set[int]:
     """Return the ids of all columns that the nodes of a frame's optimized plan read."""
     plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public way
-    return _read(plan)
+    found = (_attributes(node.references().toSeq()) for node in _nodes(plan))
+    return {number for attributes in found for _, number in attributes}
 
 
-def _read(plan: Any) -> set[int]:
-    found = {number for _, number in _attributes(plan.references().toSeq())}
-    children = plan.children()
-    for at in range(children.size()):
-        found |= _read(children.apply(at))
-    return found
+def elements(sequence: Any) -> list[Any]:
+    """Return the elements of a Scala `Seq`."""
+    return [sequence.apply(at) for at in range(sequence.size())]
+
+
+def _nodes(plan: Any) -> Iterator[Any]:
+    """Yield a plan's nodes, each before those below it."""
+    yield plan
+    for child in elements(plan.children()):
+        yield from _nodes(child)
 
 
 def _attributes(attributes: Any) -> list[tuple[str, int]]:
-    each = (attributes.apply(at) for at in range(attributes.size()))
-    return [(one.name(), one.exprId().id()) for one in each]
+    return [(each.name(), each.exprId().id()) for each in elements(attributes)]

@@ -7,6 +7,7 @@ the end; base offset, length, leader epoch, magic and the CRC itself may change 
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
@@ -175,6 +176,35 @@ def read_header(buffer: Buffer, at: int, end: int) -> BatchHeader | None:
     return header
 
 
+def each_header(buffer: Buffer, at: int, end: int) -> Iterator[tuple[int, BatchHeader]]:
+    """Yield where each whole batch in `buffer[at:end]` begins, and its header, as `read_header`.
+
+    Raises
+    ------
+    BatchError
+        As `read_header`, when its turn comes.
+    """
+    while (header := read_header(buffer, at, end)) is not None:
+        yield at, header
+        at += header.size
+
+
+def next_offset(buffer: Buffer, at: int, end: int) -> int | None:
+    """Return the offset after the last whole batch in `buffer[at:end]`; None if there is none.
+
+    Compaction may have left that batch empty.
+
+    Raises
+    ------
+    BatchError
+        As `read_header`.
+    """
+    found = None
+    for _, header in each_header(buffer, at, end):
+        found = header.next_offset
+    return found
+
+
 def check_crc(buffer: Buffer, at: int, header: BatchHeader) -> None:
     """Compare the batch's CRC with its bytes.
 
@@ -237,23 +267,15 @@ def pack_header(
     base_sequence: int,
 ) -> bytes:
     """Return the header of a new dense CreateTime batch with this `body`, already compressed."""
-    header = bytearray(HEADER_BYTES)
-    HEADER.pack_into(
-        header,
-        0,
-        0,
-        LENGTH_MIN + len(body),
-        -1,
-        MAGIC,
-        0,
-        codec.value,
-        records - 1,
-        base_timestamp,
-        max_timestamp,
-        producer_id,
-        0 if producer_id >= 0 else -1,
-        base_sequence,
-        records,
+    epoch = 0 if producer_id >= 0 else -1
+    fields = (codec.value, records - 1, base_timestamp, max_timestamp)
+    return sealed(
+        BatchHeader(0, 0, -1, MAGIC, 0, *fields, producer_id, epoch, base_sequence, records), body
     )
+
+
+def sealed(fields: BatchHeader, body: Buffer) -> bytes:
+    """Return the header with these fields; its length and checksum are those for this `body`."""
+    header = bytearray(HEADER.pack(*fields._replace(length=LENGTH_MIN + len(body))))
     _CRC.pack_into(header, _CRC_AT, crc32c(body, crc32c(bytes(header[CRC_FROM:]))))
     return bytes(header)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from heliostat.errors import BatchError
-from heliostat.records.batches.batch import HEADER_BYTES, Codec, check_crc, pack_header, read_header
+from heliostat.records.batches.batch import HEADER_BYTES, Codec, check_crc, each_header, pack_header
 from heliostat.records.batches.codecs import compress, decompress
 from heliostat.records.batches.crc import Buffer
 from heliostat.records.batches.varints import read_varint, varint
@@ -60,8 +60,7 @@ def decode_batches(buffer: Buffer) -> Iterator[tuple[int, int, bytes | None, byt
     BatchError
         A batch is not valid.
     """
-    at, end = 0, len(buffer)
-    while (header := read_header(buffer, at, end)) is not None:
+    for at, header in each_header(buffer, 0, len(buffer)):
         check_crc(buffer, at, header)
         if not header.is_control:
             packed = memoryview(buffer)[at + HEADER_BYTES : at + header.size]
@@ -73,7 +72,6 @@ def decode_batches(buffer: Buffer) -> Iterator[tuple[int, int, bytes | None, byt
                 if header.is_log_append_time:
                     timestamp = header.max_timestamp
                 yield header.base_offset + delta, timestamp, key, value
-        at += header.size
 
 
 def _sized(content: bytes | None) -> bytes:

@@ -15,17 +15,13 @@ import pyarrow as pa
 
 from heliostat.errors import TransformFailed
 from heliostat.records.batches.batch import (
-    CRC_FROM,
-    HEADER,
-    HEADER_BYTES,
-    LENGTH_MIN,
     TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
-    read_header,
+    each_header,
+    sealed,
 )
 from heliostat.records.batches.codecs import compress
-from heliostat.records.batches.crc import crc32c
 from heliostat.records.rows import record_columns as columns
 from heliostat.records.rows.row_names import CHANGEABLE
 from heliostat.records.rows.to_rows import US_PER_MS, Chunk, rows_of
@@ -55,15 +51,14 @@ def batches_of(
     rows.check(chunk)
     out = bytearray()
     view = memoryview(chunk.data)
-    at, end, first = 0, len(view), 0
-    while (header := read_header(view, at, end)) is not None:
+    first = 0
+    for at, header in each_header(view, 0, len(view)):
         if header.is_control or not header.records_count:
             out += view[at : at + header.size]
         elif header.base_offset < chunk.before:
             stop = int(np.searchsorted(rows.offsets, header.next_offset))
             out += rows.batch(header, first, stop, min(header.next_offset, chunk.before))
             first = stop
-        at += header.size
     return out
 
 
@@ -114,11 +109,6 @@ class _Bytes(NamedTuple):
             has = array.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
         return cls(found, has, np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8))
 
-    @property
-    def size(self) -> int:
-        """Bytes of all of them."""
-        return int(self.ends[-1] - self.ends[0])
-
 
 class _Rows:
     """All rows of a chunk that came back, as columns."""
@@ -155,7 +145,7 @@ class _Rows:
     def batch(self, header: BatchHeader, first: int, stop: int, next_offset: int) -> bytes:
         """Return rows `[first, stop)` as a batch in the place of one of the source's."""
         if first == stop:
-            return _header(header, b"", 0, next_offset, (header.max_timestamp,) * 2, Codec.NONE)
+            return _batch(header, b"", 0, next_offset, (header.max_timestamp,) * 2, Codec.NONE)
         base_timestamp = int(self._times[first])
         names = int(self._headers_ends[stop] - self._headers_ends[first])
         room = (
@@ -174,10 +164,10 @@ class _Rows:
         )
         body = compress(header.codec, out[:filled].tobytes())
         times = base_timestamp, int(self._times[first:stop].max())
-        return _header(header, body, stop - first, next_offset, times, header.codec)
+        return _batch(header, body, stop - first, next_offset, times, header.codec)
 
 
-def _header(  # noqa: PLR0917 - the fields that differ
+def _batch(  # noqa: PLR0917 - the fields that differ
     like: BatchHeader,
     body: bytes,
     records: int,
@@ -187,19 +177,14 @@ def _header(  # noqa: PLR0917 - the fields that differ
 ) -> bytes:
     """Return a batch with this body, compressed already, and the offsets and producer of `like`."""
     base_timestamp, max_timestamp = times
-    attributes = like.attributes & TRANSACTIONAL_BIT | codec.value
     fields = like._replace(
-        length=LENGTH_MIN + len(body),
-        crc=0,
-        attributes=attributes,
+        attributes=like.attributes & TRANSACTIONAL_BIT | codec.value,
         last_offset_delta=next_offset - 1 - like.base_offset,
         base_timestamp=base_timestamp,
         max_timestamp=max_timestamp,
         records_count=records,
     )
-    head = bytearray(HEADER.pack(*fields))
-    crc = crc32c(body, crc32c(bytes(head[CRC_FROM:HEADER_BYTES])))
-    return HEADER.pack(*fields._replace(crc=crc)) + body
+    return sealed(fields, body) + body
 
 
 def _span(ends: Any, first: int, stop: int) -> int:

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 NO_RECORD = -1
 """Partition of rows that mark the end of a chunk."""
-COLUMNS = (
-    "topic string, partition int, offset bigint, timestamp timestamp, timestamp_type int, "
-    "key binary, value binary, headers array<struct<key: string, value: binary>>"
-)
-"""The same as Spark's DDL."""
+TYPES = {
+    "topic": "string",
+    "partition": "int",
+    "offset": "bigint",
+    "timestamp": "timestamp",
+    "timestamp_type": "int",
+    "key": "binary",
+    "value": "binary",
+    "headers": "array<struct<key: string, value: binary>>",
+}
+"""Types of the columns in Spark's DDL, in their order."""
 CHANGEABLE = ("timestamp", "key", "value", "headers")
 """Columns that a pipeline may change."""
 BACK = ("partition", "offset", *CHANGEABLE)

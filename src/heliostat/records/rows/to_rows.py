@@ -16,7 +16,7 @@ from heliostat.records.batches.batch import (
     BatchHeader,
     Codec,
     check_crc,
-    read_header,
+    each_header,
 )
 from heliostat.records.batches.codecs import decompress
 from heliostat.records.rows import record_columns as columns
@@ -64,23 +64,14 @@ def whole_batches(view: memoryview, start: int, end: int) -> tuple[int, BatchErr
     view, start, end
         The answer's batches are `view[start:end]`; the last may be cut, which is no error.
     """
-    at = start
+    whole = start
     try:
-        while (header := read_header(view, at, end)) is not None:
+        for at, header in each_header(view, start, end):
             check_crc(view, at, header)
-            at += header.size
+            whole = at + header.size
     except BatchError as error:
-        return at, error
-    return at, None
-
-
-def next_offset(view: memoryview, start: int, end: int) -> int:
-    """Return the offset after the last of the whole batches `view[start:end]`, at least one."""
-    offset, at = -1, start
-    while (header := read_header(view, at, end)) is not None:
-        offset = header.next_offset
-        at += header.size
-    return offset
+        return whole, error
+    return whole, None
 
 
 def rows_of(chunk: Chunk, wanted: Collection[str] = ALL) -> pa.RecordBatch:
@@ -112,8 +103,7 @@ def rows_of(chunk: Chunk, wanted: Collection[str] = ALL) -> pa.RecordBatch:
 
 def _each(chunk: Chunk) -> Iterator[_Records]:
     view = memoryview(chunk.data)
-    at, end = 0, len(view)
-    while (header := read_header(view, at, end)) is not None:
+    for at, header in each_header(view, 0, len(view)):
         if header.records_count and not header.is_control:
             begin, stop = at + HEADER_BYTES, at + header.size
             data: Any = view
@@ -121,7 +111,6 @@ def _each(chunk: Chunk) -> Iterator[_Records]:
                 data = decompress(header.codec, view[begin:stop])
                 begin, stop = 0, len(data)
             yield _Records(header, np.frombuffer(data, np.uint8), begin, stop)
-        at += header.size
 
 
 class _Room:

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from heliostat.errors import PipelineRefused
 from heliostat.ops.pyspark_private import (
     column_ids,
+    elements,
     frame_of,
     jvm_of,
     node_names,
@@ -36,7 +37,7 @@ from heliostat.records.copier.lane import (
     Step,
     Where,
 )
-from heliostat.records.rows.row_names import BACK, CHANGEABLE, COLUMNS
+from heliostat.records.rows.row_names import BACK, CHANGEABLE, TYPES
 from heliostat.records.spark.json_fields import IS_MARK, kept, with_json_fields
 
 if TYPE_CHECKING:
@@ -49,14 +50,6 @@ SETTINGS = {
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
-}
-CASTS = {
-    "partition": "int",
-    "offset": "bigint",
-    "timestamp": "timestamp",
-    "key": "binary",
-    "value": "binary",
-    "headers": "array<struct<key: string, value: binary>>",
 }
 _EXCHANGES = ("Exchange", "Sort", "Aggregate", "Join", "Limit", "Union", "Window", "Sample")
 _PYTHON = ("Python", "MapIn")
@@ -82,9 +75,16 @@ class Piped(NamedTuple):
     """The columns that it reads: the others need not be there."""
 
 
-def source_frame(session: SparkSession, rows_of_lane: Callable[..., Any]) -> DataFrame:
-    """Return the frame of one task in which `rows_of_lane` gives all rows."""
-    return session.range(0, 1, 1, 1).mapInArrow(rows_of_lane, COLUMNS)
+def on_lane(session: SparkSession, rows_of_lane: Callable[..., Any], pipeline: Pipeline) -> Piped:
+    """Return a pipeline on the frame of one task in which `rows_of_lane` gives all rows.
+
+    Raises
+    ------
+    PipelineRefused
+        As `with_steps`.
+    """
+    columns = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+    return with_steps(session.range(0, 1, 1, 1).mapInArrow(rows_of_lane, columns), pipeline)
 
 
 def with_steps(frame: DataFrame, pipeline: Pipeline) -> Piped:
@@ -108,7 +108,7 @@ def with_steps(frame: DataFrame, pipeline: Pipeline) -> Piped:
     changed = tuple(name for name in CHANGEABLE if now[name] != source[name])
     wanted = ("partition", "offset", *changed)
     try:
-        frame = frame.selectExpr(*(f"cast({name} as {CASTS[name]}) as {name}" for name in wanted))
+        frame = frame.selectExpr(*(f"cast({name} as {TYPES[name]}) as {name}" for name in wanted))
     except PySparkException as error:
         raise _refused(pipeline, len(pipeline.steps), str(error)) from None
     _check(pipeline, frame)
@@ -162,15 +162,13 @@ def _letting_marks_pass(frame: DataFrame) -> DataFrame:
 
 
 def _widened(jvm: Any, plan: Any) -> Any:
-    children = plan.children()
-    changed = [_widened(jvm, children.apply(at)) for at in range(children.size())]
+    changed = [_widened(jvm, child) for child in elements(plan.children())]
     if changed:
         plan = plan.withNewChildren(jvm.PythonUtils.toSeq(changed))
     if plan.nodeName() != "Filter":
         return plan
     catalyst = jvm.org.apache.spark.sql.catalyst
-    output = plan.child().output()
-    columns = [output.apply(at) for at in range(output.size())]
+    columns = elements(plan.child().output())
     partition = next((each for each in columns if each.name() == "partition"), None)
     if partition is None:
         return plan

@@ -161,18 +161,16 @@ class SparkRounds:
     def _run(self, lane: LaneSpec) -> RoundReport:
         context = self.context
         group, place = _job_group(lane), f"{lane.link}/{lane.lane}"
+        context.setJobGroup(group, describe(lane), True)
         if lane.pipeline is not None:
-            context.setJobGroup(group, describe(lane), True)
             return self._run_with_pipeline(lane, lane.pipeline)
         if self.is_local:
-            context.setJobGroup(group, describe(lane), True)
             return context.parallelize([lane], 1).mapPartitions(copy_rounds).collect()[0]
         executors = self._wait_executors()
         with self._lock:
             chosen = self._placement.take(place, lane.round_number, executors)
         assert chosen is not None
         try:
-            context.setJobGroup(group, describe(lane), True)
             return _placed(context, lane, chosen).mapPartitions(copy_rounds).collect()[0]
         finally:
             with self._lock:
@@ -189,10 +187,10 @@ class SparkRounds:
         name = f"{self.context.applicationId}/{lane.link}/{lane.round_id}"
         session = frames.session_of_rows(self.session)
         # A frame has its workers' code pickled when it is made: the first one shows what they need.
-        shape = frames.with_steps(frames.source_frame(session, row_workers.LaneRows()), pipeline)
+        shape = frames.on_lane(session, row_workers.LaneRows(), pipeline)
         flush = frames.marks_needed(shape.frame)
         rows = row_workers.LaneRows(name, flush, shape.reads)
-        piped = frames.with_steps(frames.source_frame(session, rows), pipeline)
+        piped = frames.on_lane(session, rows, pipeline)
         copy = row_workers.CopyRows(lane, name, piped.changed)
         found = piped.frame.mapInArrow(copy, row_workers.REPORT).collect()
         report = pickle.loads(found[0][0])  # noqa: S301 - from our own task
@@ -207,7 +205,7 @@ class SparkRounds:
         session = frames.session_of_rows(self.session)
         for name, pipeline in pipelines.items():
             try:
-                frames.with_steps(frames.source_frame(session, row_workers.LaneRows()), pipeline)
+                frames.on_lane(session, row_workers.LaneRows(), pipeline)
             except PipelineRefused as error:
                 found[name] = str(error)
         return found

@@ -26,7 +26,7 @@ from heliostat.errors import (
 )
 from heliostat.names import TopicName, TopicPartition, id_text, is_another
 from heliostat.offsets.offset_map import MapReader, Odd, OffsetMap
-from heliostat.records.batches.batch import Codec, read_header
+from heliostat.records.batches.batch import Codec, next_offset
 from heliostat.records.batches.encode import decode_batches, encode_batch
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec
 from heliostat.records.copier.network import BrokerProblem, MapLost, MapWrite, MapWritten
@@ -174,7 +174,7 @@ class MapChannel:
             for offset, _, key, value in decode_batches(buffer[got.start : got.end]):
                 if offset >= self._next_offset:
                     self._take(offset, key, value)
-            following = _next_offset(buffer[got.start : got.end])
+            following = next_offset(buffer, got.start, got.end)
             if following is None and got.end == got.start:
                 following = got.high_watermark  # compaction removed the rest
             if (following or 0) <= self._next_offset < end:
@@ -274,11 +274,3 @@ class MapChannel:
         writes, self._writes = self._writes, ()
         self._writing.failed(ConnectionLost(reason), 0.1)
         return MapLost(list(writes), reason)
-
-
-def _next_offset(data: memoryview) -> int | None:
-    """Return the offset after the last whole batch, which compaction may have left empty."""
-    at, found = 0, None
-    while (header := read_header(data, at, len(data))) is not None:
-        at, found = at + header.size, header.next_offset
-    return found

@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 
 from heliostat.errors import TransformFailed
-from heliostat.records.batches.batch import OFFSET_MAX, read_header
+from heliostat.records.batches.batch import OFFSET_MAX, each_header, next_offset
 from heliostat.records.batches.converted import Stop, StopReason
 from heliostat.records.copier.lane import PartitionSpec, Suspect
 from heliostat.records.copier.network import Fetched, Transformed
 from heliostat.records.rows.from_rows import batches_of
 from heliostat.records.rows.row_names import CHANGEABLE, NO_RECORD
-from heliostat.records.rows.to_rows import Chunk, next_offset, whole_batches
+from heliostat.records.rows.to_rows import Chunk, whole_batches
 from heliostat.records.transport.row_pipe import RowPipe
 
 UNDER_WAY_BYTES_MAX = 16 * 1024 * 1024
@@ -116,11 +116,8 @@ class RowExchange:
             end = fetched.start
             stop = Stop(StopReason.TRANSFORM_FAILED, spec.fails_at, spec.why_fails)
         elif error is not None:
-            at = (
-                fetched.want.offset
-                if end == fetched.start
-                else next_offset(view, fetched.start, end)
-            )
+            at = next_offset(view, fetched.start, end)
+            at = fetched.want.offset if at is None else at
             text = f"source offset {at} can't be read for the pipeline: {error.text}"
             stop = Stop(StopReason.CORRUPT, at, text)
         if end == fetched.start:
@@ -224,8 +221,8 @@ class RowExchange:
 
 def _stop_in(out: _Out, error: TransformFailed) -> Stop:
     """Return why nothing after what has come back can be copied."""
-    view = memoryview(bytes(out.data))
-    at = next_offset(view, 0, len(view)) if out.data else out.fetched.want.offset
+    at = next_offset(out.data, 0, len(out.data))
+    at = out.fetched.want.offset if at is None else at
     failing = error.context.get("offset", at)
     text = f"source offset {failing} can't be copied: {error.text}"
     return Stop(StopReason.TRANSFORM_FAILED, at, text)
@@ -234,20 +231,19 @@ def _stop_in(out: _Out, error: TransformFailed) -> Stop:
 def _parts(chunk: Chunk) -> Iterator[Chunk]:
     """Yield a chunk in parts of whole batches."""
     view = memoryview(chunk.data)
-    start = at = 0
-    while (header := read_header(view, at, len(view))) is not None:
-        at += header.size
-        if at - start >= PART_BYTES or at == len(view):
-            yield chunk._replace(data=view[start:at])
-            start = at
+    start = 0
+    for at, header in each_header(view, 0, len(view)):
+        end = at + header.size
+        if end - start >= PART_BYTES or end == len(view):
+            yield chunk._replace(data=view[start:end])
+            start = end
 
 
 def _pieces(chunk: Chunk, records: int) -> Iterator[Chunk]:
     """Yield a chunk in pieces of so many records."""
     view = memoryview(chunk.data)
-    at, end = 0, len(view)
     is_any = False
-    while (header := read_header(view, at, end)) is not None:
+    for at, header in each_header(view, 0, len(view)):
         first = max(header.base_offset, chunk.first)
         stop = min(header.next_offset, chunk.before)
         if not header.is_control and header.records_count:
@@ -255,6 +251,5 @@ def _pieces(chunk: Chunk, records: int) -> Iterator[Chunk]:
                 is_any = True
                 piece = view[at : at + header.size]
                 yield Chunk(0, chunk.source, piece, begin, min(begin + records, stop))
-        at += header.size
     if not is_any:
         yield chunk
