@@ -13,17 +13,16 @@ from typing import Any
 
 import psutil
 import pytest
-from kafka.errors import KafkaTimeoutError
-from support.clusters import ClusterPair, create_topic, fresh_name, until
-from support.command import heliostat, said
+from support.clusters import ClusterPair, until
+from support.command import heliostat
 from support.holes import read, transactions
-from support.links import RunningLink, ends, write_config
+from support.links import RunningLink, ends
+from support.piped import Piped
 from support.provoked import Provoked
-from support.records import GZIP, NONE, Sample, encode, write_batches
+from support.records import GZIP
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
-from heliostat.names import TopicName
 from heliostat.records.spark.pipeline import WORKER_DAEMON
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -35,51 +34,6 @@ HIDE: list[dict[str, Any]] = [
     {"insert_headers": {"from": "summit's"}},
     {"set": {"value": "encode(upper(decode(value, 'UTF-8')), 'UTF-8')"}},
 ]
-
-
-class Piped:
-    """A topic with a pipeline, and one without, of a link of their own."""
-
-    def __init__(self, pair: ClusterPair, folder: Path, *steps: dict[str, Any]) -> None:
-        self.pair = pair
-        self.topic = create_topic(pair.source, fresh_name("piped"), partitions=2)
-        self.plain = create_topic(pair.source, fresh_name("plain"))
-        self.config = write_config(
-            folder,
-            pair.source.bootstrap,
-            pair.target.bootstrap,
-            name=fresh_name("link"),
-            topics={"include": [self.topic, self.plain], "refresh_interval_s": 0.5},
-            pipelines=[{"name": "hide", "topics": [self.topic], "steps": list(steps)}],
-        )
-
-    def write(
-        self,
-        *values: bytes | None,
-        topic: TopicName | None = None,
-        partition: int = 0,
-        codec: int = NONE,
-    ) -> None:
-        """Write one batch."""
-        headers = (("secret", b"1"), ("kept", None))
-        batch = encode([Sample(b"k", value, AT_MS, headers) for value in values], codec)
-        cluster = self.pair.source.bootstrap.split(",")
-        write_batches(cluster, topic or self.topic, [batch], partition=partition)
-
-    def read(self, topic: TopicName | None = None) -> list[Any]:
-        """All that a reader of the target sees; nothing while the topic is not there yet."""
-        try:
-            return read(self.pair.target.bootstrap, topic or self.topic, "read_uncommitted")
-        except KafkaTimeoutError:
-            return []
-
-    def values(self, topic: TopicName | None = None) -> list[bytes | None]:
-        # Rows are (offset, key, value, timestamp, headers).
-        return [row[2] for row in self.read(topic)]
-
-    def problems(self) -> list[Any]:
-        (status,) = said(self.config, "status")
-        return list(status["problems"])
 
 
 def test_records_are_changed_filtered_and_copied_in_order(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, Literal
 from unittest.mock import Mock
@@ -11,12 +12,15 @@ from sim.partition_log import PartitionLog
 from support.ledger import KeptTopic, ledger_on
 from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import Call, SimulatedCluster
+from typing_extensions import override
 
 from heliostat.clusters.admin.values import ConfigEntry, ConfigSource
-from heliostat.config import GapsConfig, LinkConfig, TopicsConfig
-from heliostat.gaps.choices import GapChoice
+from heliostat.config import ErrorsConfig, GapsConfig, LinkConfig, TopicsConfig
+from heliostat.gaps.choices import Facts, FailingRange, GapChoice
 from heliostat.gaps.keeper import GapKeeper
 from heliostat.gaps.ledger import GapDecision, GapRow
+from heliostat.gaps.originals import Failing
+from heliostat.gaps.record_errors import RecordErrors
 from heliostat.gaps.rows import Memory
 from heliostat.gaps.source_truncation import LostRange
 from heliostat.names import (
@@ -69,6 +73,38 @@ def write(cluster: SimulatedCluster, end: int) -> None:
         cluster.append(T, min(10, end - log_of(cluster).end))
 
 
+class ErrorsOfOneRecord(RecordErrors):
+    """Takes it that the record at the position fails, and notes what would be kept."""
+
+    def __init__(self, config: ErrorsConfig | None, clock: Any) -> None:
+        self.retried: list[TopicPartition] = []
+        self.kept: list[Offset] = []
+        self._heard: Callable[[], None] = lambda: None
+        super().__init__(
+            config or ErrorsConfig(),
+            Mock(),
+            Mock(),
+            Mock(),
+            clock=clock,
+            on_retry=self.retried.append,
+        )
+
+    @override
+    def failing(self, facts: Facts) -> Failing | None:
+        """See `RecordErrors`."""
+        return Failing(FailingRange(Offset(facts.position + 1), 1), ())
+
+    @override
+    def keep(self, failing: Failing, facts: Facts, *_: Any) -> None:
+        """See `RecordErrors`."""
+        self.kept.append(facts.position)
+        self._heard()
+
+    def listen(self, heard: Callable[[], None]) -> None:
+        """Call `heard` when something is kept."""
+        self._heard = heard
+
+
 class Turns:
     """A keeper in a world: source [150, 200), target [0, 100)."""
 
@@ -77,6 +113,7 @@ class Turns:
         policy: Literal["stop", "continue", "restart"] = "stop",
         source: SimulatedCluster | None = None,
         offsets: Literal["auto", "exact"] = "auto",
+        errors: ErrorsConfig | None = None,
     ) -> None:
         self.done: list[str] = []
         self.source = source or side(OLD_ID, 150, 200)
@@ -98,12 +135,14 @@ class Turns:
         link = LinkConfig(
             name=LinkName("l"), source=Alias("a"), target=Alias("b"), gaps=gaps, topics=topics
         )
+        self.errors = ErrorsOfOneRecord(errors, self.clock)
         self.keeper = GapKeeper(
             link,
             SimulatedAdmin(self.source),
             SimulatedAdmin(self.target),
             self.ledger,
             maps=MapReader,
+            errors=self.errors,
             clock=self.clock,
             events=self.events,
         )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from heliostat.operate.gaps import GapReport, PendingDecision
     from heliostat.operate.resolve import DecisionOptions
 
-CHOICES = ("continue", "restart", "wait")
+CHOICES = ("continue", "dead_letter", "restart", "wait")
 
 
 @click.command("gaps")

@@ -52,6 +52,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "status": Verb("heliostat.cli.run:status_command", "Show the state of links."),
         "gaps": Verb("heliostat.cli.gaps:gaps_command", "List lost records and open decisions."),
         "resolve": Verb("heliostat.cli.gaps:resolve_command", "Decide on a stopped partition."),
+        "dlq": Verb("heliostat.cli.dlq:dlq_group", "Show, replay and drop dead letters."),
         "verify": Verb("heliostat.cli.verify:verify_command", "Compare both sides by content."),
         "offsets": Verb("heliostat.cli.offsets:offsets_group", "Translate offsets between sides."),
         "state": Verb("heliostat.cli.state:state_group", "Rebuild a link's lost state."),

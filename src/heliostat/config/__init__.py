@@ -5,6 +5,7 @@ file and words every problem, `checks` has checks across fields and of the clust
 """
 
 from heliostat.config.checks import check_distinct_clusters
+from heliostat.config.gaps import ErrorRule, ErrorsConfig, GapsConfig, SchemaErrorRule
 from heliostat.config.load import load_config
 from heliostat.config.model import (
     BUILT_IN_EXCLUDE,
@@ -16,7 +17,6 @@ from heliostat.config.model import (
     ClusterConfig,
     Config,
     FormatNaming,
-    GapsConfig,
     GroupsConfig,
     LanesConfig,
     LinkConfig,
@@ -43,6 +43,8 @@ __all__ = [
     "STATE_TOPIC_PREFIX",
     "ClusterConfig",
     "Config",
+    "ErrorRule",
+    "ErrorsConfig",
     "FormatNaming",
     "GapsConfig",
     "GroupsConfig",
@@ -53,6 +55,7 @@ __all__ = [
     "PrefixNaming",
     "RecordsConfig",
     "RegistryConfig",
+    "SchemaErrorRule",
     "SchemasConfig",
     "SecurityConfig",
     "SparkConfig",

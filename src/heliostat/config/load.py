@@ -22,6 +22,7 @@ from heliostat.config.checks import (
     target_problems,
 )
 from heliostat.config.fan_in import FanInConfig
+from heliostat.config.gaps import ErrorsConfig, GapsConfig
 from heliostat.config.model import Config
 from heliostat.config.registry import RegistryConfig
 from heliostat.config.schemas import SchemasConfig
@@ -37,7 +38,8 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "fan_in": FanInConfig,
     "records": model.RecordsConfig,
     "lanes": model.LanesConfig,
-    "gaps": model.GapsConfig,
+    "gaps": GapsConfig,
+    "errors": ErrorsConfig,
     "state": model.StateConfig,
     "groups": model.GroupsConfig,
     "schemas": SchemasConfig,

@@ -12,8 +12,9 @@ from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Priv
 from heliostat.access import ClusterAccess, RegistryAccess
 from heliostat.config.fan_in import FanInConfig, check_slot
 from heliostat.config.frozen import Frozen
+from heliostat.config.gaps import ErrorsConfig, GapsConfig
 from heliostat.config.interchange import CheckpointsConfig, HeartbeatsConfig, OffsetSyncsConfig
-from heliostat.config.patterns import Pattern, Patterns, as_entries, compile_pattern
+from heliostat.config.patterns import Patterns, as_entries
 from heliostat.config.pipelines import Pipelines
 from heliostat.config.registry import RegistryConfig
 from heliostat.config.schemas import SchemasConfig
@@ -358,28 +359,6 @@ class LanesConfig(Frozen):
     lanes until it can."""
 
 
-GapPolicy: TypeAlias = Literal["stop", "continue", "restart"]
-_NO_POLICIES: dict[Pattern, GapPolicy] = {}
-
-
-class GapsConfig(Frozen):
-    """What to do if source records are gone before they were copied."""
-
-    policy: Annotated[GapPolicy, Field(title="Policy")] = "stop"
-    """`stop`: that partition waits for `heliostat resolve`. `continue`: copy on after the gap.
-    `restart`: empty the mirror and copy what the source has now. Each gap is recorded in any
-    case."""
-    topics: Annotated[dict[Pattern, GapPolicy], Field(title="By topic")] = _NO_POLICIES
-    """Policies of topics by name or regular expression; the first that matches counts."""
-
-    def policy_of(self, topic: str) -> GapPolicy:
-        """The policy of a source topic."""
-        for entry, policy in self.topics.items():
-            if compile_pattern(entry).fullmatch(topic):
-                return policy
-        return self.policy
-
-
 class StateConfig(Frozen):
     """The link's own topics at the target."""
 
@@ -433,6 +412,8 @@ class LinkSettings(Frozen):
     """Distribution over Spark."""
     gaps: Annotated[GapsConfig, Field(title="Gaps")] = GapsConfig()
     """Records that are lost at the source before they are copied."""
+    errors: Annotated[ErrorsConfig, Field(title="Errors")] = ErrorsConfig()
+    """Records that can't be copied."""
     state: Annotated[StateConfig, Field(title="State")] = StateConfig()
     """State topics."""
     heartbeats: Annotated[HeartbeatsConfig, Field(title="Heartbeats")] = HeartbeatsConfig()

@@ -130,6 +130,9 @@ class PipelineConfig(Frozen):
         tuple[StepConfig, ...], Strict(strict=False), Field(title="Steps", min_length=1)
     ]
     """Steps, in order."""
+    timeout_s: Annotated[float, Field(title="Timeout", ge=1, le=3600)] = 60
+    """Seconds that records may be in it without any coming back: then it is taken to hang, as
+    `TRANSFORM_FAILED`."""
 
 
 def _check_names(pipelines: tuple[PipelineConfig, ...]) -> tuple[PipelineConfig, ...]:

@@ -42,6 +42,12 @@ class Cause(Enum):
     """A single record is larger than the target accepts."""
     RECORD_REFUSED = "record_refused"
     """The target rejects a record: no key although the topic is compacted, or its timestamp."""
+    RECORD_FAILED = "record_failed"
+    """The mirror's pipeline fails at a record."""
+    SCHEMA_MISSING = "schema_missing"
+    """Schemas of records could not be read at the target for as long as the link waits."""
+    RECORD_CORRUPT = "record_corrupt"
+    """A batch of the source can't be decoded."""
 
     @property
     def words(self) -> str:
@@ -60,6 +66,9 @@ _WORDS = {
     Cause.TARGET_UNKNOWN: "it is not known who wrote the mirror's last records",
     Cause.RECORD_TOO_LARGE: "a record is larger than the target accepts",
     Cause.RECORD_REFUSED: "the target refuses a record",
+    Cause.RECORD_FAILED: "the pipeline fails at a record",
+    Cause.SCHEMA_MISSING: "schemas of records can't be read at the target",
+    Cause.RECORD_CORRUPT: "a batch can't be decoded",
 }
 
 
@@ -68,6 +77,8 @@ class GapChoice(Enum):
 
     CONTINUE = "continue"
     """Continue after the gap; the mirror keeps its records."""
+    DEAD_LETTER = "dead_letter"
+    """The same, once the records that can't be copied lie in the link's dead letters."""
     RESTART = "restart"
     """Empty the mirror and copy what the source has now."""
     WAIT = "wait"
@@ -85,6 +96,9 @@ CAUSE_OF_CODE: dict[str, Cause] = {
     PartitionCode.TARGET_TRUNCATED: Cause.TARGET_TRUNCATED,
     StopReason.TOO_LARGE.name: Cause.RECORD_TOO_LARGE,
     StopReason.RECORD_REFUSED.name: Cause.RECORD_REFUSED,
+    StopReason.TRANSFORM_FAILED.name: Cause.RECORD_FAILED,
+    StopReason.SCHEMA_UNREADABLE.name: Cause.SCHEMA_MISSING,
+    StopReason.CORRUPT.name: Cause.RECORD_CORRUPT,
     RefusalCode.SOURCE_RECREATED: Cause.SOURCE_RECREATED,
     RefusalCode.TARGET_RECREATED: Cause.TARGET_RECREATED,
 }
@@ -94,14 +108,38 @@ OF_WHOLE_TOPICS = frozenset({Cause.SOURCE_RECREATED, Cause.TARGET_RECREATED, Cau
 """Causes where `restart` recreates the target topic: one partition's log could not continue in
 sequence, or none of it is wanted."""
 
-OF_ONE_RECORD = frozenset({Cause.RECORD_TOO_LARGE, Cause.RECORD_REFUSED})
-"""Causes where only the record at the position can't be copied; those after it can."""
+OF_RECORDS = frozenset(
+    {
+        Cause.RECORD_TOO_LARGE,
+        Cause.RECORD_REFUSED,
+        Cause.RECORD_FAILED,
+        Cause.SCHEMA_MISSING,
+        Cause.RECORD_CORRUPT,
+    }
+)
+"""Causes where what stands at the position can't be copied; the records after that can."""
 
-AT_THE_LANES_POSITION = OF_ONE_RECORD | {Cause.SOURCE_OVERTOOK}
+AT_THE_LANES_POSITION = OF_RECORDS | {Cause.SOURCE_OVERTOOK}
 """Causes where the offsets that a lane passed after the last record were holes, and no loss: the
 gap begins at the position that the lane reports."""
 
 FROM_ITS_BEGINNING = Offset(0)
+
+
+@dataclass(frozen=True, slots=True)
+class FailingRange:
+    """Source offsets `[position, end)` that can't be copied.
+
+    Parameters
+    ----------
+    end
+        None: not known.
+    count
+        Records in it that readers see; None: not known.
+    """
+
+    end: Offset | None
+    count: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +177,8 @@ class Facts:
     """Its holes are filled, offsets must stay equal: it can't continue at an earlier offset."""
     is_recreated: bool = False
     """`restart` recreates the target topic because of another of its partitions."""
+    failing: FailingRange | None = None
+    """What can't be copied from the position on; None: not looked at, one record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,13 +239,21 @@ def _obstacle(facts: Facts, choice: GapChoice) -> str:
         return "the target topic would be deleted, and other links write into it as well (fan-in)"
     if facts.is_gone:
         return "the source has fewer partitions than before, and Kafka can't remove any"
-    if facts.cause in OF_ONE_RECORD:
-        return "the mirror would meet the same record again"
+    if facts.cause in OF_RECORDS:
+        is_again = choice is GapChoice.RESTART
+        again, end = "the mirror would meet the same record again", "where the damaged batch ends"
+        return again if is_again else f"it is not known {end}"
+    if choice is GapChoice.DEAD_LETTER:
+        return "no records are there that could be kept"
     if choice is GapChoice.CONTINUE and _goes_on(facts) is not None:
         return "offsets are to stay equal, and would go back"
-    if facts.cause is Cause.SOURCE_TRUNCATED:
-        return "it is not known from which offset on the source has other records"
-    return "the target would not accept our batches after records of others"
+    is_truncated = facts.cause is Cause.SOURCE_TRUNCATED
+    unknown = "it is not known from which offset on the source has other records"
+    return (
+        unknown
+        if is_truncated
+        else ("the target would not accept our batches after records of others")
+    )
 
 
 def effect_of(facts: Facts, choice: GapChoice) -> Effect | None:
@@ -224,20 +272,24 @@ def effect_of(facts: Facts, choice: GapChoice) -> Effect | None:
         )
     if choice is GapChoice.RESTART:
         return _restart(facts)
-    return _continue(facts)
+    if choice is GapChoice.DEAD_LETTER and facts.cause not in OF_RECORDS:
+        return None
+    return _continue(facts, choice)
 
 
-def _continue(facts: Facts) -> Effect | None:
+def _continue(facts: Facts, choice: GapChoice) -> Effect | None:
     """Return how to continue after the gap; None if appending there is impossible or a guess."""
-    goes_on = _goes_on(facts)
+    goes_on = _after_failing(facts) if facts.cause in OF_RECORDS else _goes_on(facts)
     if goes_on is None or (facts.fills and goes_on < facts.target_end):
         return None
     is_unknown = facts.cause is Cause.TARGET_UNKNOWN
     first, last, count, records = _unknown(facts) if is_unknown else _lost(facts)
     target_end = facts.target_end
     is_moved = goes_on != facts.position
+    if choice is GapChoice.DEAD_LETTER:
+        records += ", kept in the dead letters"
     return Effect(
-        GapChoice.CONTINUE,
+        choice,
         first,
         last,
         count,
@@ -263,14 +315,19 @@ def _goes_on(facts: Facts) -> Offset | None:
             return facts.source_start
         case Cause.TARGET_TRUNCATED | Cause.TARGET_UNKNOWN:
             return max(facts.position, facts.source_start)
-        case cause if cause in OF_ONE_RECORD:
-            return Offset(facts.position + 1)
         case _:
             return None
 
 
+def _after_failing(facts: Facts) -> Offset | None:
+    """Return the source offset after what can't be copied; None if it is not known."""
+    if facts.failing is not None:
+        return facts.failing.end
+    return None if facts.cause is Cause.RECORD_CORRUPT else Offset(facts.position + 1)
+
+
 def _restart(facts: Facts) -> Effect | None:
-    if facts.cause in OF_ONE_RECORD:
+    if facts.cause in OF_RECORDS:
         return None
     first, last, count, records = _lost(facts)
     held = facts.target_end - facts.target_start
@@ -325,9 +382,8 @@ def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
             return _range(facts, facts.position, facts.source_start)
         case Cause.SOURCE_TRUNCATED if still_holds(facts) or not facts.is_recreated:
             return _truncated(facts)
-        case cause if cause in OF_ONE_RECORD:
-            at = facts.position
-            return at, at, 1, f"1 record (source offset {at})"
+        case cause if cause in OF_RECORDS:
+            return _failing(facts)
         case Cause.SOURCE_RECREATED:
             return (
                 facts.position,
@@ -337,6 +393,17 @@ def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
             )
         case _:
             return _range(facts, facts.begin, max(facts.begin, facts.source_start))
+
+
+def _failing(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
+    """Return what can't be copied; as `_lost`."""
+    at = facts.position
+    found = facts.failing or FailingRange(Offset(at + 1), 1)
+    if found.end is None or found.end == at + 1 == at + (found.count or 0):
+        return at, at, 1, f"1 record (source offset {at})"
+    last = Offset(found.end - 1)
+    count = "an unknown number of" if found.count is None else found.count
+    return at, last, found.count, f"{count} records (source offsets {at} to {last})"
 
 
 def _unknown(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:

@@ -1,13 +1,21 @@
-"""Who decides what to do about missing records: an operator, or else the link's policy."""
+"""Who decides what to do about missing records: an operator, or else the link's policy.
+
+For records that can't be copied, `record_errors` has the policy.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 from heliostat.config import GapsConfig
-from heliostat.gaps.choices import GapChoice
+from heliostat.gaps.choices import CAUSE_OF_CODE, GapChoice
 from heliostat.gaps.ledger import GapLedger
-from heliostat.names import PartitionId, TopicName
+from heliostat.gaps.record_errors import RecordErrors
+from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.records.batches.converted import StopReason
+
+BY_GAPS_POLICY = frozenset({StopReason.TOO_LARGE.name, StopReason.RECORD_REFUSED.name})
+"""Codes of records for which the policy for gaps counts where no rule for errors is set."""
 
 
 class Chosen(NamedTuple):
@@ -26,13 +34,22 @@ class Decisions:
         Holds the decisions of operators.
     config
         Holds the policy where no operator has decided.
+    errors
+        Holds it for records that can't be copied.
     """
 
-    def __init__(self, ledger: GapLedger, config: GapsConfig) -> None:
+    def __init__(self, ledger: GapLedger, config: GapsConfig, errors: RecordErrors) -> None:
         self._ledger = ledger
         self._config = config
+        self._errors = errors
 
-    def chosen(self, topic: TopicName, partition: PartitionId | None, code: str) -> Chosen | None:
+    def chosen(
+        self,
+        topic: TopicName,
+        partition: PartitionId | None,
+        code: str,
+        position: int = -1,
+    ) -> Chosen | None:
         """Return what to do; None: it stays stopped, as decided or as nobody has decided yet.
 
         Parameters
@@ -41,9 +58,17 @@ class Decisions:
             Number of the partition; None: the topic as a whole.
         code
             The code of the stop.
+        position
+            Source offset at which a partition stopped.
         """
         decision = self._ledger.decision_for(topic, partition, code)
         if decision is None:
+            rule = self._errors.rule_of(CAUSE_OF_CODE[code])
+            if rule is not None and partition is not None:
+                source = TopicPartition(topic, partition)
+                choice = self._errors.chosen(source, code, position)
+                if choice is not None or rule.policy != "stop" or code not in BY_GAPS_POLICY:
+                    return None if choice is None else Chosen(choice, "policy")
             policy = self._config.policy_of(topic)
             return None if policy == "stop" else Chosen(GapChoice(policy), "policy")
         if decision.choice is GapChoice.WAIT:

@@ -21,9 +21,11 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError
+from heliostat.gaps.choices import GapChoice
 from heliostat.gaps.copy_progress import CopyProgress
 from heliostat.gaps.decisions import Decisions
 from heliostat.gaps.ledger import CopyNote, GapLedger, GapRow
+from heliostat.gaps.record_errors import RecordErrors
 from heliostat.gaps.rows import Memory, gone_rows
 from heliostat.gaps.settlement import FactFinder, Settlement
 from heliostat.gaps.source_truncation import LostRange
@@ -52,6 +54,8 @@ class GapKeeper:
         The link's ledger; only this object reads and writes it.
     maps
         Reads the offset maps of the link's mirrors; called only when something is decided.
+    errors
+        Knows records that can't be copied.
     clock, events
         Time, and where decisions are logged.
     """
@@ -64,12 +68,14 @@ class GapKeeper:
         ledger: GapLedger,
         *,
         maps: Callable[[], MapReader],
+        errors: RecordErrors,
         clock: Clock,
         events: Events,
     ) -> None:
         self._replication_factor = link.state.replication_factor
         self._target = target
         self._ledger = ledger
+        self._errors = errors
         self._clock = clock
         self._events = events
         warnings = WarnOnce(events)
@@ -78,10 +84,11 @@ class GapKeeper:
         fills = link.topics.offsets == "exact"
         self._settlement = Settlement(
             FactFinder(source, target, maps, ledger, self._progress, fills),
-            Decisions(ledger, link.gaps),
+            Decisions(ledger, link.gaps, errors),
             ledger,
             self._progress,
             self._cleanup,
+            errors=errors,
             clock=clock,
             events=events,
             warnings=warnings,
@@ -109,6 +116,7 @@ class GapKeeper:
             "rows": len(rows),
             "records_lost": sum(row.count or 0 for row in rows),
             "unknown": sum(1 for row in rows if row.count is None),
+            "dead_letters": sum(1 for row in rows if row.choice is GapChoice.DEAD_LETTER),
         }
 
     # -- how far was copied --------------------------------------------------------------------
@@ -172,8 +180,11 @@ class GapKeeper:
     def with_gaps(
         self, specs: Mapping[TopicPartition, PartitionSpec]
     ) -> dict[TopicPartition, PartitionSpec]:
-        """Add to specs where partitions continue after recorded gaps, and truncated sources."""
-        found = dict(specs)
+        """Add to specs where partitions continue after recorded gaps, and truncated sources.
+
+        Also what is tried again, and which record stops a partition that waits for its schema.
+        """
+        found = self._errors.marked(specs)
         for source, row in self._ledger.jumps().items():
             spec = found.get(source)
             if spec is not None and row.is_done and _is_of(row, spec):

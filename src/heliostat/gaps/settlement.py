@@ -15,7 +15,9 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.gaps.choices import (
     AT_THE_LANES_POSITION,
     CAUSE_OF_CODE,
+    OF_RECORDS,
     OF_WHOLE_TOPICS,
+    Cause,
     Effect,
     Facts,
     GapChoice,
@@ -27,6 +29,7 @@ from heliostat.gaps.copy_progress import CopyProgress
 from heliostat.gaps.decisions import Chosen, Decisions
 from heliostat.gaps.facts import Ask, gather
 from heliostat.gaps.ledger import GapLedger, GapRow
+from heliostat.gaps.record_errors import RecordErrors
 from heliostat.gaps.rows import Memory, decided_row, whole_topics
 from heliostat.gaps.target_cleanup import TargetCleanup
 from heliostat.gaps.warn_once import WarnOnce
@@ -105,6 +108,8 @@ class Settlement:
         Knows how far partitions were copied; forgets that of those that pass a gap.
     cleanup
         Deletes at the target.
+    errors
+        Knows records that can't be copied.
     clock
         The clock, for the times of rows.
     events, warnings
@@ -119,6 +124,7 @@ class Settlement:
         progress: CopyProgress,
         cleanup: TargetCleanup,
         *,
+        errors: RecordErrors,
         clock: Clock,
         events: Events,
         warnings: WarnOnce,
@@ -128,6 +134,7 @@ class Settlement:
         self._ledger = ledger
         self._progress = progress
         self._cleanup = cleanup
+        self._errors = errors
         self._clock = clock
         self._events = events
         self._warnings = warnings
@@ -150,9 +157,11 @@ class Settlement:
         self, plan: TopicPlan, reports: Iterable[PartitionReport], memory: Memory
     ) -> dict[TopicName, MirrorRecord | None]:
         """See `GapKeeper.settle`."""
+        fresh = self.fresh(reports)
+        self._errors.give_up(fresh)
         stopped = [
             report
-            for report in self.fresh(reports)
+            for report in fresh
             if report.state.is_stopped
             and report.code in CAUSE_OF_CODE
             and report.source.topic in memory.mirrors
@@ -220,7 +229,7 @@ class Settlement:
         wanted: dict[tuple[TopicName, str], dict[PartitionId, tuple[PartitionReport, Chosen]]] = {}
         for report in stopped:
             name, partition = report.source.topic, report.source.partition
-            chosen = self._decisions.chosen(name, partition, report.code)
+            chosen = self._decisions.chosen(name, partition, report.code, report.position)
             if chosen is not None:
                 wanted.setdefault((name, report.code), {})[partition] = report, chosen
         for (name, code), items in wanted.items():
@@ -232,6 +241,11 @@ class Settlement:
                 at = replace(facts, position=passed) if is_passed else facts
                 if name in settled or not (self._is_settled(facts, report) and still_holds(at)):
                     continue
+                failing = self._errors.failing(at) if at.cause in OF_RECORDS else None
+                if failing is not None:
+                    at = replace(at, failing=failing.range)
+                elif at.cause in OF_RECORDS and at.cause is not Cause.RECORD_CORRUPT:
+                    continue  # nothing fails there any more: it is copied
                 effect = effect_of(at, chosen.choice)
                 if effect is None:
                     why = f"the decision can't be carried out: {why_not(at, chosen.choice)}"
@@ -239,7 +253,10 @@ class Settlement:
                 elif effect.recreates:
                     self._settle_topic(code, record, memory, settled, chosen)
                 else:
+                    if failing is not None and chosen.choice is GapChoice.DEAD_LETTER:
+                        self._errors.keep(failing, at, record, report.reason, chosen.decided_by)
                     self._settle_partition(at, effect, chosen.decided_by, record, report.since_ms)
+                    self._errors.passed(at.source)
 
     def _settle_partition(
         self, facts: Facts, effect: Effect, decided_by: str, record: MirrorRecord, since_ms: int

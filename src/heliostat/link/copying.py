@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import ClusterConfig, LinkConfig
+from heliostat.gaps.dead_letters import DeadLetters
 from heliostat.gaps.keeper import GapKeeper
 from heliostat.gaps.ledger import GapLedger
+from heliostat.gaps.record_errors import MissingSchemas, RecordErrors
 from heliostat.invariants import first_generation
 from heliostat.link.beginnings import Beginnings
 from heliostat.link.compacted_later import CompactedLater
@@ -142,15 +145,7 @@ class Copying:
         self._source = source
         self._target = target
         self._known = known
-        self._gaps = GapKeeper(
-            context.link,
-            source,
-            target,
-            GapLedger(LinkName(context.link.name), context.target),
-            maps=context.state.offsets.fresh,
-            clock=context.clock,
-            events=context.events,
-        )
+        self._refresh = threading.Event()  # set to have a reconciliation at once
         self._schemas = self._schema_part()
         if self._schemas is not None:
             template = replace(template, registries=self._schemas.registries)
@@ -159,6 +154,8 @@ class Copying:
         for text in refused.values():
             context.events.warn(text)
         self._faults = PipelineFaults(pipelines, refused)
+        self._errors = _record_errors(context, target, self._schemas, self._faults)
+        self._gaps = _gap_keeper(context, source, target, self._errors)
         self.lanes = LaneSet(
             template,
             resources.runner,
@@ -266,6 +263,8 @@ class Copying:
             clock=context.clock,
             events=context.events,
             guard=context.owner.check,
+            told=lambda: self.lanes.told_since(),  # noqa: PLW0108  # lanes are made later
+            frames_changed=self._refresh.set,
         )
 
     def _source_has(self, names: frozenset[TopicName]) -> list[TopicName]:
@@ -297,6 +296,7 @@ class Copying:
             "refresh",
             context.link.topics.refresh_interval_s,
             guarded(lambda: self._reconcile(reconciler)),
+            self._refresh,
         )
         for part in self._interchange.parts():
             yield part._replace(turn=guarded(part.turn))
@@ -308,9 +308,11 @@ class Copying:
             yield self._schemas.loop(guarded)
 
     def _reconcile(self, reconciler: Reconciler) -> None:
+        schemas = self._schemas
+        framing = None if schemas is None else schemas.framing()
         reconciler.run(self._known, self._context.board.load())
-        if self._schemas is not None:
-            self._schemas.look_if_new()
+        if schemas is not None:
+            schemas.planned(framing)
 
     def _keep_stops(self) -> None:
         reports = self.reports()
@@ -328,6 +330,8 @@ class Copying:
             self._schemas.wants(report)
         if report is not None:
             self._faults.heard(report)
+        if report is not None and self._errors.is_news(report):
+            self._refresh.set()
         self.lanes.reported(report)
 
     def report(self) -> dict[str, object]:
@@ -358,3 +362,36 @@ class Copying:
         if self._schemas is not None:
             self._schemas.close()
         self._gaps.close()
+
+
+def _record_errors(
+    context: LinkContext,
+    target: ClusterAdmin,
+    schemas: MissingSchemas | None,
+    faults: PipelineFaults,
+) -> RecordErrors:
+    name, replication_factor = LinkName(context.link.name), context.link.state.replication_factor
+    return RecordErrors(
+        context.link.errors,
+        context.source.access(),
+        target,
+        DeadLetters(name, context.target.access(), replication_factor),
+        clock=context.clock,
+        schemas=schemas,
+        on_retry=faults.forget,
+    )
+
+
+def _gap_keeper(
+    context: LinkContext, source: ClusterAdmin, target: ClusterAdmin, errors: RecordErrors
+) -> GapKeeper:
+    return GapKeeper(
+        context.link,
+        source,
+        target,
+        GapLedger(LinkName(context.link.name), context.target),
+        maps=context.state.offsets.fresh,
+        errors=errors,
+        clock=context.clock,
+        events=context.events,
+    )

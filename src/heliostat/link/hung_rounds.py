@@ -43,12 +43,16 @@ class HungRounds:
         self._read_at_s = self._clock.monotonic_s()
 
     def among(self, rounds: Iterable[LaneRound]) -> list[LaneRound]:
-        """Return rounds that have not reported for `SILENT_S`, of those that ever did."""
-        now_s = self._clock.monotonic_s()
+        """Return rounds that say that they hang, or have not reported for `SILENT_S`.
+
+        Those that never reported are still being started.
+        """
+        now_s, every = self._clock.monotonic_s(), list(rounds)
+        hung = [item for item in every if item.why_hangs]
         if now_s > self._read_at_s + READ_WITHIN_S:
-            return []
-        heard = [(item, self._leases.heard_s(item.spec.round_id)) for item in rounds]
-        return [item for item, at_s in heard if at_s is not None and now_s > at_s + SILENT_S]
+            return hung
+        heard = [(item, self._leases.heard_s(item.spec.round_id)) for item in every]
+        return hung + [item for item, at_s in heard if at_s is not None and now_s > at_s + SILENT_S]
 
     def cancel(self, rounds: Iterable[LaneRound]) -> None:
         """Cancel these rounds' jobs, each once."""

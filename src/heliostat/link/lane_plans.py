@@ -13,13 +13,14 @@ I10 A partition is told to one round at a time. Another round takes it when the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heliostat.clock import Clock
 from heliostat.link.failed_rounds import FailedRounds
 from heliostat.link.leases import Leases
 from heliostat.link.round_content import Contents
+from heliostat.link.told_specs import ToldSpecs
 from heliostat.names import LaneId, TopicPartition
 from heliostat.ops.spark_session import essence
 from heliostat.records.copier.lane import (
@@ -71,6 +72,8 @@ class LaneRound:
     must_end: bool = False
     """A new round takes its place, as a change is too large, or needs more than a change tells."""
     is_cancelled: bool = False
+    why_hangs: str = ""
+    """Not empty: its pipeline hangs, so that it can't end by itself."""
 
 
 @dataclass(slots=True)
@@ -109,8 +112,7 @@ class LanePlans:
         self._clock = clock
         self._generation = first_generation
         self._failed = FailedRounds(leases, clock)
-        self._told: dict[TopicPartition, tuple[PartitionSpec, int]] = {}
-        """The last specification that some round was told, and since which generation."""
+        self._told = ToldSpecs()
         self._landed: set[TopicPartition] = set()
         """Of their last round of this driver nothing is under way any more."""
 
@@ -199,23 +201,21 @@ class LanePlans:
         self._tell(new, generation)
         return True
 
-    def _tell(self, specs: Iterable[PartitionSpec], generation: int) -> None:
-        for spec in specs:
-            self._landed.discard(spec.source)
-            if self._told.get(spec.source, (None, 0))[0] != spec:
-                self._told[spec.source] = spec, generation
+    def _tell(self, specs: Sequence[PartitionSpec], generation: int) -> None:
+        self._landed.difference_update(spec.source for spec in specs)
+        self._told.tell(specs, generation)
 
     def known_since(self) -> dict[TopicPartition, int]:
         """Return since which generation rounds know what is wanted of each partition.
 
         Reports of earlier ones may not know later decisions, and would seem to contradict them.
         """
-        return {
-            source: self._told[source][1]
-            for lane in self.lanes.values()
-            for source, spec in lane.wanted.items()
-            if self._told.get(source, (None, 0))[0] == spec
-        }
+        known = (self._told.known_since(lane.wanted) for lane in self.lanes.values())
+        return {source: since for each in known for source, since in each.items()}
+
+    def told_since(self) -> dict[LaneId, int]:
+        """Return since which generation each lane knows all that is wanted of it, if it does."""
+        return self._told.lanes_since({at: lane.wanted for at, lane in self.lanes.items()})
 
     def _new_generation(self) -> int:
         self._generation += 1
@@ -262,12 +262,13 @@ class LanePlans:
                 wanted[number] = WantedRound(item.spec.round_id, tuple(item.changes))
         return Announcement(wanted, tuple(running), self._leases.answered(self.with_lease()))
 
-    def heard(self, round_id: str, plan: int) -> bool:
-        """Take the newest generation that a round has carried out; return whether to announce."""
+    def heard(self, round_id: str, plan: int, hangs: str = "") -> bool:
+        """Take a round's newest plan, and how its pipeline hangs; return whether to announce."""
         for lane in self.lanes.values():
             item = lane.round
             if item is None or item.spec.round_id != round_id:
                 continue
+            item.why_hangs = hangs
             if self._clock.monotonic_s() > item.begun_s + STEADY_S:
                 lane.health.is_well()
             if not item.changes or plan < item.changes[0].generation:

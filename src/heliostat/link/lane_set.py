@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from heliostat.clock import Clock
+from heliostat.errors import TransformFailed
 from heliostat.link.hung_rounds import HungRounds
 from heliostat.link.lane_plans import Lane, LaneHealth, LanePlans, LaneRound
 from heliostat.link.leases import Leases
@@ -140,6 +141,11 @@ class LaneSet:
         with self._changed:
             return self._plans.known_since()
 
+    def told_since(self) -> dict[LaneId, int]:
+        """See `LanePlans.told_since`."""
+        with self._changed:
+            return self._plans.told_since()
+
     def assign(self, wanted: Mapping[LaneId, tuple[PartitionSpec, ...]]) -> None:
         """Make `wanted` the lanes' partitions; what does not change is copied on meanwhile."""
         with self._changed:
@@ -164,7 +170,7 @@ class LaneSet:
             if all(round_id != item.spec.round_id for item in self._plans.rounds()):
                 return
             is_due = self._leases.reported(round_id, report.number)
-            if self._plans.heard(round_id, report.plan):
+            if self._plans.heard(round_id, report.plan, report.hangs) or report.hangs:
                 self._must_announce = is_due = True
                 self._changed.notify_all()
         if is_due:
@@ -229,7 +235,7 @@ class LaneSet:
                     had = {**dict.fromkeys(item.leaving), **item.has}
                 self._on_end({at: spec for at, spec in had.items() if spec is not None}, report)
             except Exception as caught:  # noqa: BLE001  # any failure is logged and retried
-                error = caught
+                error = TransformFailed(item.why_hangs) if item.why_hangs else caught
             self._ended(lane, item, error)
 
     def _next_round(self, lane: Lane) -> LaneRound | None:
@@ -252,8 +258,7 @@ class LaneSet:
         if is_stopping:
             return
         if error is not None:
-            health = lane.health
-            self._events.warn(f"lane {health.lane}: round failed: {health.last_error}")
+            self._events.warn(f"lane {lane.health.lane}: round failed: {lane.health.last_error}")
         self._wake()
 
     # -- announcing ----------------------------------------------------------------------------

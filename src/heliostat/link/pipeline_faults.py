@@ -27,10 +27,13 @@ _OURS = re.compile(
     r"|OFFSET_MAP|LINK|BROKER|KAFKA)[A-Z_]*\]|ExecutorLost|cancelled|killed intentionally"
 )
 """Errors of a round for which no record is to blame."""
-_CRASH = re.compile(r"SocketException|EOFException|exited unexpectedly|crashed|Connection reset")
-"""A worker is gone, and nobody says why: the pipeline ended it, or somebody killed it."""
+_UNSURE = re.compile(
+    r"SocketException|EOFException|exited unexpectedly|crashed|Connection reset|it hangs"
+)
+"""A worker is gone, and nobody says why: the pipeline ended it, or somebody killed it. Or nothing
+came back in time, which may be for want of a processor."""
 CRASHES = 3
-"""How often a worker must be gone at one record before that is to blame."""
+"""How often that must happen at one record before it is to blame."""
 
 
 @dataclass(slots=True)
@@ -41,6 +44,8 @@ class _Lane:
     crashed_at: Suspect | None = None
     crashes: int = 0
     """How many rounds in a row have crashed at that record, alone."""
+    found: bool = False
+    """Whether a record was found in it: others that fail are looked for one by one at once."""
 
 
 class PipelineFaults:
@@ -94,7 +99,7 @@ class PipelineFaults:
             found = self._lanes.get(report.lane)
             if found is not None:
                 if found.suspect is not None and report.suspect is None:
-                    found.level = 0  # it is past what the last round failed at
+                    found.level, found.found = 0, False  # it is past what the last round failed at
                 found.round_id = f"{report.lane}/{report.generation}/{report.round_number}"
                 found.suspect = report.suspect
 
@@ -107,21 +112,26 @@ class PipelineFaults:
             suspect = found.suspect if found.round_id == lane.round_id else None
             found.suspect = None
             if suspect is None:
-                found.level = 1
+                found.level = 2 if found.found else 1
             elif suspect.before - suspect.first > 1 or self._may_be_killed(found, suspect, error):
                 found.level = 2
             else:
-                found.level = 0
+                found.level, found.found = 0, True
                 why = f"pipeline {lane.pipeline.name} fails at source offset {suspect.first}: "
                 self._fails[suspect.source] = suspect.first, why + _first_line(error)
 
+    def forget(self, source: TopicPartition) -> None:
+        """Forget where a partition's pipeline fails: it is tried again, or has passed that."""
+        with self._lock:
+            self._fails.pop(source, None)
+
     @staticmethod
     def _may_be_killed(lane: _Lane, suspect: Suspect, error: str) -> bool:
-        """Whether the record is not to blame yet, because its worker may have been killed."""
+        """Whether the record is not to blame yet: its worker may have been killed, or slow."""
         is_same = suspect == lane.crashed_at
         lane.crashes = lane.crashes + 1 if is_same else 1
         lane.crashed_at = suspect
-        return _CRASH.search(error) is not None and lane.crashes < CRASHES
+        return _UNSURE.search(error) is not None and lane.crashes < CRASHES
 
 
 def _first_line(error: str) -> str:

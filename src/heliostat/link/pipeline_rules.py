@@ -20,7 +20,9 @@ from heliostat.records.copier.lane import (
 def pipelines_of(link: LinkConfig) -> dict[str, Pipeline]:
     """Return a link's pipelines by their names."""
     return {
-        each.name: Pipeline(each.name, tuple(_step(step) for step in each.steps))
+        each.name: Pipeline(
+            each.name, tuple(_step(step) for step in each.steps), timeout_s=each.timeout_s
+        )
         for each in link.pipelines
     }
 

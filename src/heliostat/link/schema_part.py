@@ -14,10 +14,11 @@ from heliostat.access import RegistryAccess
 from heliostat.clock import Clock
 from heliostat.config import LinkConfig
 from heliostat.link.schema_rules import TopicLooks, frames_in, frames_of, registries_of, rules_of
-from heliostat.link.wanted_ids import WantedIds
-from heliostat.names import TopicName
+from heliostat.link.wanted_ids import SureIds, WantedIds
+from heliostat.names import LaneId, TopicName
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
+from heliostat.records.batches.schema_frames import framed_id
 from heliostat.records.copier.lane import RoundReport, SchemaFrames, SchemaIds
 from heliostat.records.transport.schema_id_rows import ranges_of
 from heliostat.schemas import HttpRegistry
@@ -37,6 +38,31 @@ class _Sides(NamedTuple):
     target: HttpRegistry
     nodes: tuple[HttpRegistry, ...]
     """The target's addresses one by one, if it has several."""
+
+
+class Framing:
+    """What of topics' records begins with a schema id, by the subjects that are known.
+
+    Parameters
+    ----------
+    sure
+        Ids that lanes wait for which know the newest framing.
+    changed
+        Has it planned.
+    """
+
+    def __init__(self, sure: SureIds, changed: Callable[[], None]) -> None:
+        self.frames: dict[TopicName, SchemaFrames] = {}
+        """By source topic; never modified in place."""
+        self.sure = sure
+        self._changed = changed
+
+    def take(self, frames: dict[TopicName, SchemaFrames]) -> None:
+        """Take what is known now."""
+        if frames != self.frames:
+            self.frames = frames
+            self.sure.changed()
+            self._changed()
 
 
 class SchemaPart:
@@ -59,6 +85,10 @@ class SchemaPart:
         Time, and where changes are logged.
     guard
         Raises if the link is not ours any more (I10).
+    told
+        From which plan on each lane knows what is wanted of it.
+    frames_changed
+        Has what `frames` returns planned.
     """
 
     def __init__(
@@ -73,6 +103,8 @@ class SchemaPart:
         clock: Clock,
         events: Events,
         guard: Callable[[], None],
+        told: Callable[[], Mapping[LaneId, int]],
+        frames_changed: Callable[[], None],
     ) -> None:
         self._link = link
         self.registries = registries_of(link, source, target)
@@ -90,9 +122,9 @@ class SchemaPart:
         self._events = events
         self._guard = guard
         self._wanted = WantedIds()
+        self._framing = Framing(SureIds(told), frames_changed)
         self._due_s = 0.0
         """When the next turn is due, if nobody asks for one before (monotonic seconds)."""
-        self._frames: dict[TopicName, SchemaFrames] = {}
         self._last: MirroredSchemas | None = None
         self._told: frozenset[str] = frozenset()
         self._at_ms = 0
@@ -105,16 +137,45 @@ class SchemaPart:
     def wants(self, report: RoundReport) -> None:
         """Take the ids that a lane's partitions wait for; what is new asks for a turn at once."""
         self._wanted.take(report)
+        if self._framing.sure.take(report):
+            self._wanted.ask()
 
-    def look_if_new(self) -> None:
-        """Ask for a turn if there are other mirrors than in the last one."""
+    def framing(self) -> object:
+        """Return what `frames` goes by at the moment, for `planned`."""
+        return self._framing.frames
+
+    def planned(self, framing: object) -> None:
+        """Take it that lanes' plans go by that framing; ask for a turn if there are new mirrors."""
+        if framing is self._framing.frames:
+            self._framing.sure.planned()
         last = self._last
         if self._mirrors() != ({} if last is None else last.rules.naming.topics):
             self._wanted.ask()
 
     def frames(self, topic: TopicName) -> SchemaFrames:
         """Return what of a topic's records begins with a schema id, as far as is known."""
-        return frames_of(self._link.schemas, topic, self._frames)
+        return frames_of(self._link.schemas, topic, self._framing.frames)
+
+    def is_readable(self, schema_id: int) -> bool:
+        """See `MissingSchemas`."""
+        return self._last is not None and schema_id in self._last.ids
+
+    def missing_id(self, topic: TopicName, key: bytes | None, value: bytes | None) -> int | None:
+        """See `MissingSchemas`."""
+        frames, last = self.frames(topic), self._last
+        if last is None:
+            return None
+        at_source = last.source.ids(last.rules.source_context)
+        for content, is_framed, is_sure in (
+            (key, SchemaFrames.KEYS in frames, True),
+            (value, bool(frames), SchemaFrames.VALUES in frames),
+        ):
+            schema_id = framed_id(content) if is_framed else None
+            if schema_id is None or self.is_readable(schema_id):
+                continue
+            if is_sure or SchemaId(schema_id) in at_source:
+                return schema_id
+        return None
 
     def turn_if_due(self) -> None:
         """Compare both registries if it is time, if somebody has asked, or if partitions wait."""
@@ -133,7 +194,10 @@ class SchemaPart:
         LinkTakenOver
             Another instance owns the link.
         """
-        wanted = self._wanted.ever()  # before the source is looked at
+        wanted, sure = (
+            self._wanted.ever(),
+            self._framing.sure.known(),
+        )  # before the source is looked at
         mirrors, source_topics = self._mirrors(), self._topics.known()
         if source_topics is None:
             return  # a reconciliation asks for a turn
@@ -144,11 +208,11 @@ class SchemaPart:
             nodes=self._sides.nodes,
             guard=self._guard,
         )
-        self._frames = frames_in(done.source, mirrors)
+        self._framing.take(frames_in(done.source, mirrors))
         at_source = done.source.ids(done.rules.source_context)
         ids = SchemaIds(
             ranges_of(done.ids),
-            ranges_of(each for each in wanted if SchemaId(each) not in at_source),
+            ranges_of(each for each in wanted & sure if SchemaId(each) not in at_source),
         )
         # Each time: somebody may have deleted the announcement.
         self._announce(self.registries, ids)

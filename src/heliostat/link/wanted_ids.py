@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable, Mapping
 
 from heliostat.names import LaneId
 from heliostat.records.copier.lane import RoundReport
@@ -51,3 +52,52 @@ class WantedIds:
         """Return the ids that partitions wait for by the last reports, ascending."""
         with self._lock:
             return sorted({each for ids in self._waiting.values() for each in ids})
+
+
+class SureIds:
+    """Ids that lanes wait for which know where a topic's records have ids for sure.
+
+    Only these may be taken for foreign (`SchemaIds`): a lane that does not know yet that all values
+    of a topic are framed would let a foreign id pass there, before its schema is registered.
+
+    Parameters
+    ----------
+    told
+        Returns from which plan on each lane knows what is wanted of all its partitions; lanes that
+        do not yet are missing.
+    """
+
+    def __init__(self, told: Callable[[], Mapping[LaneId, int]]) -> None:
+        self._told = told
+        self._lock = threading.Lock()
+        self._is_planned = False
+        """Whether what is wanted of partitions has it."""
+        self._known: set[int] = set()
+
+    def planned(self) -> None:
+        """Take it that plans have it from now on."""
+        with self._lock:
+            self._is_planned = True
+
+    def changed(self) -> None:
+        """Take it that no lane knows it any more."""
+        with self._lock:
+            self._is_planned = False
+            self._known.clear()
+
+    def take(self, report: RoundReport) -> bool:
+        """Take what a lane's partitions wait for; return whether there is a new id."""
+        with self._lock:
+            new = set(report.schema_ids) - self._known
+            if not new or not self._is_planned:
+                return False
+            since = self._told().get(report.lane)
+            if since is None or report.plan < since:
+                return False
+            self._known |= new
+            return True
+
+    def known(self) -> frozenset[int]:
+        """Return them."""
+        with self._lock:
+            return frozenset(self._known)

@@ -7,6 +7,7 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from heliostat.access import ClusterAccess
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin, ConfigEntry
 from heliostat.config import Config, LinkConfig
@@ -15,6 +16,7 @@ from heliostat.gaps.choices import (
     AT_THE_LANES_POSITION,
     CAUSE_OF_CODE,
     OF_WHOLE_TOPICS,
+    Cause,
     Effect,
     Facts,
     GapChoice,
@@ -23,6 +25,7 @@ from heliostat.gaps.choices import (
 )
 from heliostat.gaps.facts import Ask, asks_of, gather
 from heliostat.gaps.ledger import GapDecision
+from heliostat.gaps.originals import look
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.store import read_maps
 from heliostat.operate.gaps import PendingDecision, ledger_of, pending_decisions
@@ -115,15 +118,21 @@ def explain(
                         copied=ledger.copied.get(topic),
                         fills=link.topics.offsets == "exact",
                     ),
+                    config.clusters[link.source].access(),
                 )
             ]
 
 
-def _at_position(item: PendingDecision, found: Iterable[Facts]) -> Iterable[Facts]:
+def _at_position(
+    item: PendingDecision, found: Iterable[Facts], access: ClusterAccess
+) -> Iterable[Facts]:
     """Yield facts, with the lane's position if the cause depends on it."""
     for facts in found:
         if facts.cause in AT_THE_LANES_POSITION and item.position is not None:
-            yield replace(facts, position=max(facts.position, item.position))
+            at = replace(facts, position=max(facts.position, item.position))
+            is_corrupt = at.cause is Cause.RECORD_CORRUPT
+            failing = look(access, at.source, at.position, at.cause) if is_corrupt else None
+            yield at if failing is None else replace(at, failing=failing.range)
         else:
             yield facts
 

@@ -349,7 +349,12 @@ def test_a_decision_is_settled_by_any_code_of_its_cause() -> None:
 def test_sums_for_the_status() -> None:
     world = Turns("continue")
     world.turn(stopped())
-    assert world.keeper.report() == {"rows": 1, "records_lost": 50, "unknown": 0}
+    assert world.keeper.report() == {
+        "rows": 1,
+        "records_lost": 50,
+        "unknown": 0,
+        "dead_letters": 0,
+    }
 
 
 def test_a_report_from_the_moment_of_settling_is_late() -> None:

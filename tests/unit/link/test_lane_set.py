@@ -61,6 +61,7 @@ class Rounds:
         self.is_kept = True
         """Whether leases are renewed by themselves."""
         self.cancelled: list[str] = []
+        self.hangs = ""
         self.lanes: LaneSet
         self._lock = threading.Lock()
 
@@ -105,7 +106,7 @@ class Rounds:
 
     def _report(self, lane: LaneSpec, number: int, plan: int) -> RoundReport:
         found = RoundReport(lane.lane, lane.generation, lane.round_number, 0, 0, "", [])
-        found.number, found.plan = number, plan
+        found.number, found.plan, found.hangs = number, plan, self.hangs
         return found
 
     def _take(self, lane: LaneSpec, partitions) -> None:
@@ -300,3 +301,15 @@ def test_stop_ends_all_rounds(lanes: LaneSet, rounds: Rounds) -> None:
     lanes.assign({ZERO: (spec(5),)})
     time.sleep(0.1)
     assert not rounds.working
+
+
+def test_a_round_whose_pipeline_hangs_is_cancelled_at_once(lanes: LaneSet, rounds: Rounds) -> None:
+    """Given a round that says that it can't end / then its job is cancelled, and why is known."""
+    lanes.assign({ZERO: (spec(0),)})
+    wait(lambda: rounds.announced.answered)
+    rounds.hangs = "nothing has come back for 5 s: it hangs"
+    wait(lambda: rounds.cancelled)
+    rounds.hangs = ""
+    wait(lambda: "it hangs" in lanes.health[ZERO].last_error)
+    wait(lambda: len(rounds.started) > 1)
+    assert rounds.cancelled == [rounds.started[0].round_id]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from support.one_partition import lane_spec
 
 from heliostat.access import access_of
@@ -23,6 +24,7 @@ PIPELINE = Pipeline("hide", (Where("true"),))
 SPEC = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False, pipeline="hide")
 SQL = "[CAST_INVALID_INPUT] The value can't be cast"
 CRASH = "Caused by: java.io.EOFException"
+HANGS = "[TRANSFORM_FAILED] nothing has come back for 5 s: it hangs"
 WHOLE, FEW, ONE = CAREFUL
 
 
@@ -80,16 +82,17 @@ def test_no_record_is_to_blame_for_other_errors() -> None:
     assert lane.marked() == (-1, "")
 
 
-def test_a_worker_that_is_gone_once_may_have_been_killed() -> None:
+@pytest.mark.parametrize("error", [CRASH, HANGS])
+def test_a_worker_that_is_gone_or_slow_once_is_no_proof(error: str) -> None:
     lane = rounds()
-    assert lane.fail(CRASH) == FEW
-    assert lane.fail(CRASH, Suspect(P, 0, 64)) == ONE
+    assert lane.fail(error) == FEW
+    assert lane.fail(error, Suspect(P, 0, 64)) == ONE
     for _ in range(CRASHES - 1):
-        assert lane.fail(CRASH, Suspect(P, 9, 10)) == ONE
-    assert lane.fail(CRASH, Suspect(P, 10, 11)) == ONE  # elsewhere: it was killed
+        assert lane.fail(error, Suspect(P, 9, 10)) == ONE
+    assert lane.fail(error, Suspect(P, 10, 11)) == ONE  # elsewhere: it was killed
     for _ in range(CRASHES - 1):
         assert lane.marked() == (-1, "")
-        lane.fail(CRASH, Suspect(P, 10, 11))
+        lane.fail(error, Suspect(P, 10, 11))
     assert lane.marked()[0] == 10
 
 
@@ -105,3 +108,22 @@ def test_a_refused_pipeline_stops_its_partitions_and_no_other() -> None:
 
 def lane_of(faults: PipelineFaults) -> LaneSpec:
     return Rounds(faults).lane
+
+
+def test_what_fails_after_a_failing_record_is_looked_for_one_by_one() -> None:
+    """Given a record that was found and is passed / when others fail / then they are found in fewer
+
+    rounds, until the pipeline gets past what it failed at.
+    """
+    lane = rounds()
+    lane.fail(SQL)
+    lane.fail(SQL, Suspect(P, 0, 64))
+    assert lane.fail(SQL, Suspect(P, 7, 8)) == WHOLE
+    assert lane.marked()[0] == 7
+    lane.faults.forget(P)
+    assert lane.marked() == (-1, "")
+    assert lane.fail(SQL) == ONE
+    assert lane.fail(SQL, Suspect(P, 9, 10)) == WHOLE
+    assert lane.marked()[0] == 9
+    assert lane.fail(SQL) == ONE
+    assert lane.fail(CRASH, Suspect(P, 12, 13), None) == FEW

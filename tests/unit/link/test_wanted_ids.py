@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from heliostat.link.wanted_ids import WantedIds
+from heliostat.link.wanted_ids import SureIds, WantedIds
 from heliostat.names import LaneId
 from heliostat.records.copier.lane import RoundReport
 
 
-def report(lane: int, *schema_ids: int, ended_by: str = "") -> RoundReport:
-    return RoundReport(LaneId(lane), 1, 0, 0, 0, ended_by, [], schema_ids=schema_ids)
+def report(lane: int, *schema_ids: int, ended_by: str = "", plan: int = 1) -> RoundReport:
+    return RoundReport(LaneId(lane), 1, 0, 0, 0, ended_by, [], schema_ids=schema_ids, plan=plan)
 
 
 def wakes(wanted: WantedIds, told: RoundReport) -> bool:
@@ -94,3 +94,20 @@ def test_who_waits_asks_again_and_again() -> None:
     assert [wanted.asks(), wanted.asks()] == [True, True]
     wanted.take(report(0))
     assert not wanted.asks()
+
+
+def test_ids_are_sure_once_lanes_know_what_is_framed() -> None:
+    """Given lanes that wait / then ids count from plans on that have the newest framing."""
+    told = {LaneId(0): 5}
+    sure = SureIds(lambda: told)
+    assert not sure.take(report(0, 7, plan=9))  # not planned yet
+    sure.planned()
+    assert not sure.take(report(0, 7, plan=4))
+    assert not sure.take(report(1, 8, plan=9))  # that lane was not told all of it
+    assert sure.known() == frozenset()
+    assert sure.take(report(0, 7, plan=5))
+    assert not sure.take(report(0, 7, plan=6))
+    assert sure.known() == {7}
+    sure.changed()
+    assert sure.known() == frozenset()
+    assert not sure.take(report(0, 7, plan=6))

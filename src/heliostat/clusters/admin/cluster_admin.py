@@ -8,6 +8,7 @@ from typing import Self
 
 from heliostat.access import Reachable
 from heliostat.clusters.admin import (
+    append_calls,
     config_calls,
     group_calls,
     offset_calls,
@@ -203,6 +204,15 @@ class ClusterAdmin:
         `POLICY_VIOLATION` is the error for a topic whose `cleanup.policy` has no `delete`.
         """
         return offset_calls.delete_records(self._caller, self._leaders, before)
+
+    def append(
+        self, batches: Mapping[TopicPartition, bytes]
+    ) -> Mapping[TopicPartition, Offset | BrokerError]:
+        """Append a batch of format v2, without a producer, to each partition; its base offset.
+
+        Durable on all replicas in sync. After a failure a batch may be there or not.
+        """
+        return append_calls.append(self._caller, self._leaders, batches)
 
     def check_markers(self) -> BrokerError | None:
         """None if we may write transaction markers, else why not."""

@@ -190,7 +190,7 @@ class _Walk:
         self.batches.rewrite(self.view, self.at, header, refused.offset - header.base_offset)
         if self.outcome.stop is None:
             self.outcome.next_offset = refused.offset
-            self.outcome.stop = Stop(StopReason.RECORD_REFUSED, refused.offset, refused.text)
+            self.outcome.stop = Stop(refused.reason, refused.offset, refused.text)
 
     def _check_place(self, header: BatchHeader, at: int, expected: int) -> None:
         """Believe a hole before the batch at `at` unless the batch after it contradicts.

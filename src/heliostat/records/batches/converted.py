@@ -108,6 +108,8 @@ class StopReason(Enum):
     """The target rejects a record: no key although the topic is compacted, or its timestamp."""
     TRANSFORM_FAILED = "transform failed"
     """The mirror's pipeline fails at a record, or gave back other rows than it may."""
+    SCHEMA_UNREADABLE = "schema unreadable"
+    """The schema of a record can't be read at the target, and the link waits no longer (I8)."""
     HOLE_TOO_LARGE = "hole too large"
     """A hole of the source would need more markers than are written to keep offsets equal."""
 
@@ -129,6 +131,7 @@ class RefusedRecord:
     offset: int
     """Source offset."""
     text: str
+    reason: StopReason = StopReason.RECORD_REFUSED
 
 
 @dataclass(slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from heliostat.errors import BatchError
 from heliostat.records.batches.batch import HEADER_BYTES, Codec, check_crc, each_header, pack_header
@@ -13,26 +14,39 @@ from heliostat.records.batches.varints import read_varint, varint
 NO_PRODUCER = -1
 """Producer id and sequence of a batch that a broker does not check for duplicates."""
 _NULL = varint(-1)
-_NO_HEADERS = varint(0)
+
+
+class NewRecord(NamedTuple):
+    """A record to write."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int
+    headers: Sequence[tuple[str, bytes | None]] = ()
 
 
 def encode_batch(
-    records: Sequence[tuple[bytes | None, bytes | None, int]], *, codec: Codec = Codec.NONE
+    records: Sequence[tuple[bytes | None, bytes | None, int] | NewRecord],
+    *,
+    codec: Codec = Codec.NONE,
 ) -> bytes:
     """Encode one batch to append, without a producer id.
 
     Parameters
     ----------
     records
-        At least one (key, value, timestamp in ms).
+        At least one, as a `NewRecord` or (key, value, timestamp in ms).
     codec
         Codec to compress it with.
     """
     base_timestamp = records[0][2]
     body = bytearray()
-    for index, (key, value, timestamp) in enumerate(records):
+    for index, given in enumerate(records):
+        key, value, timestamp, headers = NewRecord(*given)
         record = b"\0" + varint(timestamp - base_timestamp) + varint(index)
-        record += _sized(key) + _sized(value) + _NO_HEADERS
+        record += _sized(key) + _sized(value) + varint(len(headers))
+        for name, content in headers:
+            record += _sized(name.encode()) + _sized(content)
         body += varint(len(record)) + record
     packed = compress(codec, body)
     header = pack_header(
@@ -40,7 +54,7 @@ def encode_batch(
         records=len(records),
         codec=codec,
         base_timestamp=base_timestamp,
-        max_timestamp=max(timestamp for _, _, timestamp in records),
+        max_timestamp=max(each[2] for each in records),
         producer_id=NO_PRODUCER,
         base_sequence=NO_PRODUCER,
     )

@@ -29,6 +29,7 @@ from heliostat.records.batches.batch import (
     LENGTH_MIN,
     MAGIC,
     MAGIC_AT,
+    OFFSET_MAX,
     RECORD_BYTES_MIN,
     Codec,
     check_crc,
@@ -39,6 +40,7 @@ from heliostat.records.batches.compiled_bytes import BYTES
 
 FRAME_BYTES = 5
 """A byte 0 and an id. The payload may be empty, as that of Avro's null is."""
+ALL_OFFSETS = 0, OFFSET_MAX
 IDS_MAX = 256
 """Unknown ids that are looked for; where any bytes may be in values, there could be thousands."""
 KNOWN = types.Array(types.int64, 1, "C", readonly=True)
@@ -77,6 +79,13 @@ class UnknownIds(NamedTuple):
     """Source offset of the first record with one, -1: none."""
 
 
+def framed_id(content: bytes | None) -> int | None:
+    """Return the schema id that a key or value begins with; None: it has none."""
+    if content is None or len(content) < FRAME_BYTES or content[0] or content[1] > 127:
+        return None
+    return int.from_bytes(content[1:FRAME_BYTES], "big")
+
+
 @njit(_FLAG(KNOWN, _INT), cache=True, nogil=True)
 def _is_in(ids: Any, number: int) -> Any:
     low, high = np.int64(0), np.int64(len(ids))
@@ -101,14 +110,23 @@ def _added(found: Any, filled: int, number: int) -> Any:
     return filled
 
 
-@njit(_PAIR(BYTES, _INT, _INT, _INT, KNOWN, _FLAG, _FLAG, _FOUND), cache=True, nogil=True)
+@njit(_PAIR(BYTES, _INT, _INT, _INT, KNOWN, _FLAG, _FLAG, _PAIR, _FOUND), cache=True, nogil=True)
 def _scan(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
-    data: Any, at: int, end: int, count: int, known: Any, keys: bool, values: bool, found: Any
+    data: Any,
+    at: int,
+    end: int,
+    count: int,
+    known: Any,
+    keys: bool,
+    values: bool,
+    deltas: tuple[int, int],
+    found: Any,
 ) -> Any:
     """Look for unknown ids in the `count` records in `data[at:end]`.
 
-    Ends at damage, and where `found` has no room for more. Returns the offset delta of the first
-    record with an unknown id, -1: none; and how many such ids are in `found`.
+    Only records with offset deltas in `[deltas[0], deltas[1])` are looked at. Ends at damage, and
+    where `found` has no room for more. Returns the offset delta of the first record with an unknown
+    id, -1: none; and how many such ids are in `found`.
 
     Varints are read in the loop: by calls of functions that take the array, as
     `read_varint_compiled` does, a record took 105 ns instead of 15.
@@ -142,7 +160,7 @@ def _scan(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
             if number > record_end - at or delta < 0:
                 return first, filled
             before, other = other, before
-            is_looked_at = keys if field == _KEY else values
+            is_looked_at = (keys if field == _KEY else values) and deltas[0] <= delta < deltas[1]
             if is_looked_at and number >= FRAME_BYTES and data[at] == 0 and data[at + 1] < 128:
                 schema_id = np.int64(0)
                 for place in range(at + 1, at + FRAME_BYTES):
@@ -159,13 +177,14 @@ def _scan(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
     return first, filled
 
 
-@njit(_PAIR(BYTES, _INT, _INT, KNOWN, _FLAG, _FLAG), cache=True, nogil=True)
+@njit(_PAIR(BYTES, _INT, _INT, KNOWN, _FLAG, _FLAG, _PAIR), cache=True, nogil=True)
 def to_look_at(  # noqa: PLR0917 - compiled without keywords
-    data: Any, at: int, end: int, known: Any, keys: bool, values: bool
+    data: Any, at: int, end: int, known: Any, keys: bool, values: bool, offsets: tuple[int, int]
 ) -> Any:
     """Return where the first batch that is compressed or has an unknown id begins, and its size.
 
-    A size of 0: there is none, and the whole batches end there.
+    Only records at source offsets in `[offsets[0], offsets[1])` are looked at. A size of 0: there
+    is none, and the whole batches end there.
     """
     none = np.empty(0, np.int64)
     while at + LENGTH_ENDS_AT <= end:
@@ -180,14 +199,23 @@ def to_look_at(  # noqa: PLR0917 - compiled without keywords
             if bits & CODEC_BITS != 0:
                 return at, size
             begin, count = at + HEADER_BYTES, number_at(data, at + _COUNT_AT, 4)
-            first, _ = _scan(data, begin, at + size, count, known, keys, values, none)
+            base = number_at(data, at, 8)
+            deltas = offsets[0] - base, offsets[1] - base
+            first, _ = _scan(data, begin, at + size, count, known, keys, values, deltas, none)
             if first >= 0:
                 return at, size
         at += size
     return at, np.int64(0)
 
 
-def unknown_ids(view: memoryview, start: int, end: int, known: Any, framing: Framing) -> UnknownIds:
+def unknown_ids(  # noqa: PLR0917 - an answer, and what to look for
+    view: memoryview,
+    start: int,
+    end: int,
+    known: Any,
+    framing: Framing,
+    offsets: tuple[int, int] = ALL_OFFSETS,
+) -> UnknownIds:
     """Return the schema ids of an answer's records that are not among those known.
 
     Parameters
@@ -199,6 +227,8 @@ def unknown_ids(view: memoryview, start: int, end: int, known: Any, framing: Fra
         Ids, int64 of shape (n,), ascending.
     framing
         Where to look for ids.
+    offsets
+        Only records at source offsets in `[offsets[0], offsets[1])` are looked at.
 
     Returns
     -------
@@ -206,23 +236,29 @@ def unknown_ids(view: memoryview, start: int, end: int, known: Any, framing: Fra
         Damage never raises.
     """
     data = np.frombuffer(view, np.uint8) if end > start else _NO_BYTES
-    at, size = to_look_at(data, start, end, known, framing.keys, framing.values)
+    at, size = to_look_at(data, start, end, known, *framing, offsets)
     upto = first_offset = -1
     ids: list[int] = []
     while size and len(ids) < IDS_MAX:
-        offset, found = _look(view, data, at, at + size, known, framing)
+        offset, found = _look(view, data, at, at + size, known, framing, offsets)
         if found:
             if not ids:
                 upto, first_offset = at, offset
             ids += found
             # Compiled code need not stop at each batch that has the same ones.
             known = np.insert(known, np.searchsorted(known, sorted(found)), sorted(found))
-        at, size = to_look_at(data, at + size, end, known, framing.keys, framing.values)
+        at, size = to_look_at(data, at + size, end, known, *framing, offsets)
     return UnknownIds(tuple(sorted(ids)), upto if ids else at, first_offset)
 
 
 def _look(  # noqa: PLR0917 - a batch, and what to look for
-    view: memoryview, data: Any, at: int, end: int, known: Any, framing: Framing
+    view: memoryview,
+    data: Any,
+    at: int,
+    end: int,
+    known: Any,
+    framing: Framing,
+    offsets: tuple[int, int],
 ) -> tuple[int, list[int]]:
     """Return the unknown ids of the batch `view[at:end]`, and the offset of the first; -1: none."""
     try:
@@ -234,7 +270,9 @@ def _look(  # noqa: PLR0917 - a batch, and what to look for
             body = np.frombuffer(unpacked, np.uint8) if unpacked else _NO_BYTES
             begin, stop = 0, len(unpacked)
         found = np.empty(IDS_MAX, np.int64)
-        first, filled = _scan(body, begin, stop, header.records_count, known, *framing, found)
+        deltas = offsets[0] - header.base_offset, offsets[1] - header.base_offset
+        count = header.records_count
+        first, filled = _scan(body, begin, stop, count, known, *framing, deltas, found)
         if not filled:
             return -1, []
         check_crc(view, at, header)

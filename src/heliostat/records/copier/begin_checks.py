@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from heliostat.invariants import last_batch_is_ours
 from heliostat.offsets.offset_map import Break, OffsetMap
+from heliostat.records.batches.converted import RefusedRecord, StopReason
 from heliostat.records.copier.lane import PartitionCode, PartitionSpec, PartitionState
 from heliostat.records.copier.markers import filled_last_batch_is_ours
 from heliostat.records.copier.network import LastBatch, LogRange
@@ -66,6 +67,16 @@ def fills_holes(spec: PartitionSpec, known: OffsetMap) -> bool:
 def jump_at(spec: PartitionSpec, end: int) -> Break | None:
     """Return where to continue from exactly this target end, if it was decided."""
     return spec.jump if spec.jump is not None and spec.jump.target == end else None
+
+
+def refused_by(spec: PartitionSpec, position: int) -> RefusedRecord | None:
+    """Return the record from `position` on at which the driver stops it; its pipeline has others.
+
+    That way (`transport.row_exchange`) records beyond it must not even go in.
+    """
+    if spec.pipeline or spec.fails_at < position:
+        return None
+    return RefusedRecord(spec.fails_at, spec.why_fails, StopReason[spec.fail_code])
 
 
 def why_stopped(spec: PartitionSpec, producer_id: int, at: Beginning) -> Stopped | None:

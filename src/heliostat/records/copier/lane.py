@@ -16,7 +16,7 @@ from heliostat.access import ClusterAccess
 from heliostat.names import LaneId, LinkName, Offset, ProducerId, TopicId, TopicPartition
 from heliostat.offsets.offset_map import Break, MapTail
 from heliostat.records.batches.batch import Codec
-from heliostat.records.batches.converted import ConvertSettings
+from heliostat.records.batches.converted import ConvertSettings, StopReason
 
 
 class PartitionState(Enum):
@@ -157,8 +157,13 @@ class PartitionSpec:
     pipeline: str = ""
     """Name of the link's pipeline that its records go through; empty: they cross as they are."""
     fails_at: int = -1
-    """Source offset of a record at which that pipeline fails: nothing from there on is copied; -1:
-    none is known."""
+    """Source offset of a record that can't be copied, as the driver has found: nothing from there
+    on is; -1: none is known."""
+    fail_code: str = StopReason.TRANSFORM_FAILED.name
+    """What is wrong with it: its pipeline fails, or its schema is missing."""
+    attempt: int = 0
+    """How often a stop was tried again by an error policy: with another number the lane takes the
+    partition anew."""
     why_fails: str = ""
     """Why it fails there; with no offset: why Spark refuses the pipeline, so that nothing is
     copied."""
@@ -274,6 +279,8 @@ class Pipeline:
 
     name: str
     steps: tuple[Step, ...]
+    timeout_s: float = 60.0
+    """How long it may keep records without any coming back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -457,3 +464,5 @@ class RoundReport:
     """Whether all of them are in it."""
     suspect: Suspect | None = None
     """What is in the pipeline of a careful round."""
+    hangs: str = ""
+    """Not empty: how its pipeline hangs. The task can't end by itself, as Spark waits for it."""

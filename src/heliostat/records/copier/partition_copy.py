@@ -28,6 +28,7 @@ from heliostat.records.copier.begin_checks import (
     Stopped,
     fills_holes,
     jump_at,
+    refused_by,
     why_stopped,
 )
 from heliostat.records.copier.cells import Cells
@@ -143,7 +144,7 @@ class PartitionCopy:
             # After the mirror's last record the source had a hole: the map has no row of it, and
             # the source may no longer have those offsets.
             progress.position = max(progress.position, progress.copied_to)
-        self.fetches.offset = progress.position
+        self.fetches.go_on(progress.position, refused_by(self.spec, progress.position))
         self.phase = Phase.COPY
         if self.standing.trouble is Trouble.NONE:
             self.standing.become(PartitionState.COPYING, now_ms)
@@ -186,9 +187,9 @@ class PartitionCopy:
             self._alignment.aligned_to = before
         if before >= self.spec.start:
             self._alignment = None
-            self.fetches.offset = position = self.progress.position
-            self.map.begin(OffsetMap(), position, fills=self.map.fills)
-            self.filling.begin(position, now_ms)
+            self.fetches.go_on(at := self.progress.position, refused_by(self.spec, at))
+            self.map.begin(OffsetMap(), at, fills=self.map.fills)
+            self.filling.begin(at, now_ms)
             self.phase = Phase.COPY
             self.standing.become(PartitionState.COPYING, now_ms)
 

@@ -71,6 +71,11 @@ class PartitionFetches:
         """Begin at the target's end; `fills`: holes are filled."""
         self._convert = replace(self._convert, ends_at_holes=fills)
 
+    def go_on(self, offset: int, refusal: RefusedRecord | None) -> None:
+        """Fetch from a source offset on, up to a record that the driver refuses, if any."""
+        self.offset = offset
+        self.refusal = refusal or self.refusal
+
     def reset(self) -> None:
         """Forget the fetch in flight and the stop."""
         self.under_way = None

@@ -49,7 +49,7 @@ from heliostat.records.batches.reencode import (
     RECORDS,
     join_plain,
 )
-from heliostat.records.batches.schema_frames import KNOWN, to_look_at
+from heliostat.records.batches.schema_frames import ALL_OFFSETS, KNOWN, to_look_at
 from heliostat.records.batches.varints import INT64_MIN
 from heliostat.records.copier import cells as cell
 from heliostat.records.copier import plain_sends as sent
@@ -229,7 +229,7 @@ def _may_pass(data: Any, answer: Any, cells: Any, readable: Any, passing: Any) -
         return True
     known = readable if frames & _VALUES else passing
     start, end = answer[scan.START], answer[scan.END]
-    _, left = to_look_at(data, start, end, known, frames & _KEYS != 0, True)
+    _, left = to_look_at(data, start, end, known, frames & _KEYS != 0, True, ALL_OFFSETS)
     return left == 0
 
 

@@ -67,6 +67,12 @@ class RoundReports:
         self._suspect = suspect
         return self.report("")
 
+    def hung(self, why: str) -> RoundReport:
+        """Report that the pipeline hangs: the driver cancels the job."""
+        report = self.report("")
+        report.hangs = why
+        return report
+
     def _report(
         self, ended_by: str, reported: Sequence[PartitionCopy], *, is_whole: bool
     ) -> RoundReport:

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from heliostat.names import TopicPartition
+from heliostat.records.batches.batch import OFFSET_MAX
 from heliostat.records.batches.schema_frames import Framing, UnknownIds, unknown_ids
 from heliostat.records.copier.lane import (
     NO_IDS,
@@ -64,7 +65,7 @@ class SchemaGate:
 
     def fetched(self, item: PartitionCopy, event: Fetched, now_s: float, now_ms: int) -> None:
         """Give a partition what may pass of an answer without error; it waits for the rest."""
-        held = self._held_of(item.spec, event)
+        held = self._held_of(item, event)
         end = event.end if held is None else held.upto
         if held is None or end > event.start:
             item.fetched(
@@ -83,8 +84,9 @@ class SchemaGate:
             text = _why(held)
             item.standing.retry(Trouble.FETCH, PartitionCode.SCHEMA_UNREADABLE, text, now_s, now_ms)
 
-    def _held_of(self, spec: PartitionSpec, event: Fetched) -> UnknownIds | None:
+    def _held_of(self, item: PartitionCopy, event: Fetched) -> UnknownIds | None:
         """Return what of an answer has to wait, None: nothing."""
+        spec = item.spec
         if not spec.frames or event.start == event.end:
             return None
         found = unknown_ids(
@@ -93,6 +95,7 @@ class SchemaGate:
             event.end,
             self.known_of(spec),
             Framing(keys=SchemaFrames.KEYS in spec.frames, values=True),
+            _wanted_offsets(item, event),
         )
         if not found.ids:
             self._missed.pop(spec.source, None)
@@ -107,6 +110,16 @@ class SchemaGate:
         here = {item.spec.source for item in items if waits(item)}
         self._missed = {at: ids for at, ids in self._missed.items() if at in here}
         return tuple(sorted({each for ids in self._missed.values() for each in ids})[:WANTED_MAX])
+
+
+def _wanted_offsets(item: PartitionCopy, event: Fetched) -> tuple[int, int]:
+    """Return the offsets of an answer whose records are to be appended.
+
+    A first batch may hold records that an error policy has skipped, and where a record is refused
+    all before it is appended, and nothing else.
+    """
+    refusal = item.fetches.refusal
+    return event.want.offset, OFFSET_MAX if refusal is None else refusal.offset
 
 
 def _why(held: UnknownIds) -> str:

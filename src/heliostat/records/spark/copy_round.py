@@ -12,9 +12,10 @@ from dataclasses import replace
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
+from heliostat.errors import TransformFailed
 from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
-from heliostat.records.copier.lane import LaneSpec, RoundReport, Suspect
+from heliostat.records.copier.lane import LaneSpec, RoundReport
 from heliostat.records.copier.late_sends import KilledWhenLate
 from heliostat.records.spark.warm_up import warm_up
 from heliostat.records.transport.control_channel import StateChannel
@@ -91,16 +92,19 @@ def copy_round(lane: LaneSpec, exchange: RowExchange | None = None) -> RoundRepo
             state.schema_ids,
         )
 
-        def suspect(records: Suspect | None) -> None:
-            report = copier.reports.suspected(records)
+        def tell(report: RoundReport) -> None:
             copier.lease.report(report.number)
             state.publish(report)
             while not state.is_written(report.number):
                 time.sleep(WRITTEN_LOOK_S)
 
         if exchange is not None:
-            exchange.suspect = suspect
-        report = copier.run(hooks)
+            exchange.suspect = lambda records: tell(copier.reports.suspected(records))
+        try:
+            report = copier.run(hooks)
+        except TransformFailed as error:
+            tell(copier.reports.hung(error.text))
+            raise
         state.publish(report)
         return report
     finally:

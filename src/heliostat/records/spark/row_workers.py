@@ -64,10 +64,15 @@ class CopyRows:
         from heliostat.records.transport.row_pipe import RowPipe
 
         lane = self._lane
+        assert lane.pipeline is not None
         pipe = RowPipe(socket_path(self._name), rows)
         try:
             exchange = RowExchange(
-                lane.partitions, pipe, changed=self._changed, careful=lane.careful
+                lane.partitions,
+                pipe,
+                changed=self._changed,
+                careful=lane.careful,
+                timeout_s=lane.pipeline.timeout_s,
             )
             report = copy_round(lane, exchange)
         finally:

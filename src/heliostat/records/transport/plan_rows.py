@@ -90,7 +90,7 @@ def _taken_row(taken: TakenPartition) -> list[Any]:
         spec.fills,
         spec.can_align,
         spec.frames.value,
-        [spec.pipeline, spec.fails_at, spec.why_fails],
+        [spec.pipeline, spec.fails_at, spec.fail_code, spec.why_fails, spec.attempt],
         None if taken.copied is None else list(taken.copied),
         taken.rate,
     ]
@@ -99,7 +99,7 @@ def _taken_row(taken: TakenPartition) -> list[Any]:
 def _taken(row: Sequence[Any]) -> TakenPartition:
     source, target, source_id, target_id, start, bytes_max, is_compacted, *rest = row
     adopted_at, jump, truncated, map_lost, fills, can_align, frames, piped, copied, rate = rest
-    pipeline, fails_at, why_fails = piped
+    pipeline, fails_at, fail_code, why_fails, attempt = piped
     spec = PartitionSpec(
         source=_partition(source),
         target=_partition(target),
@@ -117,7 +117,9 @@ def _taken(row: Sequence[Any]) -> TakenPartition:
         frames=SchemaFrames(frames),
         pipeline=pipeline,
         fails_at=fails_at,
+        fail_code=fail_code,
         why_fails=why_fails,
+        attempt=attempt,
     )
     return TakenPartition(spec, None if copied is None else tuple(copied), rate)
 

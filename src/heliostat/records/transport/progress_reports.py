@@ -196,6 +196,8 @@ def encode_progress(
             head["lost"] = [[*_place(source), *lost] for source, *lost in report.lost]
         if report.schema_ids and not start:
             head["schema_ids"] = list(report.schema_ids)
+        if report.hangs and not start:
+            head["hangs"] = report.hangs
         if report.suspect is not None and not start:
             head["suspect"] = [*_place(report.suspect.source), *report.suspect[1:]]
         steps: list[bytes] = []
@@ -274,6 +276,7 @@ def decode_progress(value: Mapping[str, Any]) -> LaneProgress:
     report.number, report.plan = value.get("number", 0), value.get("plan", report.generation)
     report.lane_partitions = value["lane_partitions"]
     report.schema_ids = tuple(value.get("schema_ids", ()))
+    report.hangs = value.get("hangs", "")
     if "suspect" in value:
         topic, partition, *ends = value["suspect"]
         source = TopicPartition(TopicName(topic), PartitionId(partition))

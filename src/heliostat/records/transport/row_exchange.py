@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from heliostat.errors import TransformFailed
 from heliostat.records.batches.batch import OFFSET_MAX, each_header, next_offset
@@ -53,6 +54,24 @@ class _Out:
     has_failed: bool = False
 
 
+class _Silence:
+    """How long nothing has come back of what is away."""
+
+    def __init__(self, timeout_s: float, now_s: Callable[[], float]) -> None:
+        self.now_s = now_s
+        self._timeout_s = timeout_s
+        self._since_s = 0.0
+
+    def begin(self) -> None:
+        """Rows have come back, or the first ones have gone out."""
+        self._since_s = self.now_s()
+
+    def check(self) -> None:
+        """Raise `TransformFailed` if it is too long."""
+        if self.now_s() - self._since_s > self._timeout_s:
+            raise TransformFailed(f"nothing has come back for {self._timeout_s:g} s: it hangs")
+
+
 class RowExchange:
     """The copier's side of a pipeline: a `Transform`.
 
@@ -66,6 +85,8 @@ class RowExchange:
         Columns that come back, as the pipeline may have changed them.
     careful
         How many records may be under way at a time; 0: no limit.
+    timeout_s
+        How long the pipeline may keep rows without any coming back.
     monotonic_s
         A clock.
     """
@@ -77,13 +98,14 @@ class RowExchange:
         *,
         changed: Sequence[str] = CHANGEABLE,
         careful: int = 0,
+        timeout_s: float = 60.0,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self.partitions = list(partitions)
         """By index; the network adds what the lane takes."""
         self._changed = changed
         self._careful = careful
-        self._monotonic_s = monotonic_s
+        self._silence = _Silence(timeout_s, monotonic_s)
         self._careful_until_s = monotonic_s() + CAREFUL_S
         self.suspect: Callable[[Suspect | None], None] = lambda _: None
         """Reports what goes out next, before it does; for careful rounds. None: any."""
@@ -114,7 +136,7 @@ class RowExchange:
         before = spec.fails_at if spec.fails_at >= 0 else OFFSET_MAX
         if 0 <= spec.fails_at <= fetched.want.offset:
             end = fetched.start
-            stop = Stop(StopReason.TRANSFORM_FAILED, spec.fails_at, spec.why_fails)
+            stop = Stop(StopReason[spec.fail_code], spec.fails_at, spec.why_fails)
         elif error is not None:
             at = next_offset(view, fetched.start, end)
             at = fetched.want.offset if at is None else at
@@ -137,7 +159,7 @@ class RowExchange:
             out = self._waiting.popleft()
             self._under_way.append(out)
             self._bytes += out.size
-            if self._careful and self._monotonic_s() > self._careful_until_s:
+            if self._careful and self._silence.now_s() > self._careful_until_s:
                 self._careful = 0
                 self.suspect(None)
             if self._careful:
@@ -160,6 +182,8 @@ class RowExchange:
 
     def _send(self, chunk: Chunk) -> None:
         self._number += 1
+        if not self._awaited:
+            self._silence.begin()
         self._awaited.append(self._number)
         self._pipe.send(chunk._replace(number=self._number))
 
@@ -172,9 +196,14 @@ class RowExchange:
         ------
         ConnectionLost
             Spark has ended the rows, or the reader's worker is gone: the round can't go on.
+        TransformFailed
+            The pipeline hangs.
         """
         for rows in self._pipe.came():
+            self._silence.begin()
             self._take(rows)
+        if self._awaited:
+            self._silence.check()
         found, self._done = self._done, []
         self._go_on()
         return found
@@ -199,6 +228,17 @@ class RowExchange:
         if begin < end:
             self._back.append(rows.slice(begin, end - begin))
 
+    def _before(self, error: TransformFailed, part: Chunk, back: list[pa.RecordBatch]) -> bytearray:
+        """Return the batches up to the record at which a part fails, if they are sound."""
+        offset = error.context.get("offset")
+        if not isinstance(offset, int) or offset <= part.first:
+            return bytearray()
+        rows = [each.filter(pc.less(each.column("offset"), offset)) for each in back]
+        try:
+            return batches_of(part._replace(before=offset), rows, self._changed)
+        except TransformFailed:
+            return bytearray()
+
     def _complete(self) -> None:
         """Take the end of a part; the answer is complete with its last one."""
         if self._pieces:
@@ -210,6 +250,7 @@ class RowExchange:
             try:
                 out.data += batches_of(part, back, self._changed)
             except TransformFailed as error:
+                out.data += self._before(error, part, back)
                 out.has_failed, out.stop = True, _stop_in(out, error)
         if out.parts:
             return

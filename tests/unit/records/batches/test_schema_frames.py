@@ -408,4 +408,6 @@ def test_arbitrary_records_are_read_up_to_the_damage(body, count):
 
 def test_index_checks_are_on():
     with pytest.raises(IndexError):
-        checked.to_look_at(np.zeros(60, np.uint8), 50, 63, np.empty(0, np.int64), True, True)
+        checked.to_look_at(
+            np.zeros(60, np.uint8), 50, 63, np.empty(0, np.int64), True, True, (0, 9)
+        )

@@ -8,7 +8,13 @@ import pytest
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, OffsetMap
-from heliostat.records.copier.begin_checks import Beginning, needs_last_batch, why_stopped
+from heliostat.records.batches.converted import RefusedRecord, StopReason
+from heliostat.records.copier.begin_checks import (
+    Beginning,
+    needs_last_batch,
+    refused_by,
+    why_stopped,
+)
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.markers import filler_of
 from heliostat.records.copier.network import LastBatch, LogRange
@@ -115,3 +121,15 @@ def test_only_the_first_cause_is_reported() -> None:
 def test_a_jump_back_needs_offsets_that_may_differ() -> None:
     assert code(jump=Break(100, 50)) == ""
     assert code(jump=Break(100, 50), fills=True) == "OFFSETS_GO_BACK"
+
+
+def test_the_driver_stops_a_partition_at_a_record_that_is_still_to_come() -> None:
+    """Given a record that the driver gave up / then it refuses it, unless that is passed; with a
+
+    pipeline, records from there on do not even go in.
+    """
+    fails: Any = {"fails_at": 50, "why_fails": "none", "fail_code": "SCHEMA_UNREADABLE"}
+    expected = RefusedRecord(50, "none", StopReason.SCHEMA_UNREADABLE)
+    assert [refused_by(spec(**fails), at) for at in (0, 50, 51)] == [expected, expected, None]
+    assert refused_by(spec(pipeline="hide", **fails), 0) is None
+    assert refused_by(spec(), 0) is None

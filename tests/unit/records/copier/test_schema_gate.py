@@ -9,6 +9,7 @@ import pytest
 from support.records import LZ4, NONE, Sample, encode
 from unit.records.copier.test_plain_way import NOW, TARGET, Side, partition
 
+from heliostat.records.batches.converted import RefusedRecord, Stop, StopReason
 from heliostat.records.copier.lane import (
     NO_IDS,
     CopySettings,
@@ -183,3 +184,26 @@ def test_partitions_without_frames_are_not_looked_at(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("heliostat.records.copier.schema_gate.unknown_ids", refused)
     gate.fetched(item, answer(item, batch(0, (b"k", framed(UNKNOWN)))), 0.0, NOW)
     assert len(item.appends.queue) == 1
+
+
+@pytest.mark.parametrize("codec", [NONE, LZ4])
+def test_only_records_that_are_to_be_appended_are_looked_at(codec: int) -> None:
+    """Given a batch with unknown ids / when an error policy has skipped those before the position,
+
+    or gives up the one behind it / then those between are appended, and the partition stops there.
+    """
+    ids = [UNKNOWN, KNOWN, UNKNOWN, KNOWN]
+    data = batch(0, *((b"k", framed(each)) for each in ids), codec=codec)
+    item, gate = framing(VALUES), SchemaGate()
+    gate.learn(IDS, [item])
+    item.fetches.offset = 1
+    gate.fetched(item, answer(item, data), 0.0, NOW)
+    assert waits(item)
+    assert not item.appends.queue
+    item.standing.recovered(NOW, aligns=False)
+    reason = StopReason.SCHEMA_UNREADABLE
+    item.fetches.refusal = RefusedRecord(2, "given up", reason)
+    for now_s in (10.0, 20.0):  # where a batch begins before the position is believed if said twice
+        gate.fetched(item, answer(item, data), now_s, NOW)
+    assert [each.records for each in item.appends.queue] == [1]
+    assert item.fetches.stop == Stop(reason, 2, "given up")

@@ -48,6 +48,8 @@ def full(number: int) -> PartitionSpec:
         can_align=False,
         pipeline="hide",
         fails_at=3,
+        fail_code="SCHEMA_UNREADABLE",
+        attempt=2,
         why_fails="no number",
         frames=SchemaFrames.KEYS | SchemaFrames.VALUES,
     )

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 import pyarrow as pa
+import pytest
 from support.records import Sample, encode
 
+from heliostat.errors import TransformFailed
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.batches.batch import read_header
 from heliostat.records.batches.converted import StopReason
@@ -164,3 +166,58 @@ def test_what_is_cut_is_asked_for_again_and_what_is_damaged_stops() -> None:
     assert offsets(found) == [(6, 8, 2)]
     assert found.stop is not None
     assert (found.stop.reason, found.stop.offset) == (StopReason.CORRUPT, 8)
+
+
+def test_rows_that_come_back_twice_stop_their_partition_at_that_record() -> None:
+    """Given a pipeline that multiplies rows / then all before the first one come back."""
+    spark = Spark()
+    exchange = exchange_of(spark)
+    rows_of_chunks = spark.came
+
+    def came() -> Iterator[pa.RecordBatch]:
+        for batch in rows_of_chunks():
+            table = pa.Table.from_batches([batch])
+            at = batch.column("offset").to_pylist()
+            is_there = batch.column("partition").to_pylist()
+            twice = [n for n, (offset, p) in enumerate(zip(at, is_there, strict=True)) if p >= 0]
+            order = sorted([*range(len(at)), *(n for n in twice if at[n] == 5)])
+            yield from table.take(order).combine_chunks().to_batches()
+
+    spark.came = came  # type: ignore[method-assign]  # as a pipeline with a bug
+    exchange.put(answer(0, 3, 4))
+    (found,) = exchange.take()
+    assert offsets(found) == [(0, 3, 3), (3, 5, 2)]
+    assert found.stop is not None
+    assert (found.stop.reason, found.stop.offset) == (StopReason.TRANSFORM_FAILED, 5)
+
+
+def test_a_pipeline_from_which_nothing_comes_back_hangs() -> None:
+    """Given rows that are away / when none come back for the time that was set / then that is an
+
+    error; time without rows, or with some, does not count.
+    """
+    spark, now = Spark(), [0.0]
+    one = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
+    pipe = cast("RowPipe", spark)
+    exchange = RowExchange([one], pipe, timeout_s=5, monotonic_s=lambda: now[0])
+    now[0] = 100.0
+    exchange.put(answer(0, 3))
+    now[0] = 104.0
+    assert len(exchange.take()) == 1
+    now[0] = 200.0
+    assert exchange.take() == []
+    spark.came = lambda: iter(())  # type: ignore[method-assign]  # nothing comes
+    exchange.put(answer(3, 3))
+    now[0] = 205.0
+    assert exchange.take() == []
+    now[0] = 205.1
+    with pytest.raises(TransformFailed, match="it hangs"):
+        exchange.take()
+
+
+def test_a_record_without_its_schema_stops_its_partition_as_such() -> None:
+    exchange = exchange_of(Spark(), fails_at=0, why_fails="none", fail_code="SCHEMA_UNREADABLE")
+    exchange.put(answer(0, 3))
+    (found,) = exchange.take()
+    assert found.stop is not None
+    assert found.stop.reason is StopReason.SCHEMA_UNREADABLE

@@ -1,0 +1,140 @@
+"""`heliostat dlq`: dead letters of links, replayed to a topic or to their source, and dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import closing
+
+from heliostat.clock import SystemClock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import STATE_TOPIC_PREFIX, Config, LinkConfig
+from heliostat.errors import BrokerError, Refused
+from heliostat.gaps.dead_letters import DeadLetter, DeadLetters
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.other_links.at_target import OtherLinks
+from heliostat.records.batches.encode import NewRecord, encode_batch
+from heliostat.state.link_state import LinkState
+
+REPLAYED = "heliostat.replayed"
+"""Header of a replayed record: where its original stood at the source."""
+
+
+def letters_of(
+    config: Config,
+    link: LinkConfig,
+    topic: TopicName | None = None,
+    partition: PartitionId | None = None,
+    offset: int | None = None,
+) -> list[DeadLetter]:
+    """Return a link's dead letters, oldest first: all, or of a source topic, partition, offset.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The target does not answer or refuses.
+    ProtocolError
+        Somebody else wrote among them.
+    """
+    found = _of(config, link).read().values()
+    return [
+        each
+        for each in found
+        if topic in {None, each.source.topic}
+        and partition in {None, each.source.partition}
+        and offset in {None, each.offset}
+    ]
+
+
+def drop(config: Config, link: LinkConfig, letters: Sequence[DeadLetter]) -> None:
+    """Remove letters for good.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The target does not answer or refuses.
+    """
+    with ClusterAdmin(config.clusters[link.target].access()) as admin:
+        _of(config, link).drop(letters, admin, SystemClock().wall_ms())
+
+
+def replay(
+    config: Config, link: LinkConfig, letters: Sequence[DeadLetter], to: TopicName | None
+) -> None:
+    """Write records of letters again, oldest first, then remove each letter.
+
+    Parameters
+    ----------
+    to
+        A topic of the target that is no mirror; None: their source topics, from where the link
+        copies them like any other record.
+
+    Raises
+    ------
+    Refused
+        A letter is a damaged batch, or the topic is a mirror or does not exist; nothing is written.
+    ConnectionLost, BrokerError
+        A cluster does not answer or refuses. Letters that are still there may have been written.
+    """
+    for each in letters:
+        if each.is_batch:
+            raise Refused(
+                f"{each.source} at offset {each.offset} is a batch that can't be decoded",
+                hint="heliostat dlq show prints its bytes; drop it when they are saved",
+            )
+    with ClusterAdmin(config.clusters[link.target].access()) as target:
+        if to is None:
+            with ClusterAdmin(config.clusters[link.source].access()) as source:
+                _write(config, link, letters, source, target, lambda each: each.source)
+            return
+        _check(config, link, to, target)
+        topic = target.describe_topics([to])[to]
+        if topic.error is not None:
+            raise Refused(f"topic {to} is not at {link.target}, or can't be described there")
+        count = len(topic.partitions)
+        _write(
+            config,
+            link,
+            letters,
+            target,
+            target,
+            lambda each: TopicPartition(to, PartitionId(each.source.partition % count)),
+        )
+
+
+def _check(config: Config, link: LinkConfig, to: TopicName, target: ClusterAdmin) -> None:
+    """Refuse a topic that only a link may write to."""
+    if to.startswith(STATE_TOPIC_PREFIX):
+        raise Refused(f"{to} is a state topic of a link")
+    cluster = config.clusters[link.target]
+    with closing(LinkState(link, cluster)) as state:
+        mirrors = {record.target for record in state.read().mirrors.values()}
+    claims = OtherLinks(link, cluster, target).claims([to])
+    if to in mirrors or to in claims:
+        raise Refused(
+            f"{to} is a mirror: only its link may write there, or it would stop as diverged",
+            hint="use --to-source, or another topic",
+        )
+
+
+def _write(  # noqa: PLR0917 - what, from where and to where
+    config: Config,
+    link: LinkConfig,
+    letters: Sequence[DeadLetter],
+    cluster: ClusterAdmin,
+    target: ClusterAdmin,
+    place: Callable[[DeadLetter], TopicPartition],
+) -> None:
+    kept, clock = _of(config, link), SystemClock()
+    for each in letters:
+        at = place(each)
+        origin = f"{each.source.topic}/{each.source.partition}/{each.offset}".encode()
+        headers = (*each.headers, (REPLAYED, origin))
+        batch = encode_batch([NewRecord(each.key, each.value, each.timestamp_ms, headers)])
+        answer = cluster.append({at: batch})[at]
+        if isinstance(answer, BrokerError):
+            raise answer
+        kept.drop([each], target, clock.wall_ms())
+
+
+def _of(config: Config, link: LinkConfig) -> DeadLetters:
+    return DeadLetters(LinkName(link.name), config.clusters[link.target].access())
