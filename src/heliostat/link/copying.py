@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -151,6 +152,7 @@ class Copying:
             clock=context.clock,
             events=context.events,
         )
+        self._refresh = threading.Event()  # asks for a reconciliation at once
         self._schemas = self._schema_part()
         if self._schemas is not None:
             template = replace(template, registries=self._schemas.registries)
@@ -266,6 +268,7 @@ class Copying:
             clock=context.clock,
             events=context.events,
             guard=context.owner.check,
+            reframed=self._refresh.set,
         )
 
     def _source_has(self, names: frozenset[TopicName]) -> list[TopicName]:
@@ -293,11 +296,9 @@ class Copying:
 
     def _loops(self, reconciler: Reconciler) -> Iterator[LoopSpec]:
         context, guarded = self._context, self._context.owner.guarded
-        yield LoopSpec(
-            "refresh",
-            context.link.topics.refresh_interval_s,
-            guarded(lambda: self._reconcile(reconciler)),
-        )
+        interval_s = context.link.topics.refresh_interval_s
+        turn = guarded(lambda: self._reconcile(reconciler))
+        yield LoopSpec("refresh", interval_s, turn, self._refresh)
         for part in self._interchange.parts():
             yield part._replace(turn=guarded(part.turn))
         yield LoopSpec("stops", STOPS_EVERY_S, self._keep_stops)

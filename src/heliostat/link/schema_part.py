@@ -19,7 +19,7 @@ from heliostat.names import TopicName
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.records.copier.lane import RoundReport, SchemaFrames, SchemaIds
-from heliostat.records.transport.schema_id_rows import ranges_of
+from heliostat.records.transport.schema_id_rows import schema_ids_of
 from heliostat.schemas import HttpRegistry
 from heliostat.schemas.mirroring import MirroredSchemas, mirror_schemas
 from heliostat.schemas.registry.values import SchemaId
@@ -37,6 +37,11 @@ class _Sides(NamedTuple):
     target: HttpRegistry
     nodes: tuple[HttpRegistry, ...]
     """The target's addresses one by one, if it has several."""
+
+
+class _Turn(NamedTuple):
+    done: MirroredSchemas
+    at_ms: int
 
 
 class SchemaPart:
@@ -59,6 +64,8 @@ class SchemaPart:
         Time, and where changes are logged.
     guard
         Raises if the link is not ours any more (I10).
+    reframed
+        Called when records wait for what `frames` says now.
     """
 
     def __init__(
@@ -73,6 +80,7 @@ class SchemaPart:
         clock: Clock,
         events: Events,
         guard: Callable[[], None],
+        reframed: Callable[[], None] = lambda: None,
     ) -> None:
         self._link = link
         self.registries = registries_of(link, source, target)
@@ -89,13 +97,13 @@ class SchemaPart:
         self._clock = clock
         self._events = events
         self._guard = guard
+        self._reframed = reframed
         self._wanted = WantedIds()
         self._due_s = 0.0
         """When the next turn is due, if nobody asks for one before (monotonic seconds)."""
         self._frames: dict[TopicName, SchemaFrames] = {}
-        self._last: MirroredSchemas | None = None
+        self._last: _Turn | None = None
         self._told: frozenset[str] = frozenset()
-        self._at_ms = 0
 
     def loop(self, guarded: Callable[[Callable[[], None]], Callable[[], None]]) -> LoopSpec:
         """Return the loop that runs the turns."""
@@ -109,7 +117,7 @@ class SchemaPart:
     def look_if_new(self) -> None:
         """Ask for a turn if there are other mirrors than in the last one."""
         last = self._last
-        if self._mirrors() != ({} if last is None else last.rules.naming.topics):
+        if self._mirrors() != ({} if last is None else last.done.rules.naming.topics):
             self._wanted.ask()
 
     def frames(self, topic: TopicName) -> SchemaFrames:
@@ -144,15 +152,15 @@ class SchemaPart:
             nodes=self._sides.nodes,
             guard=self._guard,
         )
-        self._frames = frames_in(done.source, mirrors)
+        was, self._frames = self._frames, frames_in(done.source, mirrors)
         at_source = done.source.ids(done.rules.source_context)
-        ids = SchemaIds(
-            ranges_of(done.ids),
-            ranges_of(each for each in wanted if SchemaId(each) not in at_source),
-        )
+        foreign = (each for each in wanted if SchemaId(each) not in at_source)
+        ids = schema_ids_of(done.ids.items(), foreign)
         # Each time: somebody may have deleted the announcement.
         self._announce(self.registries, ids)
-        self._last, self._at_ms = done, self._clock.wall_ms()
+        if self._link.schemas.strategy == "rewrite" and was != self._frames:
+            self._reframed()  # until then values wait that may begin with an id
+        self._last = _Turn(done, self._clock.wall_ms())
         self._due_s = self._clock.monotonic_s() + self._link.schemas.interval_s
         self._tell(done)
 
@@ -169,15 +177,15 @@ class SchemaPart:
 
     def report(self) -> dict[str, Any]:
         """Return the schemas' part of the driver's report."""
-        last = self._last
         waiting = self._wanted.now()[:REPORTED_MAX]
         own = {"strategy": self._link.schemas.strategy, "waiting": waiting}
-        if last is None:
+        if self._last is None:
             return own
+        last = self._last.done
         missing = sorted(last.unresolved.items(), key=lambda item: item[0])
         return {
             **own,
-            "at_ms": self._at_ms,
+            "at_ms": self._last.at_ms,
             "versions": len(last.source.versions),
             "ids": len(last.ids),
             "unresolved": {

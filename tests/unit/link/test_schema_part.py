@@ -66,6 +66,7 @@ class Running:
         self.looks: list[frozenset[TopicName]] = []
         self.told: list[SchemaIds] = []
         self.is_ours = self.can_tell = True
+        self.reframed = 0
         self.events, self.clock = Events(lambda: AT_MS, None), StoppedClock()
         settings = SchemasConfig(**{"strategy": "preserve", **schemas})
         link = LinkConfig(name="l", source="summit", target="usdf", schemas=settings)
@@ -80,6 +81,7 @@ class Running:
             clock=self.clock,
             events=self.events,
             guard=self._guard,
+            reframed=self._reframed,
         )
         self.loop = self.part.loop(lambda turn: turn)
 
@@ -112,6 +114,10 @@ class Running:
         if not self.can_tell:
             raise ConnectionLost("the control topic's broker is down")
         self.told.append(ids)
+
+    def _reframed(self) -> None:
+        assert self.told, "the ids come first"
+        self.reframed += 1
 
     def _guard(self) -> None:
         if not self.is_ours:

@@ -94,6 +94,9 @@ class SchemaFrames(Flag):
     """Values that look so, unless the source's registry has no such id."""
     VALUES = 2
     KEYS = 4
+    REPLACED = 8
+    """The target's ids are put in their place. So nothing may only seem to be one: with
+    `MAYBE_VALUES` such values wait."""
 
 
 NO_FRAMES = SchemaFrames(0)
@@ -112,10 +115,14 @@ class SchemaIds:
     foreign
         Ids that records seemed to have and the source's registry has not: where nothing says that
         a topic's values begin with an id, they are none.
+    shifts
+        For each range of `readable`, by how much its ids are greater at the target; empty: all are
+        the same there.
     """
 
     readable: Ranges = ()
     foreign: Ranges = ()
+    shifts: tuple[int, ...] = ()
 
 
 NO_IDS = SchemaIds()
