@@ -18,7 +18,7 @@ from support.tools import ROOT
 MUTATIONS = run.read_mutations()
 PARTS = {
     *("data_path", "gaps", "groups", "lanes", "offset_maps"),
-    *("pipelines", "schemas", "state", "status", "topics", "verify", "wire"),
+    *("pipelines", "schema_ids", "schemas", "state", "status", "topics", "verify", "wire"),
 }
 SURVIVED_ONCE = {
     "landed-anywhere",

@@ -214,6 +214,7 @@ class Copying:
             target=target,
             copied=self._gaps.copied_to,
             events=context.events,
+            hides_ids=context.link.schemas.strategy == "rewrite",
         )
         maps.begin()
         state, events = context.state, context.events

@@ -50,8 +50,8 @@ _OUT = types.uint8[::1]
 _PAIR = types.UniTuple(_INT, 2)
 NOT_READABLE = "its records can't be read, though its checksum is right"
 OLD_FORMAT = (
-    "it is in a message format of Kafka before 0.11, in which schema ids are not replaced: name "
-    "the topic in schemas.plain, or take a strategy that keeps ids"
+    "it is in a message format of Kafka before 0.11, in which schema ids are not replaced: take a "
+    "strategy that keeps ids"
 )
 
 

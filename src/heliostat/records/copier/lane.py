@@ -82,7 +82,8 @@ class PartitionCode(StrEnum):
     PIPELINE_REFUSED = "PIPELINE_REFUSED"
     """Spark can't run the pipeline that its records are to go through."""
     SCHEMA_UNREADABLE = "SCHEMA_UNREADABLE"
-    """Its next records have schema ids that can't be read at the target's registry yet (I8)."""
+    """Its next records have schema ids that can't be read at the target's registry yet (I8), or
+    that can't be replaced by the target's."""
     CONNECTION_LOST = "CONNECTION_LOST"
     """An answer never came; the mirror's end is read before anything is sent again (I4)."""
 

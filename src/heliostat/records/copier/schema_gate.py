@@ -95,10 +95,8 @@ class SchemaGate:
         if not spec.frames or event.start == event.end:
             return None
         place = memoryview(event.buffer), event.start, event.end
-        keys, are_unclear = (
-            SchemaFrames.KEYS in spec.frames,
-            SchemaFrames.MAYBE_VALUES in spec.frames,
-        )
+        keys = SchemaFrames.KEYS in spec.frames
+        are_unclear = SchemaFrames.MAYBE_VALUES in spec.frames
         if are_unclear and SchemaFrames.REPLACED in spec.frames:
             found = unknown_ids(*place, self._foreign, Framing(keys=False, values=True))
             if keys:
