@@ -186,15 +186,16 @@ def test_a_record_is_unseen_until_its_schema_is_registered(toy: Toy) -> None:
         assert link.stop() == 0, link.text()
 
 
+@pytest.mark.parametrize("strategy", ["preserve", "rewrite"])
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_registry_that_is_stopped_before_the_record_comes_is_waited_for(
-    toy: Toy, side: str
+    toy: Toy, side: str, strategy: str
 ) -> None:
     """Given a schema that was registered after the link's last look / when a registry is stopped,
 
     and then records come / then the consumer sees nothing of them until it is back, and decodes.
     """
-    toy.configure(interval_s=3600)
+    toy.configure(interval_s=3600, strategy=strategy)
     create_topic(toy.pair.source, toy.foo)
     stopped: RegistryServer = getattr(toy, side)
     with (

@@ -136,7 +136,7 @@ def put_ids(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
             before, other = other, before
             new, new_other = new_other, new
             is_looked_at = keys if field == _KEY else values
-            if is_looked_at and number >= FRAME_BYTES and data[at] == 0 and data[at + 1] < 128:
+            if is_looked_at and number >= FRAME_BYTES and data[at] == 0:
                 schema_id = np.int64(0)
                 for place in range(at + 1, at + FRAME_BYTES):
                     schema_id = schema_id << 8 | np.int64(data[place])
