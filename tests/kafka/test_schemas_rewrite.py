@@ -20,7 +20,7 @@ from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat, said
 from support.links import RunningLink
 from support.records import Sample, encode, write_batches
-from support.registry_server import RegistryServer
+from support.registry_server import RegistryServer, Reply
 from support.toy import (
     JANE,
     JOHN,
@@ -169,6 +169,28 @@ def test_a_record_is_unseen_until_its_schema_has_an_id_at_the_target(toy: Toy) -
         reader.wait([JOHN, JOHN])
         assert link.stop() == 0, link.text()
     assert heliostat(toy.config, "verify").returncode == 0
+
+
+def test_known_ids_are_replaced_by_a_link_that_starts_while_a_registry_is_stopped(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given what the driver before has announced and noted / then known schemas go on."""
+    with RegistryServer(with_own(5)) as source, RegistryServer(with_own(9)) as target:
+        toy = Toy(cluster_pair, source, target, tmp_path / "heliostat.yaml")
+        toy.configure(strategy="rewrite")
+        create_topic(toy.pair.source, toy.foo)
+        with toy.reader() as reader, toy.writer() as writer:
+            writer.write(toy.foo, JOHN)
+            with RunningLink(toy.config) as link:
+                reader.wait([JOHN])
+                assert link.stop() == 0, link.text()
+            source.troubles.append(lambda _: Reply(None))
+            target.troubles.append(lambda _: Reply(None))
+            with RunningLink(toy.config) as link:
+                writer.write(toy.foo, JANE)
+                reader.wait([JOHN, JANE])
+                assert link.stop() == 0, link.text()
+        assert ids_of(reader) == {10}
 
 
 def test_a_lost_state_is_rebuilt_from_records_with_other_ids(toy: Toy) -> None:

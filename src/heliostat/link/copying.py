@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from heliostat.clock import Clock
@@ -35,7 +36,13 @@ from heliostat.ops.loop_spec import LoopSpec
 from heliostat.other_links.at_source import Upstream
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import NeighbourClaims
-from heliostat.records.copier.lane import NO_FRAMES, LaneSpec, PartitionReport, RoundReport
+from heliostat.records.copier.lane import (
+    NO_FRAMES,
+    LaneSpec,
+    PartitionReport,
+    RoundReport,
+    SchemaFrames,
+)
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import StatusBoard
 from heliostat.status.open_transactions import LOOK_EVERY_S, OpenTransactions
@@ -262,20 +269,20 @@ class Copying:
             source,
             target,
             mirrors=lambda: {name: each.target for name, each in list(known.mirrors.items())},
-            topics=TopicLooks(lambda: known.source_topics, self._source_has),
+            topics=TopicLooks(lambda: known.source_topics, partial(_existing, self._source)),
             announce=lambda registries, ids: context.owner.run(
                 lambda: context.state.put_schema_ids(registries, ids)
             ),
             clock=context.clock,
             events=context.events,
             guard=context.owner.check,
-            reframed=self._refresh.set,
+            frames=known.frames,
+            reframed=self._reframed,
         )
 
-    def _source_has(self, names: frozenset[TopicName]) -> list[TopicName]:
-        """Return which of these topics the source has now."""
-        found = self._source.describe_topics(names)
-        return [name for name, info in found.items() if info.error is None]
+    def _reframed(self, frames: Mapping[TopicName, SchemaFrames]) -> None:
+        self._context.owner.run(lambda: self._context.state.put_frames(frames))
+        self._refresh.set()
 
     def _group_part(self) -> GroupPart | None:
         """Return the part that publishes offsets of consumer groups, if that is configured."""
@@ -360,3 +367,9 @@ class Copying:
         if self._schemas is not None:
             self._schemas.close()
         self._gaps.close()
+
+
+def _existing(source: ClusterAdmin, names: frozenset[TopicName]) -> list[TopicName]:
+    """Return which of these topics the source has now."""
+    found = source.describe_topics(names)
+    return [name for name, info in found.items() if info.error is None]

@@ -30,6 +30,8 @@ mend what was refused."""
 REPORTED_MAX = 20
 """Schemas and ids named in the driver's report, which is written each second."""
 Announce = Callable[[str, SchemaIds], None]
+Frames = Mapping[TopicName, SchemaFrames]
+NO_TOPICS: Frames = {}
 
 
 class _Sides(NamedTuple):
@@ -64,8 +66,10 @@ class SchemaPart:
         Time, and where changes are logged.
     guard
         Raises if the link is not ours any more (I10).
+    frames
+        What an earlier driver has found out, where ids are replaced.
     reframed
-        Called when records wait for what `frames` says now.
+        Called with what is to be remembered, and as records wait for what `frames` says now.
     """
 
     def __init__(
@@ -80,7 +84,8 @@ class SchemaPart:
         clock: Clock,
         events: Events,
         guard: Callable[[], None],
-        reframed: Callable[[], None] = lambda: None,
+        frames: Frames = NO_TOPICS,
+        reframed: Callable[[Frames], None] = lambda _: None,
     ) -> None:
         self._link = link
         self.registries = registries_of(link, source, target)
@@ -101,7 +106,7 @@ class SchemaPart:
         self._wanted = WantedIds()
         self._due_s = 0.0
         """When the next turn is due, if nobody asks for one before (monotonic seconds)."""
-        self._frames: dict[TopicName, SchemaFrames] = {}
+        self._frames = frames
         self._last: _Turn | None = None
         self._told: frozenset[str] = frozenset()
 
@@ -152,17 +157,27 @@ class SchemaPart:
             nodes=self._sides.nodes,
             guard=self._guard,
         )
-        was, self._frames = self._frames, frames_in(done.source, mirrors)
+        frames = frames_in(done.source, mirrors)
         at_source = done.source.ids(done.rules.source_context)
         foreign = (each for each in wanted if SchemaId(each) not in at_source)
         ids = schema_ids_of(done.ids.items(), foreign)
         # Each time: somebody may have deleted the announcement.
         self._announce(self.registries, ids)
-        if self._link.schemas.strategy == "rewrite" and was != self._frames:
-            self._reframed()  # until then values wait that may begin with an id
+        self._take(frames)
         self._last = _Turn(done, self._clock.wall_ms())
         self._due_s = self._clock.monotonic_s() + self._link.schemas.interval_s
         self._tell(done)
+
+    def _take(self, frames: Frames) -> None:
+        """Tell on what has changed of what begins with an id, if ids are replaced."""
+        was, self._frames = self._frames, frames
+        if self._link.schemas.strategy != "rewrite" or was == frames:
+            return
+        try:
+            self._reframed(frames)  # until then values wait that may begin with an id
+        except BaseException:
+            self._frames = was  # the next turn tells it
+            raise
 
     def _tell(self, done: MirroredSchemas) -> None:
         """Log what was done, and what has newly failed."""

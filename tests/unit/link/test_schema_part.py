@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from copy import deepcopy
 from typing import Any
@@ -16,7 +16,7 @@ from unit.link.test_wanted_ids import report
 from heliostat.access import RegistryAccess
 from heliostat.config import LinkConfig, SchemasConfig
 from heliostat.errors import ConnectionLost, LinkTakenOver, RegistryError, RegistryUnreachable
-from heliostat.link.schema_part import REPORTED_MAX, WAITING_EVERY_S, SchemaPart
+from heliostat.link.schema_part import NO_TOPICS, REPORTED_MAX, WAITING_EVERY_S, SchemaPart
 from heliostat.link.schema_rules import TopicLooks, registries_of
 from heliostat.names import TopicName
 from heliostat.ops.events import Events
@@ -66,8 +66,9 @@ class Running:
         self.looks: list[frozenset[TopicName]] = []
         self.told: list[SchemaIds] = []
         self.is_ours = self.can_tell = True
-        self.reframed = 0
+        self.reframed: list[dict[TopicName, SchemaFrames]] = []
         self.events, self.clock = Events(lambda: AT_MS, None), StoppedClock()
+        frames = schemas.pop("frames", NO_TOPICS)
         settings = SchemasConfig(**{"strategy": "preserve", **schemas})
         link = LinkConfig(name="l", source="summit", target="usdf", schemas=settings)
         sides = RegistryAccess((source.url,)), RegistryAccess(urls or (target.url,))
@@ -81,6 +82,7 @@ class Running:
             clock=self.clock,
             events=self.events,
             guard=self._guard,
+            frames=frames,
             reframed=self._reframed,
         )
         self.loop = self.part.loop(lambda turn: turn)
@@ -115,9 +117,8 @@ class Running:
             raise ConnectionLost("the control topic's broker is down")
         self.told.append(ids)
 
-    def _reframed(self) -> None:
-        assert self.told, "the ids come first"
-        self.reframed += 1
+    def _reframed(self, frames: Mapping[TopicName, SchemaFrames]) -> None:
+        self.reframed.append(dict(frames))
 
     def _guard(self) -> None:
         if not self.is_ours:
