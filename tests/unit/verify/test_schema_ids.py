@@ -32,11 +32,16 @@ def of_values(*numbers: int) -> list[Record]:
 
 
 def differs_at(
-    source: list[Record], target: list[Record], ids: MirroredIds, *, shift: int = 0
+    source: list[Record],
+    target: list[Record],
+    ids: MirroredIds,
+    *,
+    shift: int = 0,
+    codec: str = "lz4",
 ) -> int | None:
     """The first source offset that differs; the mirror lacks the source's first `shift`."""
     logs = Log(), Log()
-    logs[0].append(0, source, "lz4")
+    logs[0].append(0, source, codec)
     logs[1].append(0, target[shift:])
     places = places_of(list(range(shift, len(source))))
     chunk = Chunk(0, PARTITION, PARTITION, shift, len(source), len(source) - shift, places)
@@ -66,6 +71,13 @@ def test_ids_that_are_mapped_are_equal_and_all_others_differ(shift: int) -> None
             mirror[place] = (*mirror[place][:2], framed(wrong), [])
             expected = None if mirror == right else place
             assert differs_at(source, mirror, VALUES, shift=shift) == expected, (place, wrong)
+
+
+def test_batches_that_are_equal_to_the_byte_are_no_proof() -> None:
+    """Given a mirror that has the source's own bytes / then its ids are wrong all the same."""
+    source = of_values(3, 1, 3)
+    assert differs_at(source, source, VALUES, codec="none") == 1
+    assert differs_at(of_values(3, 3), of_values(3, 3), VALUES, codec="none") is None
 
 
 def test_only_what_has_ids_is_mapped() -> None:
