@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 from support.avro_clients import AvroReader, AvroWriter, open_registry
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat, said
@@ -35,6 +36,7 @@ from support.toy import (
 )
 
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.state_topics import offsets_topic
 from heliostat_sandbox.registry import SandboxRegistry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -217,6 +219,53 @@ def test_a_lost_state_is_rebuilt_from_records_with_other_ids(toy: Toy) -> None:
             reader.wait([JOHN, JANE, JOHN])
             assert link.stop() == 0, link.text()
     assert heliostat(toy.config, "verify", "--complete").returncode == 0
+
+
+def test_a_lost_map_is_rebuilt_from_records_with_other_ids(toy: Toy) -> None:
+    """Given transactions, of which some are aborted, so that offsets differ as well / then what is
+
+    committed is decoded; the map of offsets is rebuilt from contents once it is lost.
+    """
+    toy.configure(strategy="rewrite")
+    create_topic(toy.pair.source, toy.foo)
+    with toy.reader() as reader, toy.writer() as writer:
+        values = writer.encode(toy.foo, JOHN, JANE)
+        with RunningLink(toy.config) as link:
+            transactions(toy, values)
+            reader.wait([JOHN, JANE] * 3)
+            assert link.stop() == 0, link.text()
+        assert heliostat(toy.config, "verify", "--complete").returncode == 0
+        name = yaml.safe_load(toy.config.read_text())["links"][0]["name"]
+        lost = offsets_topic(name)
+        with ClusterAdmin([toy.pair.target.bootstrap]) as admin:
+            assert admin.delete_topics([lost]) == {lost: None}
+        with RunningLink(toy.config) as link:
+            until(
+                lambda: "OFFSET_MAP_LOST" in json.dumps(said(toy.config, "status")),
+                "the stop for the lost map",
+            )
+            [found] = said(toy.config, "offsets", "rebuild")
+            assert (found["why_not"], found["records"]) == ("", 6)
+            transactions(toy, values)
+            reader.wait([JOHN, JANE] * 6)
+            assert link.stop() == 0, link.text()
+    assert heliostat(toy.config, "verify", "--complete").returncode == 0
+
+
+def transactions(toy: Toy, values: list[bytes]) -> None:
+    """Write values three times, each time committed once and aborted once."""
+    settings = {"bootstrap.servers": toy.pair.source.bootstrap, "compression.type": "lz4"}
+    producer = Producer({**settings, "transactional.id": fresh_name("transactions")})
+    producer.init_transactions(30)
+    for number in range(6):
+        producer.begin_transaction()
+        for value in values:
+            producer.produce(toy.foo, value, b"%d %d" % (number, time.monotonic_ns()), 0)
+        producer.flush(30)
+        if number % 2:
+            producer.abort_transaction(30)
+        else:
+            producer.commit_transaction(30)
 
 
 def test_schemas_of_apicurio_get_the_ids_of_a_registry_that_has_others(
