@@ -5,7 +5,8 @@ I1  Every append names the target offset it expects; the answer's base offset is
 I2  Position = offset map at the target's log end. Nothing else decides where copying continues.
 I3  A break of the offset map is durable before the first batch that needs it is sent.
 I4  After an ambiguous answer nothing is resent before the target's real end has been read again.
-I5  Same partition number, same order, same key, value, headers, timestamp and its meaning.
+I5  Same partition number, same order, same key, value, headers, timestamp and its meaning; but for
+    schema ids, where the target has its own (docs/adr/0025).
 I6  A source record that was not copied and never will be is a gap, and never skipped silently.
 I7  A partition's failure stops only that partition.
 I8  A record whose schema is not readable at the target yet is not visible there yet.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from support.registry_contract import record
@@ -12,9 +13,10 @@ from heliostat.config import LinkConfig, SchemasConfig
 from heliostat.errors import ConnectionLost, LinkTakenOver
 from heliostat.link.schema_part import SchemaPart
 from heliostat.link.schema_rules import TopicLooks, registries_of
+from heliostat.link.topic_frames import NO_TOPICS
 from heliostat.names import Alias, LaneId, LinkName, TopicName
 from heliostat.ops.events import Events
-from heliostat.records.copier.lane import SchemaIds
+from heliostat.records.copier.lane import SchemaFrames, SchemaIds
 
 FOO, BAR = TopicName("foo"), TopicName("bar")
 AT_MS = 1_790_000_000_000
@@ -58,9 +60,10 @@ class Running:
         self.looks: list[frozenset[TopicName]] = []
         self.told: list[SchemaIds] = []
         self.lanes_told = {LaneId(0): 1, LaneId(1): 1}
-        self.planned_again: list[object] = []
+        self.reframed: list[dict[TopicName, SchemaFrames]] = []
         self.is_ours = self.can_tell = True
         self.events, self.clock = Events(lambda: AT_MS, None), StoppedClock()
+        frames = schemas.pop("frames", NO_TOPICS)
         settings = SchemasConfig(**{"strategy": "preserve", **schemas})
         link = LinkConfig(
             name=LinkName("l"), source=Alias("summit"), target=Alias("usdf"), schemas=settings
@@ -77,7 +80,8 @@ class Running:
             events=self.events,
             guard=self._guard,
             told=lambda: self.lanes_told,
-            frames_changed=lambda: self.planned_again.append(self.part.framing()),
+            frames=frames,
+            reframed=self._reframed,
         )
         self.loop = self.part.loop(lambda turn: turn)
 
@@ -118,3 +122,6 @@ class Running:
     def _guard(self) -> None:
         if not self.is_ours:
             raise LinkTakenOver("another instance owns the link")
+
+    def _reframed(self, frames: Mapping[TopicName, SchemaFrames]) -> None:
+        self.reframed.append(dict(frames))

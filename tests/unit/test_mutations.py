@@ -18,7 +18,8 @@ from support.tools import ROOT
 MUTATIONS = run.read_mutations()
 PARTS = {
     *("data_path", "gaps", "groups", "lanes", "offset_maps"),
-    *("pipelines", "record_errors", "schemas", "state", "status", "topics", "verify", "wire"),
+    *("pipelines", "record_errors", "schema_ids", "schemas", "state", "status", "topics"),
+    *("verify", "wire"),
 }
 SURVIVED_ONCE = {
     "landed-anywhere",

@@ -22,6 +22,7 @@ from heliostat.operate.status import link_statuses
 from heliostat.operate.topics import TopicPreview, preview_topics
 from heliostat.verify.ranges import NotMirrored, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
+from heliostat.verify.schema_ids import NO_IDS, MirroredIds
 
 
 @click.command("verify")
@@ -55,8 +56,10 @@ def verify_command(
     Compares count, offsets, order, keys, values, headers and timestamps of each mirrored
     partition: all records that both sides have when it begins, or the given range. If offsets
     differ between the sides, each record must be at the offset that the link's offset map says.
-    Records removed by compaction, on either side, do not count as lost. A topic that the link
-    refuses, or whose records go through a pipeline, is listed with the reason, and not compared.
+    Records removed by compaction, on either side, do not count as lost. Where the link puts the
+    target's schema ids into records, each must be what its id is by both registries as they are
+    now. A topic that the link refuses, or whose records go through a pipeline, is listed with the
+    reason, and not compared.
     Exit code 0 when no difference was found, 1 when one was or something could not be compared, 3
     when a cluster does not answer.
 
@@ -91,6 +94,7 @@ def verify_command(
             decode_all=decode_all,
             conf=config.spark.conf,
             read_map=partial(read_map_view, config, link),
+            read_ids=partial(_ids, config, link),
         )
         for link in links
     ]
@@ -113,6 +117,15 @@ def _pairs(
         and (not topics or row.topic in topics)
         and not pipeline_of(link, row.topic)
     ]
+
+
+def _ids(config: Config, link: LinkConfig) -> MirroredIds:
+    """Return which schema ids the link's mirrors have instead of the source's."""
+    if link.schemas.strategy != "rewrite":
+        return NO_IDS
+    from heliostat.operate.schemas import mirrored_ids  # its HTTP client takes long to load
+
+    return mirrored_ids(config, link)
 
 
 def _blocked(config: Config, link: LinkConfig) -> Mapping[TopicPartition, str]:

@@ -26,10 +26,13 @@ def _check_context(name: str) -> str:
 class SchemasConfig(Frozen):
     """Schemas: from the source's registry to the target's, before the records that need them."""
 
-    strategy: Annotated[Literal["off", "preserve", "isolate"], Field(title="Strategy")] = "off"
+    strategy: Annotated[
+        Literal["off", "preserve", "isolate", "rewrite"], Field(title="Strategy")
+    ] = "off"
     """`off`: no schemas are mirrored. `preserve`: same subjects, ids and versions; the target's
     registry must take ids (its mode IMPORT), and where a topic is renamed, its subjects are as
-    well. `isolate`: the same in a context of its own at the target."""
+    well. `isolate`: the same in a context of its own at the target. `rewrite`: any registry; it
+    gives ids of its own, which are put into the records."""
     context: Annotated[
         Annotated[str, AfterValidator(_check_context)] | None, Field(title="Context")
     ] = None
@@ -43,15 +46,19 @@ class SchemasConfig(Frozen):
     """Names or regular expressions of subjects; wins over `include` and over names of topics. What
     a mirrored schema refers to is mirrored in any case."""
     compatibility: Annotated[Literal["none", "carry"], Field(title="Compatibility")] = "none"
-    """`none`: mirrored subjects keep what is set at the target; in mode IMPORT a registry compares
-    nothing. `carry`: they get the source's setting, which costs some requests a subject each
-    time."""
+    """`none`: mirrored subjects keep what is set at the target, as in mode IMPORT a registry
+    compares nothing; with `rewrite` they get NONE. `carry`: they get the source's setting, which
+    costs some requests a subject each time."""
     keep_names: Annotated[bool, Field(title="Keep names")] = False
     """Whether subjects that are renamed with their topics are also there under their own names."""
     framed: Annotated[Patterns, Field(title="Framed topics")] = ()
     """Names or regular expressions of source topics whose values always begin with a schema id.
     Topics that have a subject named after them count as such by themselves. In all others a value
-    with an unknown id is held only if the source's registry has that id."""
+    with an unknown id is held only if the source's registry has that id; with `rewrite` also one
+    with a known id, as it may be none."""
+    plain: Annotated[Patterns, Field(title="Plain topics")] = ()
+    """Names or regular expressions of source topics whose values never begin with a schema id,
+    whatever the subjects are; `framed` wins."""
     interval_s: Annotated[float, Field(title="Interval", ge=0.5, le=3600)] = 30
     """Seconds between two comparisons of both registries; a record with an unknown id asks for one
     at once."""

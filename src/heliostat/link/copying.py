@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from heliostat.clock import Clock
@@ -37,7 +38,13 @@ from heliostat.ops.loop_spec import LoopSpec
 from heliostat.other_links.at_source import Upstream
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import NeighbourClaims
-from heliostat.records.copier.lane import NO_FRAMES, LaneSpec, PartitionReport, RoundReport
+from heliostat.records.copier.lane import (
+    NO_FRAMES,
+    LaneSpec,
+    PartitionReport,
+    RoundReport,
+    SchemaFrames,
+)
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import StatusBoard
 from heliostat.status.open_transactions import LOOK_EVERY_S, OpenTransactions
@@ -209,6 +216,7 @@ class Copying:
             target=target,
             copied=self._gaps.copied_to,
             events=context.events,
+            hides_ids=context.link.schemas.strategy == "rewrite",
         )
         maps.begin()
         state, events = context.state, context.events
@@ -256,7 +264,7 @@ class Copying:
             source,
             target,
             mirrors=lambda: {name: each.target for name, each in list(known.mirrors.items())},
-            topics=TopicLooks(lambda: known.source_topics, self._source_has),
+            topics=TopicLooks(lambda: known.source_topics, partial(_existing, self._source)),
             announce=lambda registries, ids: context.owner.run(
                 lambda: context.state.put_schema_ids(registries, ids)
             ),
@@ -264,13 +272,14 @@ class Copying:
             events=context.events,
             guard=context.owner.check,
             told=lambda: self.lanes.told_since(),  # noqa: PLW0108  # lanes are made later
-            frames_changed=self._refresh.set,
+            frames=known.frames,
+            reframed=self._reframed,
         )
 
-    def _source_has(self, names: frozenset[TopicName]) -> list[TopicName]:
-        """Return which of these topics the source has now."""
-        found = self._source.describe_topics(names)
-        return [name for name, info in found.items() if info.error is None]
+    def _reframed(self, frames: Mapping[TopicName, SchemaFrames]) -> None:
+        if self._context.link.schemas.strategy == "rewrite":
+            self._context.owner.run(lambda: self._context.state.put_frames(frames))
+        self._refresh.set()
 
     def _group_part(self) -> GroupPart | None:
         """Return the part that publishes offsets of consumer groups, if that is configured."""
@@ -292,12 +301,9 @@ class Copying:
 
     def _loops(self, reconciler: Reconciler) -> Iterator[LoopSpec]:
         context, guarded = self._context, self._context.owner.guarded
-        yield LoopSpec(
-            "refresh",
-            context.link.topics.refresh_interval_s,
-            guarded(lambda: self._reconcile(reconciler)),
-            self._refresh,
-        )
+        interval_s = context.link.topics.refresh_interval_s
+        turn = guarded(lambda: self._reconcile(reconciler))
+        yield LoopSpec("refresh", interval_s, turn, self._refresh)
         for part in self._interchange.parts():
             yield part._replace(turn=guarded(part.turn))
         yield LoopSpec("stops", STOPS_EVERY_S, self._keep_stops)
@@ -395,3 +401,9 @@ def _gap_keeper(
         clock=context.clock,
         events=context.events,
     )
+
+
+def _existing(source: ClusterAdmin, names: frozenset[TopicName]) -> list[TopicName]:
+    """Return which of these topics the source has now."""
+    found = source.describe_topics(names)
+    return [name for name, info in found.items() if info.error is None]

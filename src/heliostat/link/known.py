@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from heliostat.names import LaneId, ProducerId, TopicName, TopicPartition
+from heliostat.records.copier.lane import SchemaFrames
 from heliostat.state.link_state import Starts
 from heliostat.topics.values import MirrorRecord
 
@@ -29,6 +30,8 @@ class Known:
     producer_id: ProducerId | None = None
     at_beginning: frozenset[TopicName] | None = None
     """The source's topics when the link began; None: this is its first reconciliation."""
+    frames: dict[TopicName, SchemaFrames] = field(default_factory=dict)
+    """What of topics' records began with a schema id that is replaced, by an earlier driver."""
     source_topics: frozenset[TopicName] | None = None
     """All topics of the source; None: not looked yet."""
     turns: int = 0

@@ -14,13 +14,14 @@ from heliostat.access import RegistryAccess
 from heliostat.clock import Clock
 from heliostat.config import LinkConfig
 from heliostat.link.schema_rules import TopicLooks, frames_in, frames_of, registries_of, rules_of
+from heliostat.link.topic_frames import NO_TOPICS, Frames, TopicFrames
 from heliostat.link.wanted_ids import SureIds, WantedIds
 from heliostat.names import LaneId, TopicName
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.records.batches.schema_frames import framed_id
 from heliostat.records.copier.lane import RoundReport, SchemaFrames, SchemaIds
-from heliostat.records.transport.schema_id_rows import ranges_of
+from heliostat.records.transport.schema_id_rows import schema_ids_of
 from heliostat.schemas import HttpRegistry
 from heliostat.schemas.mirroring import MirroredSchemas, mirror_schemas
 from heliostat.schemas.registry.values import SchemaId
@@ -31,6 +32,7 @@ mend what was refused."""
 REPORTED_MAX = 20
 """Schemas and ids named in the driver's report, which is written each second."""
 Announce = Callable[[str, SchemaIds], None]
+_VALUES = SchemaFrames.VALUES
 
 
 class _Sides(NamedTuple):
@@ -40,29 +42,9 @@ class _Sides(NamedTuple):
     """The target's addresses one by one, if it has several."""
 
 
-class Framing:
-    """What of topics' records begins with a schema id, by the subjects that are known.
-
-    Parameters
-    ----------
-    sure
-        Ids that lanes wait for which know the newest framing.
-    changed
-        Has it planned.
-    """
-
-    def __init__(self, sure: SureIds, changed: Callable[[], None]) -> None:
-        self.frames: dict[TopicName, SchemaFrames] = {}
-        """By source topic; never modified in place."""
-        self.sure = sure
-        self._changed = changed
-
-    def take(self, frames: dict[TopicName, SchemaFrames]) -> None:
-        """Take what is known now."""
-        if frames != self.frames:
-            self.frames = frames
-            self.sure.changed()
-            self._changed()
+class _Turn(NamedTuple):
+    done: MirroredSchemas
+    at_ms: int
 
 
 class SchemaPart:
@@ -87,8 +69,10 @@ class SchemaPart:
         Raises if the link is not ours any more (I10).
     told
         From which plan on each lane knows what is wanted of it.
-    frames_changed
-        Has what `frames` returns planned.
+    frames
+        What an earlier driver has found out, where ids are replaced.
+    reframed
+        Called with what is to be remembered, and as records wait for what `frames` says now.
     """
 
     def __init__(
@@ -104,7 +88,8 @@ class SchemaPart:
         events: Events,
         guard: Callable[[], None],
         told: Callable[[], Mapping[LaneId, int]],
-        frames_changed: Callable[[], None],
+        frames: Frames = NO_TOPICS,
+        reframed: Callable[[Frames], None] = lambda _: None,
     ) -> None:
         self._link = link
         self.registries = registries_of(link, source, target)
@@ -122,12 +107,11 @@ class SchemaPart:
         self._events = events
         self._guard = guard
         self._wanted = WantedIds()
-        self._framing = Framing(SureIds(told), frames_changed)
+        self._frames = TopicFrames(frames, SureIds(told), reframed)
         self._due_s = 0.0
         """When the next turn is due, if nobody asks for one before (monotonic seconds)."""
-        self._last: MirroredSchemas | None = None
+        self._last: _Turn | None = None
         self._told: frozenset[str] = frozenset()
-        self._at_ms = 0
 
     def loop(self, guarded: Callable[[Callable[[], None]], Callable[[], None]]) -> LoopSpec:
         """Return the loop that runs the turns."""
@@ -137,45 +121,45 @@ class SchemaPart:
     def wants(self, report: RoundReport) -> None:
         """Take the ids that a lane's partitions wait for; what is new asks for a turn at once."""
         self._wanted.take(report)
-        if self._framing.sure.take(report):
+        if self._frames.sure.take(report):
             self._wanted.ask()
 
     def framing(self) -> object:
         """Return what `frames` goes by at the moment, for `planned`."""
-        return self._framing.frames
+        return self._frames.known
 
     def planned(self, framing: object) -> None:
         """Take it that lanes' plans go by that framing; ask for a turn if there are new mirrors."""
-        if framing is self._framing.frames:
-            self._framing.sure.planned()
+        if framing is self._frames.known:
+            self._frames.sure.planned()
         last = self._last
-        if self._mirrors() != ({} if last is None else last.rules.naming.topics):
+        if self._mirrors() != ({} if last is None else last.done.rules.naming.topics):
             self._wanted.ask()
 
     def frames(self, topic: TopicName) -> SchemaFrames:
         """Return what of a topic's records begins with a schema id, as far as is known."""
-        return frames_of(self._link.schemas, topic, self._framing.frames)
+        return frames_of(self._link.schemas, topic, self._frames.known)
 
     def is_readable(self, schema_id: int) -> bool:
         """See `MissingSchemas`."""
-        return self._last is not None and schema_id in self._last.ids
+        return self._last is not None and schema_id in self._last.done.ids
 
     def missing_id(self, topic: TopicName, key: bytes | None, value: bytes | None) -> int | None:
         """See `MissingSchemas`."""
-        frames, last = self.frames(topic), self._last
-        if last is None:
+        if self._last is None:
             return None
-        at_source = last.source.ids(last.rules.source_context)
-        for content, is_framed, is_sure in (
-            (key, SchemaFrames.KEYS in frames, True),
-            (value, bool(frames), SchemaFrames.VALUES in frames),
-        ):
-            schema_id = framed_id(content) if is_framed else None
-            if schema_id is None or self.is_readable(schema_id):
-                continue
-            if is_sure or SchemaId(schema_id) in at_source:
-                return schema_id
-        return None
+        frames, done = self.frames(topic), self._last.done
+        of_key = framed_id(key) if SchemaFrames.KEYS in frames else None
+        if of_key is not None and of_key not in done.ids:
+            return of_key
+        of_value = framed_id(value) if frames & (_VALUES | SchemaFrames.MAYBE_VALUES) else None
+        if of_value is None:
+            return None
+        if _VALUES in frames:
+            return None if of_value in done.ids else of_value
+        is_foreign = SchemaId(of_value) not in done.source.ids(done.rules.source_context)
+        passes = of_value in done.ids and SchemaFrames.REPLACED not in frames
+        return None if is_foreign or passes else of_value
 
     def turn_if_due(self) -> None:
         """Compare both registries if it is time, if somebody has asked, or if partitions wait."""
@@ -194,10 +178,7 @@ class SchemaPart:
         LinkTakenOver
             Another instance owns the link.
         """
-        wanted, sure = (
-            self._wanted.ever(),
-            self._framing.sure.known(),
-        )  # before the source is looked at
+        wanted = self._wanted.ever()  # before the source is looked at
         mirrors, source_topics = self._mirrors(), self._topics.known()
         if source_topics is None:
             return  # a reconciliation asks for a turn
@@ -208,15 +189,14 @@ class SchemaPart:
             nodes=self._sides.nodes,
             guard=self._guard,
         )
-        self._framing.take(frames_in(done.source, mirrors))
-        at_source = done.source.ids(done.rules.source_context)
-        ids = SchemaIds(
-            ranges_of(done.ids),
-            ranges_of(each for each in wanted & sure if SchemaId(each) not in at_source),
-        )
+        frames = frames_in(done.source, mirrors)
+        at_source, sure = done.source.ids(done.rules.source_context), self._frames.sure_ids(frames)
+        foreign = (each for each in wanted & sure if SchemaId(each) not in at_source)
+        ids = schema_ids_of(done.ids.items(), foreign)
         # Each time: somebody may have deleted the announcement.
         self._announce(self.registries, ids)
-        self._last, self._at_ms = done, self._clock.wall_ms()
+        self._frames.take(frames)
+        self._last = _Turn(done, self._clock.wall_ms())
         self._due_s = self._clock.monotonic_s() + self._link.schemas.interval_s
         self._tell(done)
 
@@ -233,15 +213,15 @@ class SchemaPart:
 
     def report(self) -> dict[str, Any]:
         """Return the schemas' part of the driver's report."""
-        last = self._last
         waiting = self._wanted.now()[:REPORTED_MAX]
         own = {"strategy": self._link.schemas.strategy, "waiting": waiting}
-        if last is None:
+        if self._last is None:
             return own
+        last = self._last.done
         missing = sorted(last.unresolved.items(), key=lambda item: item[0])
         return {
             **own,
-            "at_ms": self._at_ms,
+            "at_ms": self._last.at_ms,
             "versions": len(last.source.versions),
             "ids": len(last.ids),
             "unresolved": {

@@ -132,4 +132,8 @@ def frames_of(
     known = found.get(topic, NO_FRAMES)
     if any(compile_pattern(entry).fullmatch(topic) for entry in settings.framed):
         known |= SchemaFrames.VALUES
-    return known if SchemaFrames.VALUES in known else known | SchemaFrames.MAYBE_VALUES
+    elif any(compile_pattern(entry).fullmatch(topic) for entry in settings.plain):
+        known &= ~SchemaFrames.VALUES
+    elif SchemaFrames.VALUES not in known:
+        known |= SchemaFrames.MAYBE_VALUES
+    return known | SchemaFrames.REPLACED if known and settings.strategy == "rewrite" else known

@@ -269,4 +269,5 @@ def _known(stored: Stored, producer_id: ProducerId) -> Known:
         making=stored.making,
         producer_id=producer_id,
         at_beginning=stored.at_beginning,
+        frames=stored.frames,
     )

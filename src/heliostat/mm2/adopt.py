@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from heliostat.clusters.admin import TopicInfo
 from heliostat.clusters.plain_records import LogBounds, PlainReader
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import BrokerError
+from heliostat.errors import BrokerError, Refused
 from heliostat.invariants import first_generation
 from heliostat.mm2.adopt_clusters import (
     OWN_LASTS_S,
@@ -61,10 +61,12 @@ def plan_adoption(config: Config, link: LinkConfig, peer: Peer) -> AdoptionPlan:
     Raises
     ------
     Refused
-        MirrorMaker 2 has no positions under that name, or still copies.
+        MirrorMaker 2 has no positions under that name, or still copies; or the link puts other
+        schema ids into records than MirrorMaker 2 has left in them.
     ConnectionLost, BrokerError
         A cluster does not answer.
     """
+    _refuse_other_ids(link)
     with LinkClusters(config, link) as clusters:
         refuse_live_workers(clusters, peer)
         return _plan(clusters, peer)
@@ -91,6 +93,7 @@ def adopt(
     ConnectionLost, BrokerError
         A cluster does not answer; call again.
     """
+    _refuse_other_ids(link)
     with LinkClusters(config, link) as clusters:
         refuse_live_workers(clusters, peer)
         plan = _plan(clusters, peer)
@@ -109,6 +112,15 @@ def adopt(
             _write(state, plan.adopted, Stamp(first_generation(ownership.claim_number), 0))
             let_go(state, records, other_claims_of(clusters, (record.target for record in records)))
         return plan
+
+
+def _refuse_other_ids(link: LinkConfig) -> None:
+    if link.schemas.strategy == "rewrite":
+        raise Refused(
+            "mirrors of MirrorMaker 2 have the source's schema ids, and this link would go on in "
+            "them with the target's",
+            hint="take strategy preserve or isolate, or let the link make mirrors of its own",
+        )
 
 
 # -- looking -----------------------------------------------------------------------------------

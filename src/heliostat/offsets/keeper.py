@@ -21,6 +21,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.plain_records import PlainReader, PlainRecord
 from heliostat.clusters.record_digest import digest_of
 from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
+from heliostat.framed_ids import without_id
 from heliostat.gaps.ledger import CopyNote
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.marks import MapMarks, Mapped, Marks, MirrorId
@@ -73,6 +74,8 @@ class MapKeeper:
         Returns how far a source partition was copied.
     events
         Log that reports lost and rebuilt maps.
+    hides_ids
+        Whether records are compared without their schema ids, as mirrors have others.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class MapKeeper:
         target: ClusterAdmin,
         copied: CopiedLookup,
         events: Events,
+        hides_ids: bool = False,
     ) -> None:
         self._maps = maps
         self._store = marks
@@ -93,6 +97,7 @@ class MapKeeper:
         self._target = target
         self._copied = copied
         self._events = events
+        self._digest = _digest_without_ids if hides_ids else _digest
         self._pruning = MapPruning(maps, target, time.monotonic)
         self._marks = Marks()
         self._unsettled: dict[MirrorId, str] = {}
@@ -247,7 +252,7 @@ class MapKeeper:
             ):
                 for one, at in looks:
                     try:
-                        yield one, ends_alike(source, target, one, at)
+                        yield one, ends_alike(source, target, one, at, self._digest)
                     except (BrokerError, ConnectionLost):
                         yield one, None
 
@@ -295,7 +300,11 @@ def _is_noted_exact(copied: CopyNote | None, end: int) -> bool:
 
 
 def ends_alike(
-    source: PlainReader, target: PlainReader, one: RememberedPartition, end: int
+    source: PlainReader,
+    target: PlainReader,
+    one: RememberedPartition,
+    end: int,
+    digest: Callable[[PlainRecord], bytes],
 ) -> bool:
     """Whether the record before a mirror's end equals the source's of that offset, and no later.
 
@@ -308,14 +317,19 @@ def ends_alike(
         return True  # its start was aligned, and nothing was copied yet
     if last < bounds[0].start or not bounds[1].start <= last < bounds[1].end:
         return False  # gone at one side: nothing shows it
-    ours = [_digest(record) for record in target.read(one.mirror, last, end)]
+    ours = [digest(record) for record in target.read(one.mirror, last, end)]
     there = source.read(one.source, last, min(bounds[1].end, end + BEHIND_RECORDS))
-    theirs = [(record.offset, _digest(record)) for record in there]
-    return len(ours) == 1 and [at for at, digest in theirs if digest == ours[0]] == [last]
+    theirs = [(record.offset, digest(record)) for record in there]
+    return len(ours) == 1 and [at for at, other in theirs if other == ours[0]] == [last]
 
 
 def _digest(record: PlainRecord) -> bytes:
     return digest_of(record.key, record.value, record.headers, record.timestamp_ms)
+
+
+def _digest_without_ids(record: PlainRecord) -> bytes:
+    contents = without_id(record.key), without_id(record.value)
+    return digest_of(*contents, record.headers, record.timestamp_ms)
 
 
 def _named(names: Iterable[MirrorId]) -> str:

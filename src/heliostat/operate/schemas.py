@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
-from heliostat.link.schema_rules import rules_of
+from heliostat.link.schema_rules import frames_in, frames_of, rules_of
 from heliostat.link.topic_look import see
 from heliostat.names import LinkName, TopicName
 from heliostat.operate.links import links_of
+from heliostat.records.copier.lane import SchemaFrames
 from heliostat.schemas import (
     HttpRegistry,
     SchemaPlan,
     SchemaRow,
     SchemaRules,
     observe_registry,
+    plan_schemas,
     schema_rows,
     verify_ids,
 )
+from heliostat.schemas.content import fingerprint_alone
 from heliostat.schemas.mirroring import plan_with_settings
+from heliostat.schemas.registry.values import Schema, SchemaId
 from heliostat.schemas.status import IdDifference, SchemaState
+from heliostat.verify.schema_ids import MirroredIds
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +122,43 @@ def verify_schemas(config: Config, link_name: str | None) -> Iterator[LinkVerifi
         gone = (SchemaState.MISSING, SchemaState.REFUSED)
         missing = tuple(row for row in rows if row.state in gone)
         yield LinkVerified(LinkName(link.name), len(plan.ids), found, missing)
+
+
+def mirrored_ids(config: Config, link: LinkConfig) -> MirroredIds:
+    """Return which schema ids a link's mirrors have instead of the source's, as of now.
+
+    Raises
+    ------
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        A registry does not answer, or refuses.
+    ConnectionLost
+        One of the clusters does not answer.
+    """
+    with _registries(config, link) as (source, target):
+        there = observe_registry(source)
+        mirrors, topics = _topics(config, link)
+        rules = rules_of(link, mirrors, topics)(there)
+        content = observe_registry(target)
+    plan = plan_schemas(there, content, rules)
+    found = frames_in(there, mirrors)
+    frames = {topic: frames_of(link.schemas, topic, found) for topic in mirrors}
+    return MirroredIds.of(
+        {int(own): int(at_target) for own, at_target in plan.ids.items()},
+        _alike(content.ids(rules.naming.context), plan.ids.values()),
+        keys=(topic for topic, each in frames.items() if SchemaFrames.KEYS in each),
+        values=(topic for topic, each in frames.items() if SchemaFrames.VALUES in each),
+    )
+
+
+def _alike(content: Mapping[SchemaId, Schema], used: Iterable[SchemaId]) -> dict[int, int]:
+    """Return ids that mean the same as another one, and that: one that is used, if any is."""
+    standing = {fingerprint_alone(content[each]): each for each in used}
+    found: dict[int, int] = {}
+    for each, schema in sorted(content.items(), key=lambda item: item[0]):
+        other = standing.setdefault(fingerprint_alone(schema), each)
+        if other != each:
+            found[each] = other
+    return found
 
 
 def _look(

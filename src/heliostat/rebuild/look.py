@@ -18,6 +18,7 @@ from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import read_maps
+from heliostat.rebuild.compared_rows import view_of
 from heliostat.rebuild.plan import PartitionRebuild, RebuildPlan, TopicRebuild
 from heliostat.rebuild.proof import MirrorStanding, NotProved, Proof, prove
 from heliostat.topics.naming import naming_of
@@ -27,6 +28,7 @@ from heliostat.verify.both_logs import rows_of
 from heliostat.verify.compaction import Cleaning, CleaningRule
 from heliostat.verify.places import Places
 from heliostat.verify.reader import Bounds, Isolation, LogReader
+from heliostat.verify.schema_ids import RowView
 from heliostat.verify.stream_values import ConsumedRecord
 
 HANDED_BACK = (
@@ -110,7 +112,10 @@ class Look:
             target = stack.enter_context(
                 LogReader(clusters.target_access, Isolation.READ_UNCOMMITTED)
             )
-            one_by_one = _Partitions(seen, source, target, self.maps, ledger, target_seen.ends)
+            view = view_of(clusters.link)
+            one_by_one = _Partitions(
+                seen, source, target, self.maps, ledger, target_seen.ends, view
+            )
             for record in records:
                 if record.source in seen.stored.handed_back:
                     yield TopicRebuild(record, (), HANDED_BACK)
@@ -134,6 +139,7 @@ class _Partitions:
     maps: MapReader
     ledger: GapLedger
     ends: Mapping[TopicPartition, Offset]
+    view: RowView | None
 
     def topic(self, record: MirrorRecord) -> TopicRebuild:
         """Compare all partitions of a mirror."""
@@ -174,7 +180,7 @@ class _Partitions:
             text = f"{mirror} is not on all its replicas yet, or is being written to; try again"
             return replace(found, found=NotProved(text))
         standing = self._standing(record, number, rule, (there, bounds))
-        rows = _BothRows(self.source, source, self.target, mirror)
+        rows = _BothRows(self.source, source, self.target, mirror, self.view)
         return replace(found, found=_proved(rows, standing))
 
     def _standing(
@@ -234,14 +240,15 @@ class _BothRows:
     source_partition: TopicPartition
     at_target: LogReader
     target_partition: TopicPartition
+    view: RowView | None
 
     def source(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """Yield the source's records."""
-        return rows_of(self.at_source, self.source_partition, start, stop)
+        return rows_of(self.at_source, self.source_partition, start, stop, self.view)
 
     def target(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """Yield the mirror's records."""
-        return rows_of(self.at_target, self.target_partition, start, stop)
+        return rows_of(self.at_target, self.target_partition, start, stop, self.view)
 
 
 def _record(seen: Seen, clusters: LinkClusters, name: TopicName) -> MirrorRecord:

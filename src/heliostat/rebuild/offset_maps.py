@@ -25,10 +25,12 @@ from heliostat.offsets.marks import MirrorId
 from heliostat.offsets.offset_map import Break, MapRow, OffsetMap
 from heliostat.offsets.store import OffsetMaps
 from heliostat.rebuild.alignment import Contents, NotAligned, align
+from heliostat.rebuild.compared_rows import view_of
 from heliostat.state.link_state import LinkState
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.both_logs import rows_of
 from heliostat.verify.reader import Isolation, LogReader
+from heliostat.verify.schema_ids import RowView, viewed
 from heliostat.verify.stream import PartitionStream
 
 ROW_BREAKS = 2000
@@ -107,14 +109,16 @@ def rebuild_maps(
         target = stack.enter_context(LogReader(target_access, Isolation.READ_UNCOMMITTED))
         at_source = stack.enter_context(ClusterAdmin(source_access))
         at_target = stack.enter_context(ClusterAdmin(target_access))
+        view = view_of(link)
         for one in lost:
             try:
                 _refuse_other_topics(one, at_source, at_target)
                 is_compacted = _is_compacted(at_source, one.source.topic)
                 end = _end(at_target, one.target)
-                theirs = _mirror_of(target, one.target, end)
+                theirs = _mirror_of(target, one.target, end, view)
                 bounds = source.bounds([one.source])[one.source]
-                ours = Contents.of(rows_of(source, one.source, bounds.start, bounds.end))
+                rows = rows_of(source, one.source, bounds.start, bounds.end, view)
+                ours = Contents.of(rows)
                 noted = _noted_end(ledger, one, end)
                 breaks = align(ours, theirs, is_compacted=is_compacted, goes_on_at=noted)
                 _refuse_moved(at_target, one.target, end)
@@ -187,13 +191,16 @@ def _refuse_moved(target: ClusterAdmin, partition: TopicPartition, end: int) -> 
         raise _Why("something was appended to the mirror meanwhile; try again")
 
 
-def _mirror_of(target: LogReader, partition: TopicPartition, end: int) -> Contents:
+def _mirror_of(
+    target: LogReader, partition: TopicPartition, end: int, view: RowView | None
+) -> Contents:
     """Read all records of a mirror; the one before its end must be among them."""
     bounds = target.bounds([partition])[partition]
     if bounds.end != end:
         raise _Why(f"{partition} is not on all its replicas yet; try again")
     stream = PartitionStream(target, partition, bounds.start, end)
-    found = Contents.of(row for batch in stream for row in batch.rows(bounds.start, end))
+    batches = viewed(stream, view)
+    found = Contents.of(row for batch in batches for row in batch.rows(bounds.start, end))
     if stream.control_batches:
         raise _Why("its holes were filled with markers, and only the lost map had their number")
     if found.offsets and found.offsets[-1] != end - 1:

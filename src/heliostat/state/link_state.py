@@ -26,7 +26,7 @@ from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
 from heliostat.offsets.marks import MapMarks
 from heliostat.offsets.store import OffsetMaps
-from heliostat.records.copier.lane import Announcement, SchemaIds
+from heliostat.records.copier.lane import Announcement, SchemaFrames, SchemaIds
 from heliostat.records.transport.announcements import CONTROL_KEY
 from heliostat.records.transport.plan_rows import encode_announcement
 from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schema_ids
@@ -46,6 +46,9 @@ HANDED_BACK_PREFIX = "handed-back/"
 """Mirrors handed back to MirrorMaker 2: equal contents alone must not make them ours again."""
 START_PREFIX = "start/"
 BEGINNING_PREFIX = "beginning/"
+FRAMED_PREFIX = "framed/"
+"""Topics whose records have schema ids that are replaced: without a registry's answer nothing else
+tells a new driver."""
 NAMES_MAX = 5_000
 """Most topic names in one row: about 200 kB of the 1 MiB that a record may have."""
 OWNER_WITHIN_S = 16.0
@@ -82,6 +85,8 @@ class Stored:
     """The stops as last written."""
     handed_back: set[TopicName] = field(default_factory=set)
     """Source topics of former mirrors that were handed back to MirrorMaker 2."""
+    frames: dict[TopicName, SchemaFrames] = field(default_factory=dict)
+    """What of topics' records begins with a schema id, where ids are replaced."""
 
     def take(self, key: str, value: Mapping[str, Any]) -> None:
         """Apply one row."""
@@ -99,6 +104,9 @@ class Stored:
         elif key.startswith(BEGINNING_PREFIX):
             names = (TopicName(name) for name in value["topics"])
             self.at_beginning = (self.at_beginning or frozenset()).union(names)
+        elif key.startswith(FRAMED_PREFIX):
+            name = TopicName(key.removeprefix(FRAMED_PREFIX))
+            self.frames[name] = SchemaFrames(value["frames"])
 
 
 def mirrors_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, MirrorRecord]:
@@ -280,6 +288,17 @@ class LinkState:
                 for at in range(0, max(1, len(ordered)), NAMES_MAX)
             }
         )
+
+    def put_frames(self, frames: Mapping[TopicName, SchemaFrames]) -> None:
+        """Record what of topics' records begins with a schema id that is replaced."""
+        before = self.read().frames
+        rows: dict[str, Mapping[str, Any] | None] = {
+            f"{FRAMED_PREFIX}{name}": {"frames": each.value}
+            for name, each in frames.items()
+            if before.get(name) != each
+        }
+        rows |= {f"{FRAMED_PREFIX}{name}": None for name in before.keys() - frames.keys()}
+        self._state.write_many(rows)
 
     def put_producer(self, producer_id: ProducerId) -> None:
         """Record the link's one producer id (I1)."""

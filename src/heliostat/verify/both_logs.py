@@ -10,6 +10,7 @@ from heliostat.names import TopicPartition
 from heliostat.verify.mapped import without
 from heliostat.verify.ranges import Stretch
 from heliostat.verify.reader import LogReader
+from heliostat.verify.schema_ids import AS_THEY_ARE, RowView, Views, viewed
 from heliostat.verify.stream import ConsumedRecord, PartitionStream
 
 
@@ -24,56 +25,82 @@ class BothLogs:
         Compared stretch.
     start
         Source offset at which to begin.
+    views
+        How the rows of both sides are seen.
     """
 
-    def __init__(self, source: LogReader, target: LogReader, stretch: Stretch, start: int) -> None:
+    def __init__(
+        self,
+        source: LogReader,
+        target: LogReader,
+        stretch: Stretch,
+        start: int,
+        views: Views = AS_THEY_ARE,
+    ) -> None:
         self._source, self._target = source, target
+        self._views = views
         self._stretch, self._start = stretch, start
         self._target_end = min(stretch.places.target_at(stretch.end), stretch.target_stop)
 
     def source(self) -> Iterator[ConsumedRecord]:
         """Yield the compared range."""
-        return rows_of(self._source, self._stretch.source, self._start, self._stretch.end)
+        return rows_of(
+            self._source,
+            self._stretch.source,
+            self._start,
+            self._stretch.end,
+            self._views.source,
+        )
 
     def target(self) -> Iterator[ConsumedRecord]:
         """Yield its counterpart at the target."""
         low = self._stretch.places.target_at(self._start)
-        rows = rows_of(self._target, self._stretch.target, low, self._target_end)
+        rows = rows_of(
+            self._target, self._stretch.target, low, self._target_end, self._views.target
+        )
         return without(rows, self._stretch.places.lost_source_ranges())
 
     def source_later(self) -> Iterator[ConsumedRecord]:
         """Yield later source records, as of now: one of them may have superseded a record."""
-        return _later(self._source, self._stretch.source, self._stretch.end)
+        return _later(self._source, self._stretch.source, self._stretch.end, self._views.source)
 
     def target_later(self) -> Iterator[ConsumedRecord]:
         """Yield later target records, as of now."""
-        return _later(self._target, self._stretch.target, self._target_end)
+        return _later(self._target, self._stretch.target, self._target_end, self._views.target)
 
     def source_row(self, offset: int) -> ConsumedRecord | None:
         """One record, to be shown; None if it is gone by now."""
-        return _one(self._source, self._stretch.source, offset)
+        return _one(self._source, self._stretch.source, offset, self._views.source)
 
     def target_row(self, offset: int) -> ConsumedRecord | None:
         """One record, to be shown; None if it is gone by now."""
-        return _one(self._target, self._stretch.target, offset)
+        return _one(self._target, self._stretch.target, offset, self._views.target)
 
 
 def rows_of(
-    reader: LogReader, partition: TopicPartition, start: int, stop: int
+    reader: LogReader,
+    partition: TopicPartition,
+    start: int,
+    stop: int,
+    view: RowView | None = None,
 ) -> Iterator[ConsumedRecord]:
-    """Yield the records with offsets in `[start, stop)`."""
-    for batch in PartitionStream(reader, partition, start, stop):
+    """Yield the records with offsets in `[start, stop)`, as `view` shows them."""
+    for batch in viewed(PartitionStream(reader, partition, start, stop), view):
         yield from batch.rows(start, stop)
 
 
-def _later(reader: LogReader, partition: TopicPartition, start: int) -> Iterator[ConsumedRecord]:
+def _later(
+    reader: LogReader, partition: TopicPartition, start: int, view: RowView | None
+) -> Iterator[ConsumedRecord]:
     bounds = reader.bounds([partition])[partition]
-    return rows_of(reader, partition, max(start, bounds.start), bounds.end)
+    return rows_of(reader, partition, max(start, bounds.start), bounds.end, view)
 
 
-def _one(reader: LogReader, partition: TopicPartition, offset: int) -> ConsumedRecord | None:
+def _one(
+    reader: LogReader, partition: TopicPartition, offset: int, view: RowView | None
+) -> ConsumedRecord | None:
     try:
-        return next(rows_of(reader, partition, offset, offset + 1), None)
+        return next(rows_of(reader, partition, offset, offset + 1, view), None)
     except BrokerError as error:
         if error.kafka_code == OFFSET_OUT_OF_RANGE:
             return None

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing_extensions import override
 
 from heliostat.verify.places import Places
-from heliostat.verify.stream import Batch, ConsumedRecord, PartitionStream
+from heliostat.verify.stream import Batch, ConsumedRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class KeptTarget:
         The offset map, which shows which records these are.
     """
 
-    def __init__(self, stream: PartitionStream, places: Places) -> None:
+    def __init__(self, stream: Iterable[Batch], places: Places) -> None:
         self._stream = stream
         self._ranges = places.lost_source_ranges()
 
@@ -84,7 +84,7 @@ class MovedSource:
         The offset map.
     """
 
-    def __init__(self, stream: PartitionStream, start: int, end: int, places: Places) -> None:
+    def __init__(self, stream: Iterable[Batch], start: int, end: int, places: Places) -> None:
         self._stream = stream
         self._start, self._end = start, end
         self._places = places

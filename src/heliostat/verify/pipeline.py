@@ -44,6 +44,7 @@ from heliostat.verify.ranges import (
 )
 from heliostat.verify.reader import Bounds, Isolation, LogReader
 from heliostat.verify.report import PartitionResult, VerifyReport
+from heliostat.verify.schema_ids import NO_IDS, MirroredIds
 from heliostat.verify.tails import offsets_without_record
 from heliostat.verify.work import (
     ChunkResult,
@@ -71,6 +72,7 @@ def verify_pair(
     decode_all: bool = False,
     conf: Mapping[str, str] | None = None,
     read_map: Callable[[], MapView] | None = None,
+    read_ids: Callable[[], MirroredIds] = lambda: NO_IDS,
 ) -> VerifyReport:
     """Compare mirrors with their sources by content, while they may still be written.
 
@@ -95,8 +97,8 @@ def verify_pair(
         Whether to decode also batches that are equal byte by byte.
     conf
         Spark settings for a session of our own.
-    read_map
-        Reads the link's offset map, once; without it every mirror is taken for exact.
+    read_map, read_ids
+        Read the link's map of offsets, and that of schema ids, once; without them both are equal.
 
     Raises
     ------
@@ -109,6 +111,7 @@ def verify_pair(
     sides = ComparedClusters(access_of(source), access_of(target), decode_all)
     asked = ranges or RangeSpec()
     planned, source_view, target_view = _planned(sides, pairs, asked, blocked, read_map, not_copied)
+    sides = replace(sides, ids=read_ids())  # after the ends: all records up to there have them
     with _context(spark, conf or {}) as context:
         count = tasks or TASKS_PER_CORE * context.defaultParallelism
         results = [PartitionResult(stretch) for stretch in planned.stretches]

@@ -22,7 +22,8 @@ from heliostat.verify.compare import Compared, compare
 from heliostat.verify.mapped import KeptTarget, MovedSource, without
 from heliostat.verify.ranges import Chunk, Stretch
 from heliostat.verify.reader import FetchedPart, Isolation, LogReader
-from heliostat.verify.stream import PartitionStream
+from heliostat.verify.schema_ids import AS_THEY_ARE, NO_IDS, MirroredIds, Views, viewed
+from heliostat.verify.stream import Batch, ConsumedRecord, PartitionStream
 
 SMALL_RECORDS_MAX = 2_000  # pieces of up to this many records are fetched together
 SMALL_TOGETHER = 100  # pieces per request: 7,000 partitions take 70 round trips a side, not 7,000
@@ -37,6 +38,8 @@ class ComparedClusters:
     source: ClusterAccess
     target: ClusterAccess
     decode_all: bool = False
+    ids: MirroredIds = NO_IDS
+    """Which schema ids the mirrors have instead of the source's."""
 
 
 @dataclass(slots=True)
@@ -127,12 +130,14 @@ def _compare_chunk(
     firsts: tuple[FetchedPart | None, FetchedPart | None],
 ) -> ChunkResult:
     result = ChunkResult(chunk.stretch, chunk.start)
+    views = sides.ids.views(chunk.source.topic)
     for _ in range(RESTARTS_MAX):
         low = chunk.target_start
         one = PartitionStream(source, chunk.source, chunk.start, chunk.end, firsts[0])
         two = PartitionStream(target, chunk.target, low, chunk.target_end, firsts[1])
         try:
-            compared = _compared(chunk, one, two, decode_all=sides.decode_all)
+            there = viewed(one, views.source), viewed(two, views.target)
+            compared = _compared(chunk, *there, decode_all=sides.decode_all)
         except BrokerError as error:
             if error.kafka_code != OFFSET_OUT_OF_RANGE:
                 result.error = error
@@ -164,7 +169,7 @@ def _compare_chunk(
 
 
 def _compared(
-    chunk: Chunk, one: PartitionStream, two: PartitionStream, *, decode_all: bool
+    chunk: Chunk, one: Iterable[Batch], two: Iterable[Batch], *, decode_all: bool
 ) -> Compared:
     """Compare in target offsets; return the first difference in source offsets."""
     if chunk.places.is_exact:
@@ -212,33 +217,39 @@ def explain_stretches(
             return
         for one in pending:
             try:
-                yield _explained(source, target, one)
+                views = sides.ids.views(one.stretch.source.topic)
+                yield _explained(source, target, one, views)
             except HeliostatError as error:
                 yield ExplainedStretch(one.index, Findings(), error)
 
 
-def _explained(source: LogReader, target: LogReader, one: Differing) -> ExplainedStretch:
+def _explained(
+    source: LogReader, target: LogReader, one: Differing, views: Views = AS_THEY_ARE
+) -> ExplainedStretch:
     """Explain a stretch: first by compaction, if a side compacts, then by alignment."""
     stretch, rule = one.stretch, one.rule
     if rule is None:
-        return ExplainedStretch(one.index, _explain(source, target, one))
-    logs = BothLogs(source, target, stretch, one.start)
+        return ExplainedStretch(one.index, _explain(source, target, one, views))
+    logs = BothLogs(source, target, stretch, one.start, views)
     with _no_collector():
         judged = judge(logs, stretch.places, rule, stretch.target_stop)
     if judged.findings.is_clean and not stretch.target_has_more:
         return ExplainedStretch(one.index, judged.findings, compacted=judged.compacted)
-    named = _explain(source, target, one)
+    named = _explain(source, target, one, views)
     findings = judged.findings if named.is_clean else named
     return ExplainedStretch(one.index, findings, compacted=judged.compacted)
 
 
-def _explain(source: LogReader, target: LogReader, one: Differing) -> Findings:
+def _explain(source: LogReader, target: LogReader, one: Differing, views: Views) -> Findings:
     stretch, start, rule = one.stretch, one.start, one.rule
+
+    def of_source(first: int) -> Iterator[ConsumedRecord]:
+        return rows_of(source, stretch.source, first, stretch.source_stop, views.source)
 
     def find_in_source(wanted: set[Content]) -> dict[Content, int]:
         times = {content[0] for content in wanted}
         found: dict[Content, int] = {}
-        for row in rows_of(source, stretch.source, stretch.start, stretch.source_stop):
+        for row in of_source(stretch.start):
             if row[1] in times:
                 offset, content = placed(row)
                 if content in wanted:
@@ -253,9 +264,9 @@ def _explain(source: LogReader, target: LogReader, one: Differing) -> Findings:
     if rule is not None:
         holes = Holes(rule.source.compacts, rule.target.compacts, (start, low), stops)
     return explain(
-        rows_of(source, stretch.source, start, stretch.source_stop),
+        of_source(start),
         without(
-            rows_of(target, stretch.target, low, stretch.target_stop),
+            rows_of(target, stretch.target, low, stretch.target_stop, views.target),
             stretch.places.lost_source_ranges(),
         ),
         stretch.end,

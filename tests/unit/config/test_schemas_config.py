@@ -52,6 +52,7 @@ TAKEN = {
         strategy="isolate", context=".Sum-mit_2.b"
     ),
     "strategy: preserve, context: null": SchemasConfig(strategy="preserve"),
+    "strategy: rewrite, plain: [a]": SchemasConfig(strategy="rewrite", plain=("a",)),
     r"strategy: preserve, include: 'lsst\.sal\..*', exclude: [lsst.sal.Test], keep_names: true,"
     " compatibility: carry, framed: [a, 'b.*'], interval_s: 5": SchemasConfig(
         strategy="preserve",
@@ -74,7 +75,7 @@ def test_no_schemas_are_mirrored_by_default(tmp_path: Path) -> None:
     found = load(tmp_path, "", source=None, target=None).links[0].schemas
     assert (found.strategy, found.include, found.exclude) == ("off", (".*",), ())
     assert (found.context, found.compatibility, found.keep_names) == (None, "none", False)
-    assert (found.framed, found.interval_s) == ((), 30)
+    assert (found.framed, found.plain, found.interval_s) == ((), (), 30)
 
 
 def test_a_link_overrides_defaults_key_by_key(tmp_path: Path) -> None:
@@ -88,10 +89,15 @@ def test_a_link_overrides_defaults_key_by_key(tmp_path: Path) -> None:
 
 NAME = "must be a dot and a name of a-z A-Z 0-9 . _ -, such as .summit"
 REFUSED = {
-    "strategy: rewrite": (
-        "links[0].schemas.strategy: input should be 'off', 'preserve' or 'isolate' "
-        '(got "rewrite")'
+    "strategy: rewrites": (
+        "links[0].schemas.strategy: input should be 'off', 'preserve', 'isolate' or 'rewrite' "
+        '(got "rewrites")'
     ),
+    "strategy: rewrite, context: .x": (
+        "links[0].schemas: context only with strategy isolate "
+        "(got {'strategy': 'rewrite', 'context': '.x'})"
+    ),
+    "plain: ['']": 'links[0].schemas.plain[0]: an empty entry matches nothing (got "")',
     "strategy: isolate, context: summit": f'links[0].schemas.context: {NAME} (got "summit")',
     "strategy: isolate, context: '.'": f'links[0].schemas.context: {NAME} (got ".")',
     "strategy: isolate, context: ''": f'links[0].schemas.context: {NAME} (got "")',
@@ -134,7 +140,7 @@ def test_an_invalid_section_is_refused_with_field_reason_and_value(
     assert problems(tmp_path, text) == (REFUSED[text],)
 
 
-@pytest.mark.parametrize("strategy", ["preserve", "isolate"])
+@pytest.mark.parametrize("strategy", ["preserve", "isolate", "rewrite"])
 def test_schemas_need_a_registry_at_both_clusters(strategy: str, tmp_path: Path) -> None:
     """Given clusters without registry / when a link mirrors schemas / then each is named."""
     told = [

@@ -118,7 +118,7 @@ def test_an_id_that_the_source_lacks_is_foreign_until_it_is_registered(running: 
     assert running.is_asked
     running.turn()
     assert running.told[-1] == ids(1)  # lanes do not know yet that foo's values are framed
-    assert running.planned_again == [running.part.framing()]
+    assert running.reframed == [running.part.framing()]
     running.part.wants(report(0, 7))
     running.turn()
     assert running.told[-1] == ids(1)

@@ -264,3 +264,31 @@ def test_values_may_be_framed_unless_it_is_known_or_schemas_are_off(
 def test_a_topic_of_which_nothing_was_found_may_have_framed_values() -> None:
     """Given no comparison yet / then values that look framed are held all the same."""
     assert frames_of(SchemasConfig(strategy="preserve"), FOO, {}) == MAYBE
+
+
+UNCLEAR = MAYBE | SchemaFrames.REPLACED
+FRAMES = [
+    ("rewrite", {}, NO_FRAMES, UNCLEAR),
+    ("rewrite", {}, VALUES, VALUES | SchemaFrames.REPLACED),
+    ("rewrite", {}, KEYS, KEYS | UNCLEAR),
+    ("rewrite", {"framed": ("foo",)}, NO_FRAMES, VALUES | SchemaFrames.REPLACED),
+    ("rewrite", {"plain": ("fo+",)}, NO_FRAMES, NO_FRAMES),
+    ("rewrite", {"plain": ("foo",)}, KEYS | VALUES, KEYS | SchemaFrames.REPLACED),
+    (
+        "rewrite",
+        {"plain": ("foo",), "framed": (".*",)},
+        KEYS,
+        KEYS | VALUES | SchemaFrames.REPLACED,
+    ),
+    ("rewrite", {"plain": ("bar",)}, NO_FRAMES, UNCLEAR),
+    ("preserve", {"plain": ("foo",)}, KEYS | VALUES, KEYS),
+    ("preserve", {"plain": ("foo",)}, NO_FRAMES, NO_FRAMES),
+]
+
+
+@pytest.mark.parametrize(("strategy", "settings", "found", "expected"), FRAMES)
+def test_ids_are_replaced_only_where_it_is_sure_that_they_are_ids(
+    strategy: str, settings: dict[str, Any], found: SchemaFrames, expected: SchemaFrames
+) -> None:
+    schemas = SchemasConfig(strategy=strategy, **settings)
+    assert frames_of(schemas, FOO, {FOO: found}) == expected

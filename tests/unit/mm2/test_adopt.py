@@ -8,9 +8,9 @@ from uuid import UUID
 
 import pytest
 
-from heliostat.config import LinkConfig
+from heliostat.config import LinkConfig, SchemasConfig
 from heliostat.errors import Refused
-from heliostat.mm2.adopt import ROW_BREAKS, _moving, _rows, _starts
+from heliostat.mm2.adopt import ROW_BREAKS, _moving, _rows, _starts, adopt, plan_adoption
 from heliostat.mm2.adopt_clusters import let_go, refuse_moved
 from heliostat.mm2.adopt_plan import AdoptionPlan, PartitionAdoption, TopicAdoption, peer_of
 from heliostat.mm2.resume_point import NoResumePoint, ResumePoint
@@ -180,3 +180,17 @@ def test_a_mirror_that_changed_since_the_plan_is_not_adopted(
         refuse_moved(target, [RECORD], {at: Offset(12)})
     if topic_id == TARGET_ID:
         refuse_moved(target, [RECORD], {at: Offset(end)})
+
+
+def test_mirrors_with_other_ids_are_not_taken_over() -> None:
+    """Given a link that puts the target's schema ids into records / then nothing is asked."""
+    link = LinkConfig(
+        name=LinkName("l"),
+        source=Alias("A"),
+        target=Alias("B"),
+        schemas=SchemasConfig(strategy="rewrite"),
+    )
+    nothing = Mock(spec=())
+    for verb in (plan_adoption, adopt):
+        with pytest.raises(Refused, match="have the source's schema ids"):
+            verb(nothing, link, nothing)

@@ -23,7 +23,13 @@ from heliostat.names import (
     TopicPartition,
 )
 from heliostat.offsets import keeper as map_keeper
-from heliostat.offsets.keeper import MapKeeper, RememberedPartition, ends_alike
+from heliostat.offsets.keeper import (
+    MapKeeper,
+    RememberedPartition,
+    _digest,
+    _digest_without_ids,
+    ends_alike,
+)
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.marks import MapMarks, Mapped, MapTopic, MirrorId
 from heliostat.offsets.offset_map import Break, MapReader, MapRow
@@ -142,7 +148,7 @@ class World:
         monkeypatch.setattr(map_keeper, "ends_alike", self._ends_alike)
         self.keeper = self.driver()
 
-    def _ends_alike(self, _source: Any, _target: Any, one: RememberedPartition, _end: int) -> bool:
+    def _ends_alike(self, _source: Any, _target: Any, one: RememberedPartition, *_: Any) -> bool:
         found = self.exact.get(one.mirror, True)
         if isinstance(found, BrokerError):
             raise found
@@ -360,7 +366,7 @@ def test_the_record_before_the_end_shows_whether_offsets_are_equal(
 ) -> None:
     one = RememberedPartition(partition("t"), partition("t"), "", Offset(0))
     logs: list[Any] = [Log(source, 0, 12), Log(target, 0, 10)]
-    assert ends_alike(logs[0], logs[1], one, 10) is is_exact
+    assert ends_alike(logs[0], logs[1], one, 10, _digest) is is_exact
 
 
 def test_gone_records_show_nothing_but_a_mirror_only_aligned_is_exact() -> None:
@@ -375,7 +381,7 @@ def test_gone_records_show_nothing_but_a_mirror_only_aligned_is_exact() -> None:
         (20, whole, whole, True),
     ):
         one = RememberedPartition(partition("t"), partition("t"), "", Offset(start))
-        assert ends_alike(source, target, one, 10) is expected
+        assert ends_alike(source, target, one, 10, _digest) is expected
 
 
 def test_a_lost_map_is_never_read_as_a_map() -> None:
@@ -390,3 +396,13 @@ def test_a_lost_map_is_never_read_as_a_map() -> None:
     assert reader.copy().lost == reader.lost
     assert reader.stamp_of(*name("m")) == Stamp(1, 0)
     assert reader.of(*name("e")).is_identity
+
+
+def test_where_ids_are_replaced_the_record_before_the_end_is_compared_without() -> None:
+    """Given another schema id at the target / then it is the same record, but no other byte."""
+    one = RememberedPartition(partition("t"), partition("t"), "", Offset(0))
+    source: Any = Log({8: "a", 9: "\0\0\0\0\1b"}, 0, 12)
+    for value, is_exact in (("\0\0\0\0\2b", True), ("\0\0\0\0\2c", False), ("\1\0\0\0\1b", False)):
+        target: Any = Log({8: "a", 9: value}, 0, 10)
+        assert ends_alike(source, target, one, 10, _digest_without_ids) is is_exact
+        assert not ends_alike(source, target, one, 10, _digest)

@@ -14,6 +14,7 @@ from heliostat.errors import ProtocolError
 from heliostat.link.flow import Reconciler
 from heliostat.link.known import Known
 from heliostat.names import Offset, PartitionId, ProducerId, TopicName
+from heliostat.records.copier.lane import SchemaFrames
 from heliostat.state.link_state import LinkState, Starts
 
 NAMES = [f"heliostat.l.{name}" for name in ("state", "control", "progress", "offsets")]
@@ -133,7 +134,28 @@ def test_topics_of_the_links_beginning_are_remembered(
     assert all(len(row["topics"]) <= 5_000 for row in topics[0].written.values())
 
 
-@pytest.mark.parametrize("key", ["mirror/t", "start/t", "producer", "owner", "beginning/0"])
+@pytest.mark.parametrize("count", [0, 3, 50])
+def test_framed_topics_are_remembered_and_fewer_later(
+    state: LinkState, topics: list[Memory], count: int
+) -> None:
+    """Given topics whose ids are replaced / when there are fewer of them / then only these."""
+    topics[0].read_all = lambda: topics[0].written  # type: ignore[attr-defined]  # as above
+    assert state.read().frames == {}
+    both = (SchemaFrames.VALUES, SchemaFrames.VALUES | SchemaFrames.KEYS)
+    frames = {TopicName(f"topic-{number}"): both[number % 2] for number in range(count)}
+    state.put_frames(frames)
+    assert state.read().frames == frames
+    fewer = dict(list(frames.items())[: count // 2])
+    topics[0].read_all = lambda: {  # type: ignore[attr-defined]  # as above
+        key: row for key, row in topics[0].written.items() if row is not None
+    }
+    state.put_frames(fewer)
+    assert state.read().frames == fewer
+
+
+@pytest.mark.parametrize(
+    "key", ["mirror/t", "start/t", "producer", "owner", "beginning/0", "framed/t"]
+)
 @pytest.mark.parametrize("value", [{}, {"producer_id": "x"}, {"target_id": 5, "starts": 3}])
 def test_an_invalid_record_is_reported_with_its_key(
     state: LinkState, key: str, value: dict[str, Any]

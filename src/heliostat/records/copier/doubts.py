@@ -25,7 +25,7 @@ from heliostat.names import Offset
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.copied_epochs import CopiedTo
 from heliostat.records.copier.begin_checks import fills_holes, jump_at
-from heliostat.records.copier.lane import PartitionCode, PartitionState
+from heliostat.records.copier.lane import PartitionCode, PartitionState, SchemaFrames
 from heliostat.records.copier.network import (
     BrokerProblem,
     LastBatch,
@@ -100,7 +100,7 @@ def settle_doubts(
             continue
         is_void = is_void and item.doubts.is_unnoted
         known = OffsetMap() if fills_holes(item.spec, maps[index]) else maps[index]
-        end = MirrorEnd(target, known, item.doubts.doubted_from)
+        end = MirrorEnd(target, known, item.doubts.doubted_from, hides_ids=_hides_ids(item))
         is_decided = jump_at(item.spec, target.end) or item.spec.adopted_at == target.end
         if end.source > item.doubts.doubted_from and not is_decided and not is_void:
             ends[index] = end
@@ -140,7 +140,12 @@ def _what_may_be_of_another(
         end = doubts.repeated_to
     elif is_source_asked or not known.has_break_in(noted, end):
         return None
-    return MirrorEnd(LogRange(target.start, end), known, known.source_of(noted), asks_map=True)
+    place = LogRange(target.start, end)
+    return MirrorEnd(place, known, known.source_of(noted), True, _hides_ids(item))
+
+
+def _hides_ids(item: PartitionCopy) -> bool:
+    return SchemaFrames.REPLACED in item.spec.frames
 
 
 def _settle_placed(item: PartitionCopy, answer: SourceSays) -> None:

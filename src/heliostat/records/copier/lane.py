@@ -82,7 +82,8 @@ class PartitionCode(StrEnum):
     PIPELINE_REFUSED = "PIPELINE_REFUSED"
     """Spark can't run the pipeline that its records are to go through."""
     SCHEMA_UNREADABLE = "SCHEMA_UNREADABLE"
-    """Its next records have schema ids that can't be read at the target's registry yet (I8)."""
+    """Its next records have schema ids that can't be read at the target's registry yet (I8), or
+    that can't be replaced by the target's."""
     CONNECTION_LOST = "CONNECTION_LOST"
     """An answer never came; the mirror's end is read before anything is sent again (I4)."""
 
@@ -94,6 +95,9 @@ class SchemaFrames(Flag):
     """Values that look so, unless the source's registry has no such id."""
     VALUES = 2
     KEYS = 4
+    REPLACED = 8
+    """The target's ids are put in their place. So nothing may only seem to be one: with
+    `MAYBE_VALUES` such values wait."""
 
 
 NO_FRAMES = SchemaFrames(0)
@@ -112,10 +116,14 @@ class SchemaIds:
     foreign
         Ids that records seemed to have and the source's registry has not: where nothing says that
         a topic's values begin with an id, they are none.
+    shifts
+        For each range of `readable`, by how much its ids are greater at the target; empty: all are
+        the same there.
     """
 
     readable: Ranges = ()
     foreign: Ranges = ()
+    shifts: tuple[int, ...] = ()
 
 
 NO_IDS = SchemaIds()

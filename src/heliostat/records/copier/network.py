@@ -279,6 +279,8 @@ class MirrorEnd(NamedTuple):
     asks_map: bool = False
     """Whether `known` is doubted, not the source: if the source does not reach that far, or no
     longer does, earlier records prove it as well."""
+    hides_ids: bool = False
+    """Whether records are compared without their schema ids, as the mirror has others."""
 
     @property
     def source(self) -> Offset:

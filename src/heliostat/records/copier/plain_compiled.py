@@ -1,7 +1,8 @@
 """Plain partitions' answers, taken whole by compiled code: no object for a batch or a record.
 
 I1  Each batch names the target offset it expects as its sequence; where it landed is compared.
-I5  Records of one batch are not touched, those of several go through `join_plain`.
+I5  Records of one batch are not touched, those of several go through `join_plain`; schema ids may
+    be replaced by the target's (`replaced_ids`).
 I6  A batch is taken only if it begins at the offset that was asked for.
 I8  A batch is taken only if all its schema ids can be read at the target.
 
@@ -49,6 +50,7 @@ from heliostat.records.batches.reencode import (
     RECORDS,
     join_plain,
 )
+from heliostat.records.batches.replaced_ids import put_ids
 from heliostat.records.batches.schema_frames import ALL_OFFSETS, KNOWN, to_look_at
 from heliostat.records.batches.varints import INT64_MIN
 from heliostat.records.copier import cells as cell
@@ -84,6 +86,7 @@ _NOT_PLAIN_BITS = LOG_APPEND_TIME_BIT | CONTROL_BIT | TRANSACTIONAL_BIT
 _NOT_JOINED_BITS = NEVER_JOINED_BITS | TRANSACTIONAL_BIT
 _KINDS = len(CODECS)
 _VALUES, _KEYS = SchemaFrames.VALUES.value, SchemaFrames.KEYS.value
+_MAYBE_VALUES, _REPLACED = SchemaFrames.MAYBE_VALUES.value, SchemaFrames.REPLACED.value
 _INT = types.int64
 _OUT = types.uint8[::1]
 _ROWS = types.int64[:, ::1]
@@ -94,9 +97,29 @@ def _compiled(signature: Any) -> Any:
     return njit(signature, cache=True, nogil=True)
 
 
-@_compiled(_INT(BYTES, _INT, _INT, _ROW, _ROW, _OUT, _INT, _ROW))
+@_compiled(types.boolean(_OUT, _INT, _INT, _INT, _INT, KNOWN, KNOWN))
+def _put_ids(  # noqa: PLR0917 - compiled without keywords
+    out: Any, at: int, end: int, count: int, frames: int, known: Any, targets: Any
+) -> Any:
+    """Put the target's ids into `count` records; return whether they are valid, if looked at."""
+    if frames & _REPLACED == 0 or len(targets) == 0:
+        return True
+    keys, values = frames & _KEYS != 0, frames & _VALUES != 0
+    return put_ids(out, at, end, count, known, targets, keys, values) >= 0
+
+
+@_compiled(_INT(BYTES, _INT, _INT, _ROW, _ROW, _OUT, _INT, _ROW, KNOWN, KNOWN))
 def _take_one(  # noqa: PLR0917 - compiled without keywords
-    data: Any, start: int, end: int, cells: Any, given: Any, out: Any, at: int, row: Any
+    data: Any,
+    start: int,
+    end: int,
+    cells: Any,
+    given: Any,
+    out: Any,
+    at: int,
+    row: Any,
+    readable: Any,
+    targets: Any,
 ) -> Any:
     """Patch the one batch of an answer into `out`; return its size, 0 if it is not plain."""
     size = end - start
@@ -119,7 +142,7 @@ def _take_one(  # noqa: PLR0917 - compiled without keywords
         return 0
     target = cells[cell.NEXT_TARGET]
     copy_bytes(out, at, data, start, size)
-    # By the difference between both headers: a damaged payload keeps a CRC that does not match.
+    # By the difference between both batches: a damaged payload keeps a CRC that does not match.
     before = crc32c_compiled(out, at + CRC_FROM, at + size)
     put_number(out, at, 8, 0)
     put_number(out, at + 12, 4, -1)
@@ -127,6 +150,9 @@ def _take_one(  # noqa: PLR0917 - compiled without keywords
     put_number(out, at + 43, 8, given[PRODUCER_ID])
     put_number(out, at + 51, 2, 0)
     put_number(out, at + 53, 4, target % SEQUENCE_MODULUS)
+    begin, frames = at + HEADER_BYTES, cells[cell.FRAMES]
+    if not _put_ids(out, begin, at + size, count, frames, readable, targets):
+        return 0
     after = crc32c_compiled(out, at + CRC_FROM, at + size)
     stored = np.uint32(number_at(data, start + 17, 4) & 0xFFFFFFFF)
     put_number(out, at + 17, 4, np.int64(stored ^ before ^ after))
@@ -149,7 +175,7 @@ def _has_epoch(data: Any, start: int, end: int, epoch: int) -> Any:
     return at == end
 
 
-@_compiled(_INT(BYTES, _INT, _INT, _ROW, _ROW, _OUT, _INT, _ROW, _ROW))
+@_compiled(_INT(BYTES, _INT, _INT, _ROW, _ROW, _OUT, _INT, _ROW, _ROW, KNOWN, KNOWN))
 def _take_several(  # noqa: PLR0917 - compiled without keywords
     data: Any,
     start: int,
@@ -160,6 +186,8 @@ def _take_several(  # noqa: PLR0917 - compiled without keywords
     at: int,
     row: Any,
     no_deltas: Any,
+    readable: Any,
+    targets: Any,
 ) -> Any:
     """Join all batches of an answer in `out`; return the new one's size, 0: they are not plain."""
     room = min(given[JOIN_BYTES_MAX], cells[cell.BATCH_BYTES_MAX], len(out) - at) - HEADER_BYTES
@@ -183,6 +211,8 @@ def _take_several(  # noqa: PLR0917 - compiled without keywords
     if fields[AT] != end or fields[BATCHES] < 2:
         return 0
     count, size = fields[RECORDS], HEADER_BYTES + fields[FILLED]
+    if not _put_ids(out, body, at + size, count, cells[cell.FRAMES], readable, targets):
+        return 0
     put_number(out, at, 8, 0)
     put_number(out, at + 8, 4, size - LENGTH_ENDS_AT)
     put_number(out, at + 12, 4, -1)
@@ -222,18 +252,24 @@ def _may_take(answer: Any, cells: Any, given: Any, brokers: Any) -> Any:
 def _may_pass(data: Any, answer: Any, cells: Any, readable: Any, passing: Any) -> Any:
     """Return whether all schema ids of a partition's records pass (I8).
 
-    Compressed batches are left to objects: they have to be opened.
+    Compressed batches are left to objects: they have to be opened; and so are values that only seem
+    to have ids, where ids are replaced.
     """
     frames = cells[cell.FRAMES]
     if frames == 0:
         return True
-    known = readable if frames & _VALUES else passing
+    are_unclear = frames & _MAYBE_VALUES != 0
+    known = passing if are_unclear else readable
+    if are_unclear and frames & _REPLACED:
+        known = known[:0]
     start, end = answer[scan.START], answer[scan.END]
-    _, left = to_look_at(data, start, end, known, frames & _KEYS != 0, True, ALL_OFFSETS)
+    are_looked_at = are_unclear or frames & _VALUES != 0
+    keys = frames & _KEYS != 0
+    _, left = to_look_at(data, start, end, known, keys, are_looked_at, ALL_OFFSETS)
     return left == 0
 
 
-@_compiled(_INT(BYTES, _ROW, _ROW, _ROW, _ROW, _OUT, _INT, _ROW, _ROW))
+@_compiled(_INT(BYTES, _ROW, _ROW, _ROW, _ROW, _OUT, _INT, _ROW, _ROW, KNOWN, KNOWN))
 def _take_records(  # noqa: PLR0917 - compiled without keywords
     data: Any,
     answer: Any,
@@ -244,15 +280,19 @@ def _take_records(  # noqa: PLR0917 - compiled without keywords
     at: int,
     row: Any,
     no_deltas: Any,
+    readable: Any,
+    targets: Any,
 ) -> Any:
     """Put what a partition's answer holds into `out` as one batch; return its size, or 0."""
     start, end = answer[scan.START], answer[scan.END]
     if not _has_epoch(data, start, end, cells[cell.EPOCH]):
         return 0
     if number_at(data, start + 8, 4) + LENGTH_ENDS_AT == end - start:
-        size = _take_one(data, start, end, cells, given, out, at, row)
+        size = _take_one(data, start, end, cells, given, out, at, row, readable, targets)
     else:
-        size = _take_several(data, start, end, cells, given, out, at, row, no_deltas)
+        size = _take_several(
+            data, start, end, cells, given, out, at, row, no_deltas, readable, targets
+        )
     if size == 0 or row[sent.MAX_TIMESTAMP] < given[OLD_BEFORE_MS]:
         return 0
     stable = answer[scan.LAST_STABLE_OFFSET]
@@ -308,7 +348,7 @@ def _is_asked_for(data: Any, answer: Any, want: Any, table: Any) -> Any:
 @_compiled(
     types.UniTuple(_INT, 3)(
         *(BYTES, _ROWS, _ROWS, _INT, _ROWS, _ROWS, _ROW, _ROW),
-        *(_OUT, _INT, _ROWS, _INT, _ROW, _ROW, KNOWN, KNOWN),
+        *(_OUT, _INT, _ROWS, _INT, _ROW, _ROW, KNOWN, KNOWN, KNOWN),
     )
 )
 def take_answer(  # noqa: PLR0917 - compiled without keywords
@@ -328,6 +368,7 @@ def take_answer(  # noqa: PLR0917 - compiled without keywords
     no_deltas: Any,
     readable: Any,
     passing: Any,
+    targets: Any,
 ) -> Any:
     """Take what is plain of a group's answer: put its batches into `out`, a row each into `sends`.
 
@@ -341,12 +382,11 @@ def take_answer(  # noqa: PLR0917 - compiled without keywords
         The partitions' cells, a row for each index.
     given, brokers
         See `GIVEN_FIELDS`; brokers of the target that take one more request now.
-    out, filled, sends, count
-        Buffer and rows for batches, and how much of both is in use.
-    left
-        Room for the places of partitions that are left to their objects.
-    no_deltas, readable, passing
-        An empty array (int64), and the schema ids that pass (`SchemaGate`).
+    out, filled, sends, count, left
+        Buffer and rows for batches, how much of both is in use, and room for the places of
+        partitions that are left to their objects.
+    no_deltas, readable, passing, targets
+        An empty array (int64), and the schema ids that pass, see `SchemaGate`.
 
     Returns
     -------
@@ -368,7 +408,8 @@ def take_answer(  # noqa: PLR0917 - compiled without keywords
                 and _may_pass(data, answer, cells, readable, passing)
             ):
                 size = _take_records(
-                    data, answer, want, cells, given, out, filled, sends[count], no_deltas
+                    *(data, answer, want, cells, given, out, filled, sends[count]),
+                    *(no_deltas, readable, targets),
                 )
                 if size:
                     is_taken = True

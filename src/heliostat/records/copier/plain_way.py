@@ -179,7 +179,7 @@ class PlainWay:
             *(answer.data, answer.rows, answer.watched, answer.news, answer.asked),
             *(self._table, given, self._array_of(brokers)),
             *(taken.out, taken.filled, taken.sends, before, taken.left, _NO_DELTAS),
-            *(self._gate.readable, self._gate.passing),
+            *(self._gate.readable, self._gate.passing, self._gate.targets),
         )
         if taken.count > before:
             self.taken = taken.sends[before : taken.count, sent.INDEX].tolist()

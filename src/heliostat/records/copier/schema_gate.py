@@ -3,7 +3,8 @@
 A lane knows ids only: the driver asks the registries, and announces which ids can be read there
 (`heliostat.link.schema_part`). A batch with another id is dropped after its fetch, and fetched
 again; its partition waits and the others go on (I7). What the lane has missed it reports, so that
-the driver looks at once.
+the driver looks at once. Where the target has other ids, these are put into what passes
+(`replaced_ids`): all behind sees a source that has them.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ import numpy as np
 
 from heliostat.names import TopicPartition
 from heliostat.records.batches.batch import OFFSET_MAX
+from heliostat.records.batches.replaced_ids import IdMap, Replaced, replace_ids
 from heliostat.records.batches.schema_frames import Framing, UnknownIds, unknown_ids
 from heliostat.records.copier.lane import (
     NO_IDS,
     PartitionCode,
-    PartitionSpec,
     Ranges,
     SchemaFrames,
     SchemaIds,
@@ -43,6 +44,9 @@ class SchemaGate:
         """Ids that can be read at the target: int64, ascending."""
         self.passing: Any = self.readable
         """The same and foreign ones: for topics whose values may be anything."""
+        self.targets: Any = self.readable
+        """What the readable ones are at the target (int64); empty: they are the same."""
+        self._foreign: Any = self.readable
         self._missed: dict[TopicPartition, tuple[int, ...]] = {}
 
     def learn(self, ids: SchemaIds, partitions: Iterable[PartitionCopy]) -> bool:
@@ -53,25 +57,25 @@ class SchemaGate:
         if ids == before:  # announced again: compared once, not in each step
             return False
         self.readable = _array(ids.readable)
-        self.passing = np.union1d(self.readable, _array(ids.foreign))
+        self._foreign = _array(ids.foreign)
+        self.passing = np.union1d(self.readable, self._foreign)
+        self.targets = _targets(ids)
         waiting = [item for item in partitions if waits(item)]
         for item in waiting:
             item.standing.not_before_s = 0.0
         return bool(waiting)
 
-    def known_of(self, spec: PartitionSpec) -> Any:
-        """Return the ids that pass for a partition."""
-        return self.readable if SchemaFrames.VALUES in spec.frames else self.passing
-
     def fetched(self, item: PartitionCopy, event: Fetched, now_s: float, now_ms: int) -> None:
         """Give a partition what may pass of an answer without error; it waits for the rest."""
         held = self._held_of(item, event)
-        end = event.end if held is None else held.upto
-        if held is None or end > event.start:
+        why = "" if held is None else _why(held, item.spec.frames)
+        passes = Replaced(event.buffer, event.start, event.end if held is None else held.upto, why)
+        passes = self._replaced(item.spec.frames, passes)
+        if not passes.trouble or passes.end > passes.start:
             item.fetched(
-                event.buffer,
-                event.start,
-                end,
+                passes.buffer,
+                passes.start,
+                passes.end,
                 high_watermark=event.high_watermark,
                 now_s=now_s,
                 now_ms=now_ms,
@@ -80,28 +84,45 @@ class SchemaGate:
             )
         else:  # it is not caught up, and still in the same trouble
             item.progress.source_ends(event.high_watermark, event.last_stable_offset)
-        if held is not None and item.phase is Phase.COPY and item.fetches.stop is None:
-            text = _why(held)
-            item.standing.retry(Trouble.FETCH, PartitionCode.SCHEMA_UNREADABLE, text, now_s, now_ms)
+        if passes.buffer is not event.buffer:
+            _copy_out(item, passes.buffer)
+        if passes.trouble and item.phase is Phase.COPY and item.fetches.stop is None:
+            code = PartitionCode.SCHEMA_UNREADABLE
+            item.standing.retry(Trouble.FETCH, code, passes.trouble, now_s, now_ms)
 
     def _held_of(self, item: PartitionCopy, event: Fetched) -> UnknownIds | None:
         """Return what of an answer has to wait, None: nothing."""
         spec = item.spec
         if not spec.frames or event.start == event.end:
             return None
-        found = unknown_ids(
-            memoryview(event.buffer),
-            event.start,
-            event.end,
-            self.known_of(spec),
-            Framing(keys=SchemaFrames.KEYS in spec.frames, values=True),
-            _wanted_offsets(item, event),
-        )
+        place, offsets = (memoryview(event.buffer), event.start, event.end), _wanted(item, event)
+        keys = SchemaFrames.KEYS in spec.frames
+        are_unclear = SchemaFrames.MAYBE_VALUES in spec.frames
+        if are_unclear and SchemaFrames.REPLACED in spec.frames:
+            of_values = Framing(keys=False, values=True)
+            found = unknown_ids(*place, self._foreign, of_values, offsets)
+            if keys:
+                of_keys = Framing(keys=True, values=False)
+                found = _both(found, unknown_ids(*place, self.readable, of_keys, offsets))
+        else:
+            values = are_unclear or SchemaFrames.VALUES in spec.frames
+            known = self.passing if are_unclear else self.readable
+            found = unknown_ids(*place, known, Framing(keys, values), offsets)
         if not found.ids:
             self._missed.pop(spec.source, None)
             return None
         self._missed[spec.source] = found.ids
         return found
+
+    def _replaced(self, frames: SchemaFrames, passes: Replaced) -> Replaced:
+        """Put the target's ids into what passes; what can't be changed waits as well."""
+        framing = Framing(SchemaFrames.KEYS in frames, SchemaFrames.VALUES in frames)
+        are_replaced = SchemaFrames.REPLACED in frames and any(framing) and len(self.targets) > 0
+        if not are_replaced or passes.start == passes.end:
+            return passes
+        ids = IdMap(self.readable, self.targets)
+        found = replace_ids(passes.buffer, passes.start, passes.end, ids, framing)
+        return found if found.trouble else found._replace(trouble=passes.trouble)
 
     def missed(self, items: Sequence[PartitionCopy]) -> tuple[int, ...]:
         """Return the ids that partitions wait for, ascending, `WANTED_MAX` at most."""
@@ -112,7 +133,7 @@ class SchemaGate:
         return tuple(sorted({each for ids in self._missed.values() for each in ids})[:WANTED_MAX])
 
 
-def _wanted_offsets(item: PartitionCopy, event: Fetched) -> tuple[int, int]:
+def _wanted(item: PartitionCopy, event: Fetched) -> tuple[int, int]:
     """Return the offsets of an answer whose records are to be appended.
 
     A first batch may hold records that an error policy has skipped, and where a record is refused
@@ -122,18 +143,46 @@ def _wanted_offsets(item: PartitionCopy, event: Fetched) -> tuple[int, int]:
     return event.want.offset, OFFSET_MAX if refusal is None else refusal.offset
 
 
-def _why(held: UnknownIds) -> str:
+def _both(one: UnknownIds, other: UnknownIds) -> UnknownIds:
+    """Return what is unknown of values and keys that were searched one after the other."""
+    if not (one.ids and other.ids):
+        return one if one.ids else other
+    ids = tuple(sorted({*one.ids, *other.ids}))
+    first = min(one.first_offset, other.first_offset)
+    return UnknownIds(ids, min(one.upto, other.upto), first)
+
+
+def _copy_out(item: PartitionCopy, buffer: bytearray | memoryview) -> None:
+    """Copy batches out of a buffer that no answer is counted by (`lane_memory`)."""
+    for batch in item.appends.queue:
+        (part, *_) = batch.parts
+        if batch.is_view and isinstance(part, memoryview) and part.obj is buffer:
+            item.appends.copy_out(batch)
+
+
+def _why(held: UnknownIds, frames: SchemaFrames) -> str:
     shown = ", ".join(map(str, held.ids[:NAMED_MAX]))
     more = f" and {len(held.ids) - NAMED_MAX} more" if held.ids[NAMED_MAX:] else ""
-    return (
-        f"source offset {held.first_offset}: schema id {shown}{more} can't be read at the target's "
-        "registry yet"
-    )
+    told = f"source offset {held.first_offset}: schema id {shown}{more} "
+    if SchemaFrames.MAYBE_VALUES | SchemaFrames.REPLACED in frames:
+        return told + (
+            "would be replaced, and no subject is named after the topic: say with schemas.framed "
+            "or schemas.plain whether its values begin with ids"
+        )
+    return told + "can't be read at the target's registry yet"
 
 
 def waits(item: PartitionCopy) -> bool:
     """Return whether a partition waits for a schema."""
     return item.standing.code == PartitionCode.SCHEMA_UNREADABLE
+
+
+def _targets(ids: SchemaIds) -> Any:
+    """Return what each readable id is at the target; nothing if all are the same."""
+    if not ids.shifts:
+        return _array(())
+    moved = zip(ids.readable, ids.shifts, strict=True)
+    return _array(tuple((first + shift, last + shift) for (first, last), shift in moved))
 
 
 def _array(ranges: Ranges) -> Any:

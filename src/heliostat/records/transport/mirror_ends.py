@@ -11,6 +11,7 @@ from aiokafka.errors import KafkaError as CodecError
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from heliostat.errors import BatchError
+from heliostat.framed_ids import without_id
 from heliostat.names import Offset
 from heliostat.records.batches.aborted import ABORT, marker_type
 from heliostat.records.batches.batch import HEADER, HEADER_BYTES, MAGIC, MAGIC_AT, BatchHeader
@@ -275,7 +276,8 @@ def _by_what_is_left(
     places = {index: ends[index].known.target_of(each.offset) for index, each in last.items()}
     for index, batch in read_target(places).items() if places else ():
         ours = last[index]._replace(offset=places[index])
-        found[index] = _compared(ours, batch, places[index])._replace(epoch=-1)
+        says = _compared(ours, batch, places[index], hides_ids=ends[index].hides_ids)
+        found[index] = says._replace(epoch=-1)
     return found
 
 
@@ -311,7 +313,8 @@ def _compared_each(
             found.pop(index, None)
         left = {index: some for index, some in left.items() if index in batches}
         for index, some in left.items():
-            says = _compared(some[-back], batches[index], wanted[index])
+            hides_ids = ends[index].hides_ids
+            says = _compared(some[-back], batches[index], wanted[index], hides_ids=hides_ids)
             is_out = not batches[index] and not ends[index].asks_map
             if says.has_them is not None or is_out:
                 is_last = power == 0 and index not in passed
@@ -363,14 +366,25 @@ def _records_from(batch: bytes | None, start: Offset, end: Offset) -> tuple[list
     return there, Offset(header.next_offset)
 
 
-def _compared(record: _Record, batch: bytes | None, offset: Offset) -> SourceSays:
+def _compared(
+    record: _Record, batch: bytes | None, offset: Offset, *, hides_ids: bool
+) -> SourceSays:
     if (opened := _opened(batch)) is None:
         return NOTHING_TO_TELL
     header, there = opened
     same = [each for each in there if each.offset == offset]
     if not same:
         return NOTHING_TO_TELL  # compacted or deleted since, or a marker now
-    return SourceSays(same[0].what == record.what, header.leader_epoch)
+    [one, other] = (_shown(each, hides_ids=hides_ids) for each in (same[0], record))
+    return SourceSays(one == other, header.leader_epoch)
+
+
+def _shown(record: _Record, *, hides_ids: bool) -> tuple[object, ...]:
+    """Return what is compared of a record."""
+    if not hides_ids:
+        return record.what
+    time, key, value, headers = record.what
+    return time, without_id(key), without_id(value), headers
 
 
 def _opened(batch: bytes | None) -> tuple[BatchHeader, list[_Record]] | None:

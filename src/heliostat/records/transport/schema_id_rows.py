@@ -1,9 +1,11 @@
 """What the driver announces of schema ids, as a JSON object of the control topic.
 
-    {"registries": "...", "readable": [gap, count, gap, count, ...], "foreign": [...]}
+    {"registries": "...", "readable": [gap, count, gap, count, ...], "foreign": [...],
+     "shifts": [shift, ...]}
 
 Runs of ids, as registries number them one after the other: each as its distance from the end of the
-run before, and its length. 10,000 ids are one run, or 40 kB if none follows another.
+run before, and its length. 10,000 ids are one run, or 40 kB if none follows another. Where the
+target has other ids, a run ends where the difference to these changes; `shifts` has it for each.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ def encode_schema_ids(registries: str, ids: SchemaIds) -> dict[str, Any]:
         "registries": registries,
         "readable": list(_runs(ids.readable)),
         "foreign": list(_runs(ids.foreign)),
+        "shifts": list(ids.shifts),
     }
 
 
@@ -29,7 +32,21 @@ def schema_ids_in(control: Mapping[str, Any], registries: str) -> SchemaIds:
     """Return what an announcement says; nothing if it concerns other registries."""
     if control["registries"] != registries:
         return NO_IDS
-    return SchemaIds(_ranges(control["readable"]), _ranges(control["foreign"]))
+    readable, shifts = _ranges(control["readable"]), tuple(control.get("shifts", ()))
+    return SchemaIds(readable, _ranges(control["foreign"]), shifts)
+
+
+def schema_ids_of(ids: Iterable[tuple[int, int]], foreign: Iterable[int]) -> SchemaIds:
+    """Return what is to be announced of `(id, id at the target)`, each once, and of foreign ids."""
+    found: list[tuple[int, int]] = []
+    shifts: list[int] = []
+    for own, there in sorted(ids):
+        if found and found[-1][1] == own - 1 and shifts[-1] == there - own:
+            found[-1] = (found[-1][0], own)
+        else:
+            found.append((own, own))
+            shifts.append(there - own)
+    return SchemaIds(tuple(found), ranges_of(foreign), tuple(shifts) if any(shifts) else ())
 
 
 def ranges_of(ids: Iterable[int]) -> Ranges:

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.records import LZ4, NONE, Sample, encode
+from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
+from support.batches import header_of, is_crc_valid, read
+from support.records import LZ4, NONE, ZSTD, Sample, encode
 from unit.records.copier.test_plain_way import NOW, TARGET, Side, partition
 
 from heliostat.records.batches.converted import RefusedRecord, Stop, StopReason
@@ -61,6 +63,8 @@ CASES = [
     (MAYBE | KEYS, framed(UNKNOWN), None, False),
     (VALUES, None, None, True),
     (SchemaFrames(0), framed(UNKNOWN), framed(UNKNOWN), True),
+    (KEYS, framed(KNOWN), framed(UNKNOWN), True),
+    (KEYS, framed(UNKNOWN), b"v", False),
 ]
 
 
@@ -207,3 +211,140 @@ def test_only_records_that_are_to_be_appended_are_looked_at(codec: int) -> None:
         gate.fetched(item, answer(item, data), now_s, NOW)
     assert [each.records for each in item.appends.queue] == [1]
     assert item.fetches.stop == Stop(reason, 2, "given up")
+
+
+MOVED = SchemaIds(((1, 3), (KNOWN, KNOWN)), ((FOREIGN, FOREIGN),), (0, 100))
+REPLACED = SchemaFrames.REPLACED
+REPLACING = [
+    (VALUES, framed(KNOWN), framed(KNOWN), framed(KNOWN), framed(107)),
+    (VALUES | KEYS, framed(KNOWN), framed(2), framed(107), framed(2)),
+    (VALUES | KEYS, framed(2), framed(KNOWN), framed(2), framed(107)),
+    (VALUES, b"k", None, b"k", None),
+    (VALUES, framed(UNKNOWN), framed(3), framed(UNKNOWN), framed(3)),
+    (MAYBE | KEYS, framed(KNOWN), b"plain", framed(107), b"plain"),
+    (MAYBE | KEYS, framed(KNOWN), framed(FOREIGN), framed(107), framed(FOREIGN)),
+    (KEYS, framed(KNOWN), framed(KNOWN), framed(107), framed(KNOWN)),
+    (MAYBE, framed(KNOWN), framed(FOREIGN), framed(KNOWN), framed(FOREIGN)),
+]
+
+
+def queued(item: PartitionCopy) -> list[tuple[bytes | None, bytes | None]]:
+    """Keys and values of what waits to be appended."""
+    found = []
+    for each in item.appends.queue:
+        data = b"".join(map(bytes, each.parts))
+        assert is_crc_valid(data)
+        found += [(record.key, record.value) for _, record in read(data, 0)]
+    return found
+
+
+@pytest.mark.parametrize(("frames", "key", "value", "new_key", "new_value"), REPLACING)
+@pytest.mark.parametrize("codec", [NONE, LZ4, ZSTD])
+def test_both_ways_put_in_the_ids_of_the_target(  # noqa: PLR0917 - a table
+    frames: SchemaFrames,
+    key: bytes | None,
+    value: bytes | None,
+    new_key: bytes | None,
+    new_value: bytes | None,
+    codec: int,
+) -> None:
+    """Given one record, then two batches of it / then objects and compiled code append the same."""
+    one, two = batch(0, (key, value), codec=codec), batch(1, (key, value), codec=codec)
+    for data, count in ((one, 1), (one + two, 2)):
+        item, gate = framing(frames | REPLACED), SchemaGate()
+        gate.learn(MOVED, [item])
+        gate.fetched(item, answer(item, data), 0.0, NOW)
+        assert queued(item) == [(new_key, new_value)] * count
+        assert not waits(item)
+        side = _side(frames | REPLACED, MOVED)
+        if side.take(data, high_watermark=count) == []:
+            [sends] = side.sends()
+            sent = b"".join(
+                bytes(part) for send in sends.objects(with_bytes=True) for part in send.batch.parts
+            )
+            assert sent == b"".join(
+                bytes(part) for each in item.appends.queue for part in each.parts
+            )
+
+
+def test_compiled_code_takes_what_it_replaces() -> None:
+    """Given plain framed values / then no object is needed; what only seems framed is left."""
+    data = batch(0, (b"k", framed(KNOWN)))
+    assert _side(VALUES | REPLACED, MOVED).take(data, high_watermark=1) == []
+    assert _side(MAYBE | REPLACED, MOVED).take(data, high_watermark=1) == [0]
+    plain = batch(0, (b"k", b"plain"))
+    assert _side(MAYBE | REPLACED, MOVED).take(plain, high_watermark=1) == []
+
+
+def test_a_value_that_only_seems_to_have_an_id_waits_where_ids_are_replaced() -> None:
+    """Given no subject named after the topic / then the value waits, known as its id is, until it
+
+    is clear whether it has one.
+    """
+    item, gate = framing(MAYBE | REPLACED), SchemaGate()
+    gate.learn(MOVED, [item])
+    data = batch(0, (b"k", framed(KNOWN)))
+    gate.fetched(item, answer(item, data), 0.0, NOW)
+    assert waits(item)
+    assert item.standing.reason == (
+        "source offset 0: schema id 7 would be replaced, and no subject is named after the topic: "
+        "say with schemas.framed or schemas.plain whether its values begin with ids"
+    )
+    assert gate.missed([item]) == (KNOWN,)
+    item.spec = replace(item.spec, frames=VALUES | REPLACED)
+    gate.fetched(item, answer(item, data), 10.0, NOW)
+    assert queued(item) == [(b"k", framed(107))]
+
+
+def test_keys_and_values_that_wait_are_both_reported() -> None:
+    """Given an unknown key behind a value that seems framed, then before it / then both are asked
+
+    for, and what comes before the first passes.
+    """
+    value, key = (b"k", framed(1)), (framed(UNKNOWN), None)
+    for ahead, behind in ((value, key), (key, value)):
+        item, gate = framing(MAYBE | KEYS | REPLACED), SchemaGate()
+        gate.learn(MOVED, [item])
+        data = batch(0, (framed(KNOWN), b"v")) + batch(1, ahead) + batch(2, behind)
+        gate.fetched(item, answer(item, data), 0.0, NOW)
+        assert gate.missed([item]) == (1, UNKNOWN)
+        assert queued(item) == [(framed(107), b"v")]
+        assert item.standing.reason.startswith("source offset 1: schema id 1, 9 ")
+
+
+def test_the_same_ids_at_the_target_are_not_put_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*_: Any) -> None:
+        raise AssertionError("nothing is to be replaced")
+
+    monkeypatch.setattr("heliostat.records.copier.schema_gate.replace_ids", refused)
+    item, gate = framing(VALUES | REPLACED), SchemaGate()
+    gate.learn(IDS, [item])
+    gate.fetched(item, answer(item, batch(0, (b"k", framed(KNOWN)))), 0.0, NOW)
+    assert queued(item) == [(b"k", framed(KNOWN))]
+
+
+def test_messages_of_old_formats_wait_and_what_comes_before_them_passes() -> None:
+    """Given a v1 message in a topic whose ids are replaced / then it waits, and says why."""
+    item, gate = framing(VALUES | REPLACED), SchemaGate()
+    gate.learn(MOVED, [item])
+    builder = LegacyRecordBatchBuilder(1, 0, 1 << 20)
+    builder.append(1, NOW, b"k", framed(KNOWN))
+    old = bytes(builder.build())
+    gate.fetched(item, answer(item, batch(0, (b"k", framed(KNOWN))) + old), 0.0, NOW)
+    assert queued(item) == [(b"k", framed(107))]
+    assert waits(item)
+    assert "a message format of Kafka before 0.11" in item.standing.reason
+    gate.fetched(item, answer(item, old), 10.0, NOW)
+    assert len(item.appends.queue) == 1
+    assert item.progress.high_watermark == 100
+
+
+def test_what_was_compressed_again_counts_as_memory_of_its_own() -> None:
+    """Given a compressed batch / then its new bytes are counted, as no answer holds them."""
+    item, gate = framing(VALUES | REPLACED), SchemaGate()
+    gate.learn(MOVED, [item])
+    gate.fetched(item, answer(item, batch(0, (b"k", framed(KNOWN)), codec=ZSTD)), 0.0, NOW)
+    [each] = item.appends.queue
+    assert not each.is_view
+    assert each.own_bytes == each.size
+    assert header_of(b"".join(map(bytes, each.parts)))["producer_id"] > 0

@@ -33,9 +33,14 @@ def samples(*values: bytes, at_ms: int = 1_000) -> list[Sample]:
 
 
 def says(
-    source: PartitionLog, target: PartitionLog, known: OffsetMap | None = None
+    source: PartitionLog,
+    target: PartitionLog,
+    known: OffsetMap | None = None,
+    *,
+    hides_ids: bool = False,
 ) -> SourceSays | None:
-    end = MirrorEnd(LogRange(Offset(target.start), Offset(target.end)), known or OffsetMap())
+    place = LogRange(Offset(target.start), Offset(target.end))
+    end = MirrorEnd(place, known or OffsetMap(), hides_ids=hides_ids)
     return compare_ends({7: end}, batches_of({7: target}), batches_of({7: source})).get(7)
 
 
@@ -57,6 +62,28 @@ def test_an_equal_record_is_found_with_its_epoch() -> None:
 def test_a_different_record_is_detected_by_each_of_its_parts(other: Sample) -> None:
     target = log_of(samples(b"a", b"b"))
     source = log_of(samples(b"a"), [other], epoch=5)
+    assert says(source, target) == (False, 5)
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "is_equal"),
+    [
+        (b"\0\0\0\0\1", b"\0\0\0\0\2v", True),
+        (b"\0\0\0\0\2", b"\0\0\0\1\2v", True),
+        (b"\0\0\0\0\2", b"\0\0\0\0\2w", False),
+        (b"\0\0\0\0\2x", b"\0\0\0\0\2v", False),
+        (b"\0\0\0\0\2", b"\1\0\0\0\2v", False),
+        (b"\0\0\0\2", b"\0\0\0\0\2v", False),
+        (b"\0\0\0\0\2", None, False),
+    ],
+)
+def test_a_record_with_another_id_is_the_same_where_ids_are_replaced(
+    key: bytes, value: bytes | None, *, is_equal: bool
+) -> None:
+    """Given records that differ in ids / then only those bytes are left aside, if asked."""
+    target = log_of([Sample(b"\0\0\0\0\7", b"\0\0\0\0\7v", 1_000)])
+    source = log_of([Sample(key, value, 1_000)], epoch=5)
+    assert says(source, target, hides_ids=True) == (is_equal, 5)
     assert says(source, target) == (False, 5)
 
 

@@ -12,6 +12,7 @@ from heliostat.records.transport.schema_id_rows import (
     encode_schema_ids,
     ranges_of,
     schema_ids_in,
+    schema_ids_of,
 )
 
 IDS = st.frozensets(st.integers(0, 2**31 - 1) | st.integers(0, 40), max_size=60)
@@ -24,6 +25,31 @@ def test_ids_come_back_as_they_were(readable: frozenset[int], foreign: frozenset
     assert schema_ids_in(told, "here") == ids
     found = schema_ids_in(told, "here")
     assert {n for a, b in found.readable for n in range(a, b + 1)} == readable
+
+
+@given(
+    st.dictionaries(st.integers(0, 40) | st.integers(0, 2**31 - 1), st.integers(0, 60), max_size=60)
+)
+def test_ids_of_the_target_come_back_with_them(ids: dict[int, int]) -> None:
+    told = json.loads(json.dumps(encode_schema_ids("here", schema_ids_of(ids.items(), [7, 8]))))
+    found = schema_ids_in(told, "here")
+    shifts = found.shifts or (0,) * len(found.readable)
+    moved = zip(found.readable, shifts, strict=True)
+    assert {n: n + shift for (a, b), shift in moved for n in range(a, b + 1)} == ids
+    assert found.foreign == ((7, 8),)
+
+
+def test_ids_that_are_the_same_at_the_target_need_no_shifts() -> None:
+    assert schema_ids_of([(1, 1), (2, 2)], ()) == SchemaIds(((1, 2),))
+    mixed = schema_ids_of([(1, 1), (2, 2), (3, 7), (4, 8), (6, 10)], ())
+    assert mixed == SchemaIds(((1, 2), (3, 4), (6, 6)), (), (0, 4, 4))
+
+
+def test_an_announcement_without_shifts_is_of_ids_that_stay() -> None:
+    """Given what a driver of an earlier version has written / then its ids are the target's."""
+    told = encode_schema_ids("here", SchemaIds(((1, 5),)))
+    del told["shifts"]
+    assert schema_ids_in(told, "here") == SchemaIds(((1, 5),))
 
 
 def test_ids_of_other_registries_are_none() -> None:

@@ -1,0 +1,141 @@
+"""Schema ids of a mirror whose target gives ids of its own: what each id of the source must be.
+
+A key or value with an id begins with a zero byte and four bytes, big endian (Confluent's
+`AbstractKafkaSchemaSerDe`). The source's rows are read with the ids that they must have at the
+target, so any other id there is a difference, as any other byte is. Where two ids of the target
+have the same content, both sides are read with one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple, Self
+
+from typing_extensions import override
+
+from heliostat.names import TopicName
+from heliostat.verify.stream_values import Batch, ConsumedRecord
+
+RowView = Callable[[ConsumedRecord], ConsumedRecord]
+"""A record as it is to be compared."""
+_FRAME_BYTES = 5
+
+
+class Views(NamedTuple):
+    """How the rows of both sides are compared; None: as they are."""
+
+    source: RowView | None = None
+    target: RowView | None = None
+
+
+AS_THEY_ARE = Views()
+
+
+@dataclass(frozen=True, slots=True)
+class MirroredIds:
+    """A link's map of schema ids; travels to Spark's workers.
+
+    Parameters
+    ----------
+    at_source, at_target
+        What ids in records of each side are compared as; all others as they are.
+    keys, values
+        Source topics whose keys, or values, begin with ids.
+    """
+
+    at_source: Mapping[int, int] = field(default_factory=dict)
+    at_target: Mapping[int, int] = field(default_factory=dict)
+    keys: frozenset[TopicName] = frozenset()
+    values: frozenset[TopicName] = frozenset()
+
+    @classmethod
+    def of(
+        cls,
+        ids: Mapping[int, int],
+        alike: Mapping[int, int],
+        *,
+        keys: Iterable[TopicName] = (),
+        values: Iterable[TopicName] = (),
+    ) -> Self:
+        """Return the map.
+
+        Parameters
+        ----------
+        ids
+            Ids of the source, and what they are at the target.
+        alike
+            Ids of the target that have the content of another one, and that one, which stands for
+            both.
+        keys, values
+            See `MirroredIds`.
+        """
+        # An id that is not mapped stays in the mirror: it is compared as what the target's is.
+        shown = {**alike, **{own: alike.get(there, there) for own, there in ids.items()}}
+        moved = {own: there for own, there in shown.items() if own != there}
+        return cls(moved, dict(alike), frozenset(keys), frozenset(values))
+
+    def views(self, topic: TopicName) -> Views:
+        """Return how a source topic and its mirror are compared."""
+        parts = _Parts(topic in self.keys, topic in self.values)
+        return Views(_view(self.at_source, parts), _view(self.at_target, parts))
+
+
+class _Parts(NamedTuple):
+    keys: bool
+    values: bool
+
+
+NO_IDS = MirroredIds()
+
+
+def _view(ids: Mapping[int, int], parts: _Parts) -> RowView | None:
+    if not ids or not any(parts):
+        return None
+    keys, values = parts
+
+    def seen(row: ConsumedRecord) -> ConsumedRecord:
+        offset, timestamp, key, value, headers = row
+        key = _with_ids(key, ids) if keys else key
+        value = _with_ids(value, ids) if values else value
+        return offset, timestamp, key, value, headers
+
+    return seen
+
+
+def _with_ids(content: bytes | None, ids: Mapping[int, int]) -> bytes | None:
+    if content is None or len(content) < _FRAME_BYTES or content[0]:
+        return content
+    number = int.from_bytes(content[1:_FRAME_BYTES], "big")
+    if number not in ids:
+        return content
+    return b"\0" + ids[number].to_bytes(4, "big") + content[_FRAME_BYTES:]
+
+
+@dataclass(frozen=True, slots=True)
+class ViewedBatch(Batch):
+    """A batch whose rows are seen through a view."""
+
+    inner: Batch
+    view: RowView
+
+    @override
+    def rows(self, start: int, end: int) -> list[ConsumedRecord]:
+        """Decode the rows with an offset in `[start, end)`."""
+        return [self.view(row) for row in self.inner.rows(start, end)]
+
+    @override
+    def same_as(self, other: Batch) -> bool:
+        """Return False: equal bytes don't say that ids are right."""
+        return False
+
+
+def viewed(batches: Iterable[Batch], view: RowView | None) -> Iterable[Batch]:
+    """Return batches whose rows are seen through a view, if there is one."""
+    return batches if view is None else _viewed(batches, view)
+
+
+def _viewed(batches: Iterable[Batch], view: RowView) -> Iterator[Batch]:
+    for each in batches:
+        fields = each.base_offset, each.next_offset, each.records, each.meaning, each.data
+        yield ViewedBatch(*fields, each, view)
