@@ -34,7 +34,12 @@ from heliostat.ops.loop_spec import LoopSpec
 from heliostat.other_links.at_source import Upstream
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import NeighbourClaims
-from heliostat.records.copier.lane import NO_FRAMES, LaneSpec, PartitionReport, RoundReport
+from heliostat.records.copier.lane import (
+    NO_FRAMES,
+    LaneSpec,
+    PartitionReport,
+    RoundReport,
+)
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import StatusBoard
 from heliostat.status.open_transactions import LOOK_EVERY_S, OpenTransactions
@@ -151,14 +156,14 @@ class Copying:
             clock=context.clock,
             events=context.events,
         )
-        self._schemas = self._schema_part()
-        if self._schemas is not None:
-            template = replace(template, registries=self._schemas.registries)
         pipelines = pipelines_of(context.link)
         refused = resources.runner.refused(pipelines)
         for text in refused.values():
             context.events.warn(text)
         self._faults = PipelineFaults(pipelines, refused)
+        self._schemas = self._schema_part()
+        if self._schemas is not None:
+            template = replace(template, registries=self._schemas.registries)
         self.lanes = LaneSet(
             template,
             resources.runner,
@@ -251,6 +256,7 @@ class Copying:
         if context.link.schemas.strategy == "off" or source is None or target is None:
             return None
         # Only here: its HTTP client takes a quarter of a second to load, and most links need none.
+        from heliostat.link.avro_part import AvroPart
         from heliostat.link.schema_part import SchemaPart
         from heliostat.link.schema_rules import TopicLooks
 
@@ -259,19 +265,19 @@ class Copying:
             source,
             target,
             mirrors=lambda: {name: each.target for name, each in list(known.mirrors.items())},
-            topics=TopicLooks(lambda: known.source_topics, self._source_has),
+            topics=TopicLooks(
+                lambda: known.source_topics, lambda names: _those_of(self._source, names)
+            ),
             announce=lambda registries, ids: context.owner.run(
                 lambda: context.state.put_schema_ids(registries, ids)
             ),
             clock=context.clock,
             events=context.events,
             guard=context.owner.check,
+            avro=AvroPart(
+                context.link, self._resources.runner.refused, self._faults.learn, context.events
+            ),
         )
-
-    def _source_has(self, names: frozenset[TopicName]) -> list[TopicName]:
-        """Return which of these topics the source has now."""
-        found = self._source.describe_topics(names)
-        return [name for name, info in found.items() if info.error is None]
 
     def _group_part(self) -> GroupPart | None:
         """Return the part that publishes offsets of consumer groups, if that is configured."""
@@ -358,3 +364,9 @@ class Copying:
         if self._schemas is not None:
             self._schemas.close()
         self._gaps.close()
+
+
+def _those_of(source: ClusterAdmin, names: frozenset[TopicName]) -> list[TopicName]:
+    """Return which of these topics a cluster has now."""
+    found = source.describe_topics(names)
+    return [name for name, info in found.items() if info.error is None]

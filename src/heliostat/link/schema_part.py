@@ -8,11 +8,14 @@ turn at once. Failures are logged and retried: the partitions concerned wait, ot
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from heliostat.access import RegistryAccess
 from heliostat.clock import Clock
 from heliostat.config import LinkConfig
+from heliostat.link.avro_part import AvroPart
+from heliostat.link.pipeline_rules import decoded_of
 from heliostat.link.schema_rules import TopicLooks, frames_in, frames_of, registries_of, rules_of
 from heliostat.link.wanted_ids import WantedIds
 from heliostat.names import TopicName
@@ -59,6 +62,8 @@ class SchemaPart:
         Time, and where changes are logged.
     guard
         Raises if the link is not ours any more (I10).
+    avro
+        Takes schemas for pipelines.
     """
 
     def __init__(
@@ -73,8 +78,10 @@ class SchemaPart:
         clock: Clock,
         events: Events,
         guard: Callable[[], None],
+        avro: AvroPart | None = None,
     ) -> None:
         self._link = link
+        self._avro = avro
         self.registries = registries_of(link, source, target)
         """See `LaneSpec.registries`."""
         urls = target.urls if len(target.urls) > 1 else ()
@@ -93,9 +100,9 @@ class SchemaPart:
         self._due_s = 0.0
         """When the next turn is due, if nobody asks for one before (monotonic seconds)."""
         self._frames: dict[TopicName, SchemaFrames] = {}
-        self._last: MirroredSchemas | None = None
+        self._last: tuple[MirroredSchemas, int] | None = None
+        """The last turn's result, and when (wall clock)."""
         self._told: frozenset[str] = frozenset()
-        self._at_ms = 0
 
     def loop(self, guarded: Callable[[Callable[[], None]], Callable[[], None]]) -> LoopSpec:
         """Return the loop that runs the turns."""
@@ -104,17 +111,20 @@ class SchemaPart:
 
     def wants(self, report: RoundReport) -> None:
         """Take the ids that a lane's partitions wait for; what is new asks for a turn at once."""
+        if self._avro is not None:
+            self._avro.wants(report)  # first, as the next line wakes who looks for them
         self._wanted.take(report)
 
     def look_if_new(self) -> None:
         """Ask for a turn if there are other mirrors than in the last one."""
         last = self._last
-        if self._mirrors() != ({} if last is None else last.rules.naming.topics):
+        if self._mirrors() != ({} if last is None else last[0].rules.naming.topics):
             self._wanted.ask()
 
     def frames(self, topic: TopicName) -> SchemaFrames:
         """Return what of a topic's records begins with a schema id, as far as is known."""
-        return frames_of(self._link.schemas, topic, self._frames)
+        found = frames_of(self._link.schemas, topic, self._frames)
+        return found | decoded_of(self._link, topic)
 
     def turn_if_due(self) -> None:
         """Compare both registries if it is time, if somebody has asked, or if partitions wait."""
@@ -152,7 +162,12 @@ class SchemaPart:
         )
         # Each time: somebody may have deleted the announcement.
         self._announce(self.registries, ids)
-        self._last, self._at_ms = done, self._clock.wall_ms()
+        notes: list[str] = []
+        if self._avro is not None:
+            sides = self._sides
+            notes = self._avro.turn(done.source, mirrors, sides.target, sides.nodes, self._guard)
+        done = replace(done, notes=(*done.notes, *notes))
+        self._last = done, self._clock.wall_ms()
         self._due_s = self._clock.monotonic_s() + self._link.schemas.interval_s
         self._tell(done)
 
@@ -161,7 +176,13 @@ class SchemaPart:
         if done.actions:
             self._events.info(f"schemas: {done.actions} actions at the target's registry")
         troubles = frozenset(
-            [f"{of.subject} version {of.version}: {why}" for of, why in done.unresolved.items()]
+            [
+                *(
+                    f"{of.subject} version {of.version}: {why}"
+                    for of, why in done.unresolved.items()
+                ),
+                *done.notes,
+            ]
         )
         for each in sorted(troubles - self._told)[:REPORTED_MAX]:
             self._events.warn(f"schema not mirrored: {each}")
@@ -169,15 +190,15 @@ class SchemaPart:
 
     def report(self) -> dict[str, Any]:
         """Return the schemas' part of the driver's report."""
-        last = self._last
         waiting = self._wanted.now()[:REPORTED_MAX]
         own = {"strategy": self._link.schemas.strategy, "waiting": waiting}
-        if last is None:
+        if self._last is None:
             return own
+        last, at_ms = self._last
         missing = sorted(last.unresolved.items(), key=lambda item: item[0])
         return {
             **own,
-            "at_ms": self._at_ms,
+            "at_ms": at_ms,
             "versions": len(last.source.versions),
             "ids": len(last.ids),
             "unresolved": {

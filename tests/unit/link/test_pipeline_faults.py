@@ -105,3 +105,20 @@ def test_a_refused_pipeline_stops_its_partitions_and_no_other() -> None:
 
 def lane_of(faults: PipelineFaults) -> LaneSpec:
     return Rounds(faults).lane
+
+
+def test_a_pipeline_that_learns_is_another_one() -> None:
+    """Given a pipeline that is refused, then not / then rounds begin anew with what holds now."""
+    faults = PipelineFaults({"hide": PIPELINE, "other": PIPELINE}, {"other": "no such column"})
+    assert not faults.has_changed(PIPELINE)
+    learnt = Pipeline("hide", (Where("false"),))
+    faults.learn({"hide": learnt}, {"hide": "no such field"})
+    assert faults.has_changed(PIPELINE)
+    assert faults.has_changed(learnt)
+    assert faults.pipeline("hide") is None
+    assert faults.marked({P: SPEC})[P].why_fails == "no such field"
+    faults.learn({"hide": learnt}, {})
+    assert faults.pipeline("hide") == learnt
+    assert not faults.has_changed(learnt)
+    assert faults.marked({P: SPEC})[P].why_fails == ""
+    assert faults.pipeline("other") is None

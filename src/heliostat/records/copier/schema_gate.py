@@ -4,6 +4,10 @@ A lane knows ids only: the driver asks the registries, and announces which ids c
 (`heliostat.link.schema_part`). A batch with another id is dropped after its fetch, and fetched
 again; its partition waits and the others go on (I7). What the lane has missed it reports, so that
 the driver looks at once.
+
+A pipeline that decodes records has a gate before it as well: it knows the schemas that the driver
+knew when the round began, and with new ones the driver begins a new round. Records that it has
+written anew have ids that were read at the target before the pipeline got them.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ from heliostat.records.copier.lane import (
     NO_IDS,
     PartitionCode,
     PartitionSpec,
+    Pipeline,
     Ranges,
     SchemaFrames,
     SchemaIds,
@@ -33,10 +38,30 @@ NAMED_MAX = 3
 """Ids in a partition's reason."""
 
 
-class SchemaGate:
-    """The gate of one lane."""
+AT_TARGET = "can't be read at the target's registry yet"
+IN_PIPELINE = "is not known to the pipeline yet"
 
-    def __init__(self) -> None:
+
+class SchemaGate:
+    """The gate of one lane.
+
+    Parameters
+    ----------
+    pipeline
+        What its records go through.
+    """
+
+    def __init__(self, pipeline: Pipeline | None = None) -> None:
+        steps = () if pipeline is None else pipeline.avro_steps
+        self._decoded = [
+            (
+                np.array(sorted(each.schema_id for each in step.schemas), np.int64),
+                Framing(keys=step.column == "key", values=step.column == "value"),
+            )
+            for step in steps
+        ]
+        """Ids that steps can decode, and where they look for them."""
+        self._rewritten = frozenset(step.column for step in steps if step.rewrites)
         self._ids = NO_IDS
         self.readable: Any = _array(())
         """Ids that can be read at the target: int64, ascending."""
@@ -62,6 +87,27 @@ class SchemaGate:
         """Return the ids that pass for a partition."""
         return self.readable if SchemaFrames.VALUES in spec.frames else self.passing
 
+    def before_pipeline(
+        self, item: PartitionCopy, event: Fetched, now_s: float, now_ms: int
+    ) -> Fetched | None:
+        """Return what of an answer its partition's pipeline can decode; None: it waits."""
+        if not self._decoded:
+            return event
+        looks = (
+            unknown_ids(memoryview(event.buffer), event.start, event.end, known, framing)
+            for known, framing in self._decoded
+        )
+        held = min((each for each in looks if each.ids), key=lambda each: each.upto, default=None)
+        if held is None:
+            self._missed.pop(item.spec.source, None)
+            return event
+        self._missed[item.spec.source] = held.ids
+        if held.upto > event.start:
+            return event._replace(end=held.upto)
+        text = _why(held, IN_PIPELINE)
+        item.standing.retry(Trouble.FETCH, PartitionCode.SCHEMA_UNREADABLE, text, now_s, now_ms)
+        return None
+
     def fetched(self, item: PartitionCopy, event: Fetched, now_s: float, now_ms: int) -> None:
         """Give a partition what may pass of an answer without error; it waits for the rest."""
         held = self._held_of(item.spec, event)
@@ -80,7 +126,7 @@ class SchemaGate:
         else:  # it is not caught up, and still in the same trouble
             item.progress.source_ends(event.high_watermark, event.last_stable_offset)
         if held is not None and item.phase is Phase.COPY and item.fetches.stop is None:
-            text = _why(held)
+            text = _why(held, AT_TARGET)
             item.standing.retry(Trouble.FETCH, PartitionCode.SCHEMA_UNREADABLE, text, now_s, now_ms)
 
     def _held_of(self, spec: PartitionSpec, event: Fetched) -> UnknownIds | None:
@@ -92,13 +138,19 @@ class SchemaGate:
             event.start,
             event.end,
             self.known_of(spec),
-            Framing(keys=SchemaFrames.KEYS in spec.frames, values=True),
+            self._framing(spec),
         )
         if not found.ids:
             self._missed.pop(spec.source, None)
             return None
         self._missed[spec.source] = found.ids
         return found
+
+    def _framing(self, spec: PartitionSpec) -> Framing:
+        """Return where a partition's records have ids of the source."""
+        done = self._rewritten if spec.pipeline else frozenset()
+        has_keys = SchemaFrames.KEYS in spec.frames
+        return Framing(keys=has_keys and "key" not in done, values="value" not in done)
 
     def missed(self, items: Sequence[PartitionCopy]) -> tuple[int, ...]:
         """Return the ids that partitions wait for, ascending, `WANTED_MAX` at most."""
@@ -109,13 +161,10 @@ class SchemaGate:
         return tuple(sorted({each for ids in self._missed.values() for each in ids})[:WANTED_MAX])
 
 
-def _why(held: UnknownIds) -> str:
+def _why(held: UnknownIds, what: str) -> str:
     shown = ", ".join(map(str, held.ids[:NAMED_MAX]))
     more = f" and {len(held.ids) - NAMED_MAX} more" if held.ids[NAMED_MAX:] else ""
-    return (
-        f"source offset {held.first_offset}: schema id {shown}{more} can't be read at the target's "
-        "registry yet"
-    )
+    return f"source offset {held.first_offset}: schema id {shown}{more} {what}"
 
 
 def waits(item: PartitionCopy) -> bool:

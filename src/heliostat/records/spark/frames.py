@@ -29,6 +29,7 @@ from heliostat.ops.pyspark_private import (
     plan_of,
     read_ids,
 )
+from heliostat.records.copier.avro_step import AvroFields
 from heliostat.records.copier.lane import (
     CallFunction,
     JsonFields,
@@ -131,6 +132,11 @@ def _with_step(frame: DataFrame, step: Step) -> DataFrame:
             )
         case JsonFields():
             return with_json_fields(frame, step)
+        case AvroFields():
+            # Only here: most pipelines need no Avro.
+            from heliostat.records.spark.avro_fields import with_avro_fields
+
+            return with_avro_fields(frame, step)
         case CallFunction(path):
             return _called(frame, path)
 
