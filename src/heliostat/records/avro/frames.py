@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from heliostat.errors import TransformFailed
 from heliostat.records.batches.schema_frames import FRAME_BYTES
@@ -21,15 +22,16 @@ class Framed:
     Parameters
     ----------
     values
-        Arrow's array of type binary.
+        Arrow's array of bytes.
     """
 
     def __init__(self, values: Any) -> None:
+        values = values.cast(pa.binary())  # a session may have Spark take large ones
         self.count = len(values)
         self._is_null = values.is_null().to_numpy(zero_copy_only=False)
         _, offsets, data = values.buffers()
-        found = np.frombuffer(offsets, np.int32)[values.offset : values.offset + self.count + 1]
-        self._bounds = found.tolist()
+        found = np.frombuffer(offsets or b"", np.int32)
+        self._bounds = found[values.offset : values.offset + self.count + 1].tolist()
         self.data: Any = np.frombuffer(data, np.uint8) if data else np.zeros(0, np.uint8)
         """All bytes, as the compiled walk takes them."""
         self.bytes = memoryview(data or b"")

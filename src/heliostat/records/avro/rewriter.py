@@ -70,7 +70,9 @@ class _Encoder:
         try:
             fastavro.schemaless_writer(out, self._node, content)
         except (ValueError, TypeError, OverflowError, AttributeError) as error:
-            text = f"field {self._name} can't be {content!r:.100}: {error!r:.200}"
+            # What it is may have to stay hidden: neither it nor the error's text is told.
+            what = "null" if content is None else f"that {type(content).__name__}"
+            text = f"field {self._name} can't be {what}: {type(error).__name__}"
             raise TransformFailed(text) from None
         return out.getvalue()
 

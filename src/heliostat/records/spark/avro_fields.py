@@ -52,7 +52,9 @@ def with_avro_fields(frame: DataFrame, step: AvroFields) -> DataFrame:
     usable = [each for each in step.schemas if not each.problem]
     if not usable:
         # Records with an id wait before the pipeline (`SchemaGate`): what is here has none.
-        return kept(frame, f"{step.column} IS NULL OR raise_error('{_NO_SCHEMA}')")
+        why = step.schemas[0].problem if step.schemas else _NO_SCHEMA
+        told = why.replace("\\", "\\\\").replace("'", "\\'")
+        return kept(frame, f"{step.column} IS NULL OR raise_error('{told}')")
     _check_names(step, usable)
     columns = _columns(usable)
     made: list[str] = []

@@ -236,9 +236,32 @@ def test_computed_fields_keep_their_types_or_get_those_they_are_cast_to() -> Non
     assert found == {**ROW, **content}
 
 
+def test_contents_stay_out_of_errors() -> None:
+    """Given a value that does not fit, and text that is no UTF-8 / then no error shows them."""
+    schema = {**SCHEMA, "fields": [{"name": "kind", "type": FIELDS[2]["type"]}]}
+    known = AvroSchema(ID, text_of(schema), text_of(schema), target_id=NEW_ID)
+    step = AvroFields("value", columns=(("kind", "..."),), schemas=(known,))
+    made = pa.array([{"kind": "hidden"}], pa.struct([("kind", pa.string())]))
+    with pytest.raises(TransformFailed, match="field kind can't be that str") as refused:
+        Rewriter(step).rewrite(binary(encoded(schema, {"kind": "A"})), made)
+    assert "hidden" not in str(refused.value)
+    as_bytes = {**SCHEMA, "fields": [{"name": "name", "type": "bytes"}]}
+    as_text = {**SCHEMA, "fields": [{"name": "name", "type": "string"}]}
+    known = AvroSchema(ID, text_of(as_text), text_of(as_text))
+    with pytest.raises(TransformFailed, match="UnicodeDecodeError") as refused:
+        Decoder((known,)).decode(binary(encoded(as_bytes, {"name": b"hidden\xff"})))
+    assert "hidden" not in str(refused.value)
+
+
+def test_columns_of_other_widths_and_without_rows() -> None:
+    decoder = Decoder((KNOWN,))
+    assert decoder.decode(pa.array([], pa.binary())).to_pylist() == []
+    assert decoder.decode(pa.array([VALUE], pa.large_binary()))[0]["id"].as_py() == 5
+
+
 def test_null_can_not_become_a_field_without_it() -> None:
     made = pa.array([{"id": None}], pa.struct([("id", pa.int64())]))
-    with pytest.raises(TransformFailed, match="field id can't be None"):
+    with pytest.raises(TransformFailed, match="field id can't be null"):
         rewritten(made, columns=(("id", "null"),))
 
 

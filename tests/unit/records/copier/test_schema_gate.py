@@ -22,6 +22,7 @@ from heliostat.records.copier.network import Fetched, Want
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
 from heliostat.records.copier.schema_gate import SchemaGate, waits
+from heliostat.records.copier.transform import PipelineWay
 
 BYTES_MAX = 1 << 20
 KNOWN, FOREIGN, UNKNOWN = 7, 8, 9
@@ -213,6 +214,34 @@ def test_a_pipeline_gets_batches_that_it_can_decode() -> None:
     assert waits(item)
     assert gate.missed([item]) == (FOREIGN,)
     assert "is not known to the pipeline yet" in item.standing.reason
+
+
+class Taken:
+    """A pipeline that takes answers."""
+
+    def __init__(self) -> None:
+        self.has: list[Fetched] = []
+
+    def put(self, fetched: Fetched) -> None:
+        self.has.append(fetched)
+
+
+def test_what_a_pipeline_can_not_decode_stays_out_of_it() -> None:
+    """Given an answer of two batches / then the pipeline gets the one that it knows, and nothing
+
+    is under way when it knows none, so that the partition is fetched again.
+    """
+    item, gate = piped(VALUES)
+    taken, first = Taken(), batch(0, (b"k", framed(KNOWN)))
+    way = PipelineWay([item], taken, gate)
+    unknown = batch(1, (b"k", framed(UNKNOWN)))
+    assert way.takes(answer(item, unknown), 0.0, NOW)
+    assert taken.has == []
+    assert item.fetches.under_way is None
+    assert item.progress.high_watermark == 100
+    assert way.takes(answer(item, first + unknown), 0.0, NOW)
+    assert taken.has == [answer(item, first + unknown)._replace(end=len(first))]
+    assert item.fetches.under_way is not None
 
 
 @pytest.mark.parametrize(
