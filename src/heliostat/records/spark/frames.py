@@ -51,6 +51,10 @@ SETTINGS = {
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
+    # Or a trial's records are filtered as its plan is made, where no error has its record.
+    "spark.sql.optimizer.excludedRules": (
+        "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+    ),
 }
 _EXCHANGES = ("Exchange", "Sort", "Aggregate", "Join", "Limit", "Union", "Window", "Sample")
 _PYTHON = ("Python", "MapIn")
