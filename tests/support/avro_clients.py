@@ -117,7 +117,8 @@ class AvroReader:
         partition, offset, value = message.partition(), message.offset(), message.value()
         assert partition is not None
         assert offset is not None
-        assert value is not None
+        if value is None:
+            return  # nothing to decode
         place = partition, offset
         try:
             record = self._decode(value, SerializationContext(self._topic, MessageField.VALUE))

@@ -121,9 +121,10 @@ def schema_problems(config: Config) -> Iterator[str]:
     """Yield links whose schemas can't be mirrored, as far as the file shows it."""
     for index, link in enumerate(config.links):
         strategy = link.schemas.strategy
+        where = f"links[{index}].schemas.strategy"
+        yield from _avro_problems(where, link)
         if strategy == "off":
             continue
-        where = f"links[{index}].schemas.strategy"
         registries: list[RegistryConfig] = []
         for alias in (link.source, link.target):
             registry = _registry(config, alias)
@@ -138,6 +139,27 @@ def schema_problems(config: Config) -> Iterator[str]:
             yield (
                 f"{where}: {link.source} and {link.target} have the same schema registry, "
                 f'{shared} (got "{strategy}")'
+            )
+
+
+def _avro_problems(where: str, link: LinkConfig) -> Iterator[str]:
+    """Yield why pipelines can't have their steps for Avro fields.
+
+    With *preserve* the target's ids are the source's: one that the target's registry gives to a
+    changed schema would sooner or later be another schema's at the source, and hold its records.
+    """
+    strategy = link.schemas.strategy
+    for pipeline in link.pipelines:
+        steps = pipeline.avro_steps
+        if steps and strategy == "off":
+            yield (
+                f"{where}: pipeline {pipeline.name} decodes Avro, whose schemas only a link that "
+                f'mirrors schemas knows (got "{strategy}")'
+            )
+        elif strategy == "preserve" and any(step.rewrites for step in steps):
+            yield (
+                f"{where}: pipeline {pipeline.name} changes Avro fields, and preserve has no ids "
+                f'for changed schemas; take isolate or rewrite (got "{strategy}")'
             )
 
 

@@ -68,6 +68,53 @@ class JsonStep(Frozen):
     """Fields of the value that become the record's key, as a JSON object."""
 
 
+class AvroStep(Frozen):
+    """Changes fields of Avro records that are values or keys, in Confluent's frame; in this order.
+
+    Without any change, as with `where` alone, records stay byte for byte what they were. Changed
+    ones get schemas of their own, which are registered at the target.
+    """
+
+    column: Annotated[Literal["value", "key"], Field(title="Column")] = "value"
+    """Where the record is. Null stays null; what is no such record is an error."""
+    reader_schema: Annotated[str | None, Field(title="Reader's schema")] = None
+    """Avro's JSON of a record, whose fields are those that expressions see; its name does not
+    matter. Null = the newest version of the subject that a record's schema is in."""
+    where: Annotated[str | None, Field(title="Where")] = None
+    """Keeps records for which this is true, an expression of Spark SQL such as `fields.id > 3`, and
+    nulls."""
+    set: Annotated[dict[str, str], Field(title="Set")] = _NO_TEXTS
+    """Expression of Spark SQL by field, such as `{total: fields.price * 2}`. A field that was there
+    keeps its type; a new one needs a type under `cast`."""
+    cast: Annotated[dict[str, str], Field(title="Cast")] = _NO_TEXTS
+    """Type of Spark by field: boolean, int, bigint, float, double, string, binary, date, timestamp,
+    timestamp_ntz, decimal(p, s). Such a field may be null."""
+    mask: Annotated[dict[str, str | None], Field(title="Mask")] = _NO_MASKS
+    """What is put into a field instead; null = an empty string, 0, false, or null."""
+    rename: Annotated[dict[str, str], Field(title="Rename")] = _NO_TEXTS
+    """New name by field."""
+    drop: Annotated[Names, Field(title="Drop")] = ()
+    """Fields that are left out."""
+    flatten: Annotated[str | None, Field(title="Flatten")] = None
+    """What joins the names of nested records' fields to one, such as `_`; records that may be null
+    stay nested. Null = all do."""
+    to_key: Annotated[Names, Field(title="To key")] = ()
+    """Fields of the value that become the record's key, as a JSON object."""
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether records come out with another schema."""
+        return any((self.set, self.cast, self.mask, self.rename, self.drop, self.flatten))
+
+    @model_validator(mode="after")
+    def _does_something(self) -> Self:
+        if not (self.rewrites or self.where or self.to_key):
+            raise ValueError("a step for Avro fields needs where, to_key or a change of fields")
+        if self.to_key and self.column == "key":
+            raise ValueError("to_key only with column value")
+        return self
+
+
 class ReplaceStep(Frozen):
     """What is replaced with what in values; they must be text in UTF-8."""
 
@@ -95,6 +142,8 @@ class StepConfig(Frozen):
     look like tombstones."""
     json_fields: Annotated[JsonStep | None, Field(title="JSON fields")] = None
     """Changes fields of JSON keys or values."""
+    avro_fields: Annotated[AvroStep | None, Field(title="Avro fields")] = None
+    """Filters by fields of Avro keys or values, or changes them."""
     keep_with_header: Annotated[HeaderMatch | None, Field(title="Keep with header")] = None
     """Keeps only records that have such a header."""
     drop_with_header: Annotated[HeaderMatch | None, Field(title="Drop with header")] = None
@@ -133,6 +182,19 @@ class PipelineConfig(Frozen):
     timeout_s: Annotated[float, Field(title="Timeout", ge=1, le=3600)] = 60
     """Seconds that records may be in it without any coming back: then it is taken to hang, as
     `TRANSFORM_FAILED`."""
+
+    @property
+    def avro_steps(self) -> tuple[AvroStep, ...]:
+        """Those for Avro fields."""
+        found = (each.avro_fields for each in self.steps)
+        return tuple(each for each in found if each is not None)
+
+    @model_validator(mode="after")
+    def _has_one_avro_step_a_column(self) -> Self:
+        columns = [each.column for each in self.avro_steps]
+        if len(columns) > len(set(columns)):
+            raise ValueError("two steps for Avro fields of one column: join them")
+        return self
 
 
 def _check_names(pipelines: tuple[PipelineConfig, ...]) -> tuple[PipelineConfig, ...]:

@@ -153,14 +153,14 @@ class Copying:
         self._target = target
         self._known = known
         self._refresh = threading.Event()  # set to have a reconciliation at once
-        self._schemas = self._schema_part()
-        if self._schemas is not None:
-            template = replace(template, registries=self._schemas.registries)
         pipelines = pipelines_of(context.link)
         refused = resources.runner.refused(pipelines)
         for text in refused.values():
             context.events.warn(text)
         self._faults = PipelineFaults(pipelines, refused)
+        self._schemas = self._schema_part()
+        if self._schemas is not None:
+            template = replace(template, registries=self._schemas.registries)
         self._errors = _record_errors(context, target, self._schemas, self._faults)
         self._gaps = _gap_keeper(context, source, target, self._errors)
         self.lanes = LaneSet(
@@ -256,24 +256,25 @@ class Copying:
         if context.link.schemas.strategy == "off" or source is None or target is None:
             return None
         # Only here: its HTTP client takes a quarter of a second to load, and most links need none.
+        from heliostat.link.avro_part import AvroPart
         from heliostat.link.schema_part import SchemaPart
         from heliostat.link.schema_rules import TopicLooks
 
+        put_ids, runner = context.state.put_schema_ids, self._resources.runner
         return SchemaPart(
             context.link,
             source,
             target,
             mirrors=lambda: {name: each.target for name, each in list(known.mirrors.items())},
             topics=TopicLooks(lambda: known.source_topics, partial(_existing, self._source)),
-            announce=lambda registries, ids: context.owner.run(
-                lambda: context.state.put_schema_ids(registries, ids)
-            ),
+            announce=lambda names, ids: context.owner.run(partial(put_ids, names, ids)),
             clock=context.clock,
             events=context.events,
             guard=context.owner.check,
             told=lambda: self.lanes.told_since(),  # noqa: PLW0108  # lanes are made later
             frames=known.frames,
             reframed=self._reframed,
+            avro=AvroPart(context.link, runner.refused, self._faults.learn, context.events),
         )
 
     def _reframed(self, frames: Mapping[TopicName, SchemaFrames]) -> None:
@@ -301,9 +302,8 @@ class Copying:
 
     def _loops(self, reconciler: Reconciler) -> Iterator[LoopSpec]:
         context, guarded = self._context, self._context.owner.guarded
-        interval_s = context.link.topics.refresh_interval_s
         turn = guarded(lambda: self._reconcile(reconciler))
-        yield LoopSpec("refresh", interval_s, turn, self._refresh)
+        yield LoopSpec("refresh", context.link.topics.refresh_interval_s, turn, self._refresh)
         for part in self._interchange.parts():
             yield part._replace(turn=guarded(part.turn))
         yield LoopSpec("stops", STOPS_EVERY_S, self._keep_stops)

@@ -272,7 +272,7 @@ class LanePlans:
             if self._clock.monotonic_s() > item.begun_s + STEADY_S:
                 lane.health.is_well()
             if not item.changes or plan < item.changes[0].generation:
-                return False
+                return self._contents.is_outdated(item.spec) and self.begin_anew(item.spec.lane)
             item.changes = [each for each in item.changes if each.generation > plan]
             left = [source for source, generation in item.leaving.items() if generation <= plan]
             for source in left:

@@ -66,9 +66,21 @@ class PipelineFaults:
         self._lanes: dict[LaneId, _Lane] = {}
         self._fails: dict[TopicPartition, tuple[int, str]] = {}
 
+    def learn(self, pipelines: Mapping[str, Pipeline], refused: Mapping[str, str]) -> None:
+        """Take pipelines that know more schemas, and why Spark refuses some of them now."""
+        with self._lock:
+            self._pipelines = {**self._pipelines, **pipelines}
+            left = {name: why for name, why in self._refused.items() if name not in pipelines}
+            self._refused = {**left, **refused}
+
     def pipeline(self, name: str) -> Pipeline | None:
         """Return the pipeline of this name; None if it can't be run."""
-        return None if name in self._refused else self._pipelines.get(name)
+        with self._lock:
+            return None if name in self._refused else self._pipelines.get(name)
+
+    def has_changed(self, pipeline: Pipeline) -> bool:
+        """Whether a pipeline that a round began with is another one now, or refused."""
+        return self.pipeline(pipeline.name) != pipeline
 
     def careful(self, lane: LaneId) -> int:
         """Return how many records the lane's next round may have in its pipeline at a time."""
@@ -83,11 +95,11 @@ class PipelineFaults:
         if not self._pipelines:
             return specs
         with self._lock:
-            fails = dict(self._fails)
+            fails, refused = dict(self._fails), self._refused
         found = dict(specs)
         for source, spec in specs.items():
-            if spec.pipeline in self._refused:
-                found[source] = replace(spec, why_fails=self._refused[spec.pipeline])
+            if spec.pipeline in refused:
+                found[source] = replace(spec, why_fails=refused[spec.pipeline])
             elif spec.pipeline and source in fails:
                 offset, why = fails[source]
                 found[source] = replace(spec, fails_at=offset, why_fails=why)

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from heliostat.config import LinkConfig, PipelineConfig, compile_pattern
-from heliostat.config.pipelines import HeaderMatch, JsonStep, StepConfig
+from heliostat.config.pipelines import AvroStep, HeaderMatch, JsonStep, StepConfig
 from heliostat.names import TopicName
+from heliostat.records.copier.avro_step import AvroFields
 from heliostat.records.copier.lane import (
+    NO_FRAMES,
     CallFunction,
     JsonFields,
     Pipeline,
+    SchemaFrames,
     SetColumns,
     Step,
     Where,
@@ -32,6 +35,17 @@ def pipeline_of(link: LinkConfig, topic: TopicName) -> str:
     return next((each.name for each in link.pipelines if _is_for(each, topic)), "")
 
 
+def decoded_of(link: LinkConfig, topic: TopicName) -> SchemaFrames:
+    """Return what of a topic's records has a schema id, because its pipeline decodes it."""
+    name = pipeline_of(link, topic)
+    found = NO_FRAMES
+    for pipeline in link.pipelines:
+        for step in pipeline.avro_steps if pipeline.name == name else ():
+            is_key = step.column == "key"
+            found |= SchemaFrames.KEYS if is_key else SchemaFrames.VALUES
+    return found
+
+
 def _is_for(pipeline: PipelineConfig, topic: TopicName) -> bool:
     return any(compile_pattern(entry).fullmatch(topic) for entry in pipeline.topics)
 
@@ -49,8 +63,7 @@ def _steps(step: StepConfig) -> Iterator[Step]:
         yield SetColumns(tuple(step.set.items()))
     if step.function is not None:
         yield CallFunction(step.function)
-    if step.json_fields is not None:
-        yield _json(step.json_fields)
+    yield from _field_steps(step)
     if step.keep_with_header is not None:
         yield Where(_has_header(step.keep_with_header))
     if step.drop_with_header is not None:
@@ -78,6 +91,13 @@ def _steps(step: StepConfig) -> Iterator[Step]:
         yield SetColumns((("value", f"encode({replaced}, 'UTF-8')"),))
 
 
+def _field_steps(step: StepConfig) -> Iterator[Step]:
+    if step.json_fields is not None:
+        yield _json(step.json_fields)
+    if step.avro_fields is not None:
+        yield _avro(step.avro_fields)
+
+
 def _json(step: JsonStep) -> JsonFields:
     return JsonFields(
         column=step.column,
@@ -90,6 +110,21 @@ def _json(step: JsonStep) -> JsonFields:
         drops=step.drop,
         flattens=step.flatten or "",
         key_fields=step.to_key,
+    )
+
+
+def _avro(step: AvroStep) -> AvroFields:
+    return AvroFields(
+        column=step.column,
+        where=step.where or "",
+        columns=tuple(step.set.items()),
+        casts=tuple(step.cast.items()),
+        masks=tuple(step.mask.items()),
+        renames=tuple(step.rename.items()),
+        drops=step.drop,
+        flattens=step.flatten or "",
+        key_fields=step.to_key,
+        reader=step.reader_schema or "",
     )
 
 

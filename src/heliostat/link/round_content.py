@@ -78,6 +78,10 @@ class Contents:
         """Note that a round has failed: the next one may have to find the record."""
         self._faults.failed(spec, error)
 
+    def is_outdated(self, spec: LaneSpec) -> bool:
+        """Whether the pipeline of a round has changed since, as more schemas are known."""
+        return spec.pipeline is not None and self._faults.has_changed(spec.pipeline)
+
     def maps_topic_id(self) -> str:
         """Return the id of the maps' topic as the driver knows it; empty: not known."""
         return self._maps((), ())[2]

@@ -8,11 +8,14 @@ turn at once. Failures are logged and retried: the partitions concerned wait, ot
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from heliostat.access import RegistryAccess
 from heliostat.clock import Clock
 from heliostat.config import LinkConfig
+from heliostat.link.avro_part import AvroPart
+from heliostat.link.pipeline_rules import decoded_of
 from heliostat.link.schema_rules import TopicLooks, frames_in, frames_of, registries_of, rules_of
 from heliostat.link.topic_frames import NO_TOPICS, Frames, TopicFrames
 from heliostat.link.wanted_ids import SureIds, WantedIds
@@ -20,7 +23,7 @@ from heliostat.names import LaneId, TopicName
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.records.batches.schema_frames import framed_id
-from heliostat.records.copier.lane import RoundReport, SchemaFrames, SchemaIds
+from heliostat.records.copier.lane import NO_FRAMES, RoundReport, SchemaFrames, SchemaIds
 from heliostat.records.transport.schema_id_rows import schema_ids_of
 from heliostat.schemas import HttpRegistry
 from heliostat.schemas.mirroring import MirroredSchemas, mirror_schemas
@@ -73,6 +76,8 @@ class SchemaPart:
         What an earlier driver has found out, where ids are replaced.
     reframed
         Called with what is to be remembered, and as records wait for what `frames` says now.
+    avro
+        Takes schemas for pipelines.
     """
 
     def __init__(
@@ -90,8 +95,10 @@ class SchemaPart:
         told: Callable[[], Mapping[LaneId, int]],
         frames: Frames = NO_TOPICS,
         reframed: Callable[[Frames], None] = lambda _: None,
+        avro: AvroPart | None = None,
     ) -> None:
         self._link = link
+        self._avro = avro
         self.registries = registries_of(link, source, target)
         """See `LaneSpec.registries`."""
         urls = target.urls if len(target.urls) > 1 else ()
@@ -120,6 +127,8 @@ class SchemaPart:
 
     def wants(self, report: RoundReport) -> None:
         """Take the ids that a lane's partitions wait for; what is new asks for a turn at once."""
+        if self._avro is not None:
+            self._avro.wants(report)  # first, as the next line wakes who looks for them
         self._wanted.take(report)
         if self._frames.sure.take(report):
             self._wanted.ask()
@@ -138,7 +147,8 @@ class SchemaPart:
 
     def frames(self, topic: TopicName) -> SchemaFrames:
         """Return what of a topic's records begins with a schema id, as far as is known."""
-        return frames_of(self._link.schemas, topic, self._frames.known)
+        known = self._frames.known.get(topic, NO_FRAMES) | decoded_of(self._link, topic)
+        return frames_of(self._link.schemas, topic, {topic: known})
 
     def is_readable(self, schema_id: int) -> bool:
         """See `MissingSchemas`."""
@@ -196,6 +206,11 @@ class SchemaPart:
         # Each time: somebody may have deleted the announcement.
         self._announce(self.registries, ids)
         self._frames.take(frames)
+        notes: list[str] = []
+        if self._avro is not None:
+            sides = self._sides
+            notes = self._avro.turn(done.source, mirrors, sides.target, sides.nodes, self._guard)
+        done = replace(done, notes=(*done.notes, *notes))
         self._last = _Turn(done, self._clock.wall_ms())
         self._due_s = self._clock.monotonic_s() + self._link.schemas.interval_s
         self._tell(done)
@@ -205,7 +220,13 @@ class SchemaPart:
         if done.actions:
             self._events.info(f"schemas: {done.actions} actions at the target's registry")
         troubles = frozenset(
-            [f"{of.subject} version {of.version}: {why}" for of, why in done.unresolved.items()]
+            [
+                *(
+                    f"{of.subject} version {of.version}: {why}"
+                    for of, why in done.unresolved.items()
+                ),
+                *done.notes,
+            ]
         )
         for each in sorted(troubles - self._told)[:REPORTED_MAX]:
             self._events.warn(f"schema not mirrored: {each}")

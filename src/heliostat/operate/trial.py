@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.link.pipeline_rules import pipeline_of, pipelines_of
 from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.records.copier.lane import Pipeline
 from heliostat.records.spark.trial import TriedRecord, trial_session, tried
+from heliostat.schemas.registry.values import SchemaId
 from heliostat.verify.reader import Isolation, LogReader
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ def try_pipeline(config: Config, link: LinkConfig, topic: TopicName, last: int) 
         Spark can't be started.
     ConnectionLost, BrokerError
         The source does not answer or refuses.
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        The same of its registry, if the pipeline needs schemas.
     """
     name = pipeline_of(link, topic)
     if not name:
@@ -60,12 +64,60 @@ def try_pipeline(config: Config, link: LinkConfig, topic: TopicName, last: int) 
     import pyarrow as pa
 
     tables = [pa.Table.from_batches([each]) for each in _rows(config, link, topic, last)]
+    pipeline = pipelines_of(link)[name]
+    if pipeline.avro_steps:
+        pipeline = _with_schemas(config, link, topic, pipeline, tables)
     found: list[TriedRecord] = []
     with trial_session(config.spark.conf) as session:
         for table in tables:
             if table.num_rows:
-                found += tried(session, pipelines_of(link)[name], table)
-    return Trial(topic, name, found)
+                found += tried(session, pipeline, table)
+    return Trial(topic, name, list(_readable(pipeline, found)))
+
+
+def _with_schemas(
+    config: Config, link: LinkConfig, topic: TopicName, pipeline: Pipeline, tables: list[pa.Table]
+) -> Pipeline:
+    """Return a pipeline with the schemas of these records; what it makes keeps the source's ids.
+
+    Raises
+    ------
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        The source's registry does not answer, or refuses.
+    """
+    from heliostat.link.avro_part import SourceSchemas
+    from heliostat.records.avro.frames import ids_in
+    from heliostat.schemas import HttpRegistry, SubjectNaming, observe_registry
+
+    access = config.clusters[link.source].registry_access()
+    assert access is not None, "the configuration was checked"
+    with HttpRegistry(access) as registry:
+        source = SourceSchemas(observe_registry(registry), SubjectNaming({topic: topic}))
+    found = {}
+    for step in pipeline.avro_steps:
+        wanted = frozenset(each for table in tables for each in ids_in(table[step.column]))
+        found[step.column], _ = source.of_step(
+            step, frozenset({topic}), wanted, lambda _, schema, __: SchemaId(schema.schema_id)
+        )
+    return pipeline.with_schemas(found)
+
+
+def _readable(pipeline: Pipeline, records: list[TriedRecord]) -> Iterator[TriedRecord]:
+    """Yield records with what Avro steps have decoded in place of its bytes."""
+    if not pipeline.avro_steps:
+        yield from records
+        return
+    from heliostat.records.avro.shown import Shown
+
+    shown = {step.column: Shown(step) for step in pipeline.avro_steps}
+    for each in records:
+        before, after = dict(each.before), None if each.after is None else dict(each.after)
+        for column, views in shown.items():
+            if before[column] is not None:
+                before[column] = views.before(before[column])
+            if after is not None and after[column] is not None:
+                after[column] = views.after(after[column])
+        yield replace(each, before=before, after=after)
 
 
 def _rows(

@@ -13,11 +13,12 @@ from support.one_partition import lane_spec
 from heliostat.access import ClusterAccess
 from heliostat.link.lane_plans import CHANGED_MAX, STEADY_S, LanePlans, LaneRound
 from heliostat.link.leases import Leases
+from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.round_content import Contents
 from heliostat.names import LaneId, Offset, PartitionId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.offsets.offset_map import MapTail
-from heliostat.records.copier.lane import PartitionSpec, PlanChange
+from heliostat.records.copier.lane import PartitionSpec, Pipeline, PlanChange, Where
 from heliostat.records.copier.late_sends import LATE_S
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 
@@ -45,7 +46,10 @@ class Driver:
         self.mapped: set[Partition] = set()
         self.maps_topic_id = "id"
         self.leases = Leases(LEASE_S, self.clock)
-        contents = Contents(TEMPLATE, self.maps, lambda _: ((0, 5, 1, 5),), lambda _: ((0, 2.0),))
+        self.faults = PipelineFaults({"p": Pipeline("p", (Where("true"),))}, {})
+        contents = Contents(
+            TEMPLATE, self.maps, lambda _: ((0, 5, 1, 5),), lambda _: ((0, 2.0),), self.faults
+        )
         self.plans = LanePlans(contents, self.leases, 7, self.clock)
 
     def maps(
@@ -239,6 +243,27 @@ def test_a_misplaced_lane_begins_anew(driver: Driver) -> None:
     assert not driver.plans.begin_anew(ONE)
     driver.plans.end(driver.plans.lanes[ZERO], item, None)
     assert driver.begin(ZERO).spec.partitions == (spec(0),)
+
+
+def test_a_lane_whose_pipeline_has_changed_begins_anew(driver: Driver) -> None:
+    """Given a round with a pipeline / when more schemas are known / then its next report ends it,
+
+    and the next one has the new pipeline; other lanes go on.
+    """
+    other = driver.begun({ONE: [1]})[0]
+    piped = (replace(spec(0), pipeline="p"),)
+    driver.plans.assign({ZERO: piped, ONE: (spec(1),)})
+    item = driver.begin(ZERO)
+    assert not driver.plans.heard(item.spec.round_id, 0)
+    learnt = Pipeline("p", (Where("false"),))
+    driver.faults.learn({"p": learnt}, {})
+    assert not driver.plans.heard(other.spec.round_id, 0)
+    assert driver.plans.heard(item.spec.round_id, 0)
+    assert driver.plans.announcement().rounds[ZERO].round_id == ""
+    driver.plans.end(driver.plans.lanes[ZERO], item, None)
+    found = driver.begin(ZERO)
+    assert found.spec.pipeline == learnt
+    assert not driver.plans.heard(found.spec.round_id, 0)
 
 
 def test_failures_are_forgotten_once_a_round_works(driver: Driver) -> None:

@@ -127,3 +127,20 @@ def test_what_fails_after_a_failing_record_is_looked_for_one_by_one() -> None:
     assert lane.marked()[0] == 9
     assert lane.fail(SQL) == ONE
     assert lane.fail(CRASH, Suspect(P, 12, 13), None) == FEW
+
+
+def test_a_pipeline_that_learns_is_another_one() -> None:
+    """Given a pipeline that is refused, then not / then rounds begin anew with what holds now."""
+    faults = PipelineFaults({"hide": PIPELINE, "other": PIPELINE}, {"other": "no such column"})
+    assert not faults.has_changed(PIPELINE)
+    learnt = Pipeline("hide", (Where("false"),))
+    faults.learn({"hide": learnt}, {"hide": "no such field"})
+    assert faults.has_changed(PIPELINE)
+    assert faults.has_changed(learnt)
+    assert faults.pipeline("hide") is None
+    assert faults.marked({P: SPEC})[P].why_fails == "no such field"
+    faults.learn({"hide": learnt}, {})
+    assert faults.pipeline("hide") == learnt
+    assert not faults.has_changed(learnt)
+    assert faults.marked({P: SPEC})[P].why_fails == ""
+    assert faults.pipeline("other") is None

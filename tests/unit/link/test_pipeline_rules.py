@@ -10,21 +10,62 @@ import yaml
 
 from heliostat.config import LinkConfig, load_config
 from heliostat.errors import ConfigError
-from heliostat.link.pipeline_rules import pipeline_of, pipelines_of
+from heliostat.link.pipeline_rules import decoded_of, pipeline_of, pipelines_of
 from heliostat.names import TopicName
-from heliostat.records.copier.lane import CallFunction, JsonFields, SetColumns, Step, Where
+from heliostat.records.copier.avro_step import AvroFields
+from heliostat.records.copier.lane import (
+    CallFunction,
+    JsonFields,
+    SchemaFrames,
+    SetColumns,
+    Step,
+    Where,
+)
 
 
-def link_with(folder: Path, *pipelines: dict[str, Any]) -> LinkConfig:
+def link_with(folder: Path, *pipelines: dict[str, Any], **more: Any) -> LinkConfig:
     path = folder / "heliostat.yaml"
-    clusters = {name: {"bootstrap": [f"{name}:9092"]} for name in ("east", "west")}
-    link = {"name": "l", "source": "east", "target": "west", "pipelines": list(pipelines)}
+    clusters = {
+        name: {
+            "bootstrap": [f"{name}:9092"],
+            "schema_registry": {"urls": [f"http://{name}:8081"]},
+        }
+        for name in ("east", "west")
+    }
+    link = {"name": "l", "source": "east", "target": "west", "pipelines": list(pipelines), **more}
     path.write_text(yaml.safe_dump({"clusters": clusters, "links": [link]}))
     return load_config(path).links[0]
 
 
+def avro_pipeline(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"name": "p", "topics": "t", "steps": [{"avro_fields": step} for step in steps]}
+
+
+@pytest.mark.parametrize(
+    ("strategy", "step", "why"),
+    [
+        ("preserve", {"where": "true"}, ""),
+        ("preserve", {"to_key": ["a"]}, ""),
+        ("preserve", {"drop": ["a"]}, "preserve has no ids for changed schemas"),
+        ("isolate", {"drop": ["a"]}, ""),
+    ],
+)
+def test_changed_fields_need_a_strategy_with_ids_of_the_target(
+    tmp_path: Path, strategy: str, step: dict[str, Any], why: str
+) -> None:
+    schemas = {"strategy": strategy}
+    if why:
+        with pytest.raises(ConfigError, match=why):
+            link_with(tmp_path, avro_pipeline(step), schemas=schemas)
+    else:
+        link = link_with(tmp_path, avro_pipeline(step), schemas=schemas)
+        assert decoded_of(link, TopicName("t")) is SchemaFrames.VALUES
+        assert not decoded_of(link, TopicName("other"))
+
+
 def step_of(folder: Path, step: dict[str, Any]) -> Step:
-    link = link_with(folder, {"name": "p", "topics": "t", "steps": [step]})
+    schemas = {"schemas": {"strategy": "isolate"}} if "avro_fields" in step else {}
+    link = link_with(folder, {"name": "p", "topics": "t", "steps": [step]}, **schemas)
     (found,) = pipelines_of(link)["p"].steps
     return found
 
@@ -64,6 +105,32 @@ def test_a_topic_goes_through_the_first_pipeline_that_names_it(tmp_path: Path) -
             SetColumns((("headers", "filter(headers, h -> h.key NOT IN ('a', 'b'))"),)),
         ),
         (
+            {
+                "avro_fields": {
+                    "column": "key",
+                    "reader_schema": "{}",
+                    "where": "fields.a > 1",
+                    "set": {"a": "1"},
+                    "cast": {"b": "int"},
+                    "mask": {"c": None},
+                    "rename": {"d": "e"},
+                    "drop": ["f"],
+                    "flatten": "_",
+                }
+            },
+            AvroFields(
+                "key",
+                where="fields.a > 1",
+                columns=(("a", "1"),),
+                casts=(("b", "int"),),
+                masks=(("c", None),),
+                renames=(("d", "e"),),
+                drops=("f",),
+                flattens="_",
+                reader="{}",
+            ),
+        ),
+        (
             {"json_fields": {"schema_ddl": "a int, b int", "drop": ["b"], "to_key": ["a"]}},
             JsonFields("value", "a int, b int", drops=("b",), key_fields=("a",)),
         ),
@@ -84,6 +151,10 @@ def test_what_a_step_is_for_spark(tmp_path: Path, step: dict[str, Any], expected
         ([{"name": "p", "topics": "t", "steps": [{"set": {"offset": "1"}}]}], "offset"),
         ([{"name": "p", "topics": "t", "steps": [{"where": "a"}]}] * 2, "two pipelines"),
         ([{"name": "a b", "topics": "t", "steps": [{"where": "a"}]}], "must be 1 to 64"),
+        ([avro_pipeline({})], "needs where, to_key or a change"),
+        ([avro_pipeline({"column": "key", "to_key": ["a"]})], "to_key only with column value"),
+        ([avro_pipeline({"where": "a"}, {"drop": ["a"]})], "two steps for Avro fields"),
+        ([avro_pipeline({"where": "a"})], "only a link that mirrors schemas"),
     ],
 )
 def test_a_pipeline_that_makes_no_sense_is_refused(

@@ -67,8 +67,8 @@ class Copier:
         now_ms = clock.wall_ms()
         self._plan = LanePlan(lane, network, begins_s=clock.monotonic_s(), now_ms=now_ms)
         self.partitions = self._plan.partitions
-        self._pipeline = PipelineWay(self.partitions, way)
-        self._gate = SchemaGate()
+        self._gate = SchemaGate(lane.pipeline)
+        self._pipeline = PipelineWay(self.partitions, way, self._gate)
         self.reports = RoundReports(lane, self.partitions, self._plan, self._gate, now_ms)
         self._leaders = LaneLeaders(self.partitions, network, clock)
         self._fetches = FetchSchedule(lane, self.partitions, network, clock)
@@ -261,7 +261,7 @@ class Copier:
             return
         if event.end > event.start and item.progress.position >= item.progress.high_watermark:
             self._fetches.was_level(item)
-        if not back and self._pipeline.takes(event):
+        if not back and self._pipeline.takes(event, now_s, now_ms):
             return
         self._gate.fetched(item, event, now_s, now_ms)
         self._map_writer.note(item)

@@ -6,7 +6,7 @@ A lane is the set of partitions that one Spark task serves; a round is one Spark
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, Flag, StrEnum
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from heliostat.names import LaneId, LinkName, Offset, ProducerId, TopicId, Topic
 from heliostat.offsets.offset_map import Break, MapTail
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import ConvertSettings, StopReason
+from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 
 
 class PartitionState(Enum):
@@ -278,7 +279,7 @@ class Suspect(NamedTuple):
     before: int
 
 
-Step = Where | SetColumns | JsonFields | CallFunction
+Step = Where | SetColumns | JsonFields | AvroFields | CallFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,6 +290,21 @@ class Pipeline:
     steps: tuple[Step, ...]
     timeout_s: float = 60.0
     """How long it may keep records without any coming back."""
+
+    @property
+    def avro_steps(self) -> tuple[AvroFields, ...]:
+        """The steps that need schemas."""
+        return tuple(each for each in self.steps if isinstance(each, AvroFields))
+
+    def with_schemas(self, found: Mapping[str, tuple[AvroSchema, ...]]) -> Pipeline:
+        """Return it with the schemas that are known now, by the column that a step decodes."""
+        steps = tuple(
+            replace(each, schemas=found.get(each.column, ()))
+            if isinstance(each, AvroFields)
+            else each
+            for each in self.steps
+        )
+        return replace(self, steps=steps)
 
 
 @dataclass(frozen=True, slots=True)

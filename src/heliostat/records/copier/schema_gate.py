@@ -5,6 +5,10 @@ A lane knows ids only: the driver asks the registries, and announces which ids c
 again; its partition waits and the others go on (I7). What the lane has missed it reports, so that
 the driver looks at once. Where the target has other ids, these are put into what passes
 (`replaced_ids`): all behind sees a source that has them.
+
+A pipeline that decodes records has a gate before it as well: it knows the schemas that the driver
+knew when the round began, and with new ones the driver begins a new round. Records that it has
+written anew have ids that were read at the target before the pipeline got them.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from heliostat.records.batches.schema_frames import Framing, UnknownIds, unknown
 from heliostat.records.copier.lane import (
     NO_IDS,
     PartitionCode,
+    PartitionSpec,
+    Pipeline,
     Ranges,
     SchemaFrames,
     SchemaIds,
@@ -35,10 +41,34 @@ NAMED_MAX = 3
 """Ids in a partition's reason."""
 
 
-class SchemaGate:
-    """The gate of one lane."""
+AT_TARGET = "can't be read at the target's registry yet"
+IN_PIPELINE = "is not known to the pipeline yet"
+UNCLEAR = (
+    "would be replaced, and no subject is named after the topic: say with schemas.framed or "
+    "schemas.plain whether its values begin with ids"
+)
 
-    def __init__(self) -> None:
+
+class SchemaGate:
+    """The gate of one lane.
+
+    Parameters
+    ----------
+    pipeline
+        What its records go through.
+    """
+
+    def __init__(self, pipeline: Pipeline | None = None) -> None:
+        steps = () if pipeline is None else pipeline.avro_steps
+        self._decoded = [
+            (
+                np.array(sorted(each.schema_id for each in step.schemas), np.int64),
+                Framing(keys=step.column == "key", values=step.column == "value"),
+            )
+            for step in steps
+        ]
+        """Ids that steps can decode, and where they look for them."""
+        self._rewritten = frozenset(step.column for step in steps if step.rewrites)
         self._ids = NO_IDS
         self.readable: Any = _array(())
         """Ids that can be read at the target: int64, ascending."""
@@ -65,12 +95,35 @@ class SchemaGate:
             item.standing.not_before_s = 0.0
         return bool(waiting)
 
+    def before_pipeline(
+        self, item: PartitionCopy, event: Fetched, now_s: float, now_ms: int
+    ) -> Fetched | None:
+        """Return what of an answer its partition's pipeline can decode; None: it waits."""
+        if not self._decoded:
+            return event
+        fails_at = item.spec.fails_at  # nothing from there on goes into the pipeline
+        offsets = event.want.offset, fails_at if fails_at >= 0 else OFFSET_MAX
+        looks = (
+            unknown_ids(memoryview(event.buffer), event.start, event.end, known, framing, offsets)
+            for known, framing in self._decoded
+        )
+        held = min((each for each in looks if each.ids), key=lambda each: each.upto, default=None)
+        if held is None:
+            self._missed.pop(item.spec.source, None)
+            return event
+        self._missed[item.spec.source] = held.ids
+        if held.upto > event.start:
+            return event._replace(end=held.upto)
+        text = _why(held, IN_PIPELINE)
+        item.standing.retry(Trouble.FETCH, PartitionCode.SCHEMA_UNREADABLE, text, now_s, now_ms)
+        return None
+
     def fetched(self, item: PartitionCopy, event: Fetched, now_s: float, now_ms: int) -> None:
         """Give a partition what may pass of an answer without error; it waits for the rest."""
         held = self._held_of(item, event)
-        why = "" if held is None else _why(held, item.spec.frames)
+        why = "" if held is None else _why_held(held, item.spec.frames)
         passes = Replaced(event.buffer, event.start, event.end if held is None else held.upto, why)
-        passes = self._replaced(item.spec.frames, passes)
+        passes = self._replaced(item.spec, passes)
         if not passes.trouble or passes.end > passes.start:
             item.fetched(
                 passes.buffer,
@@ -95,17 +148,18 @@ class SchemaGate:
         spec = item.spec
         if not spec.frames or event.start == event.end:
             return None
+        frames = self._of_source(spec)
         place, offsets = (memoryview(event.buffer), event.start, event.end), _wanted(item, event)
-        keys = SchemaFrames.KEYS in spec.frames
-        are_unclear = SchemaFrames.MAYBE_VALUES in spec.frames
-        if are_unclear and SchemaFrames.REPLACED in spec.frames:
+        keys = SchemaFrames.KEYS in frames
+        are_unclear = SchemaFrames.MAYBE_VALUES in frames
+        if are_unclear and SchemaFrames.REPLACED in frames:
             of_values = Framing(keys=False, values=True)
             found = unknown_ids(*place, self._foreign, of_values, offsets)
             if keys:
                 of_keys = Framing(keys=True, values=False)
                 found = _both(found, unknown_ids(*place, self.readable, of_keys, offsets))
         else:
-            values = are_unclear or SchemaFrames.VALUES in spec.frames
+            values = are_unclear or SchemaFrames.VALUES in frames
             known = self.passing if are_unclear else self.readable
             found = unknown_ids(*place, known, Framing(keys, values), offsets)
         if not found.ids:
@@ -114,8 +168,21 @@ class SchemaGate:
         self._missed[spec.source] = found.ids
         return found
 
-    def _replaced(self, frames: SchemaFrames, passes: Replaced) -> Replaced:
+    def _of_source(self, spec: PartitionSpec) -> SchemaFrames:
+        """Return what of a partition's records has ids of the source.
+
+        What its pipeline has written anew has the target's.
+        """
+        found = spec.frames
+        if spec.pipeline and "key" in self._rewritten:
+            found &= ~SchemaFrames.KEYS
+        if spec.pipeline and "value" in self._rewritten:
+            found &= ~(SchemaFrames.VALUES | SchemaFrames.MAYBE_VALUES)
+        return found
+
+    def _replaced(self, spec: PartitionSpec, passes: Replaced) -> Replaced:
         """Put the target's ids into what passes; what can't be changed waits as well."""
+        frames = self._of_source(spec)
         framing = Framing(SchemaFrames.KEYS in frames, SchemaFrames.VALUES in frames)
         are_replaced = SchemaFrames.REPLACED in frames and any(framing) and len(self.targets) > 0
         if not are_replaced or passes.start == passes.end:
@@ -160,16 +227,15 @@ def _copy_out(item: PartitionCopy, buffer: bytearray | memoryview) -> None:
             item.appends.copy_out(batch)
 
 
-def _why(held: UnknownIds, frames: SchemaFrames) -> str:
+def _why_held(held: UnknownIds, frames: SchemaFrames) -> str:
+    is_unclear = SchemaFrames.MAYBE_VALUES | SchemaFrames.REPLACED in frames
+    return _why(held, UNCLEAR if is_unclear else AT_TARGET)
+
+
+def _why(held: UnknownIds, what: str) -> str:
     shown = ", ".join(map(str, held.ids[:NAMED_MAX]))
     more = f" and {len(held.ids) - NAMED_MAX} more" if held.ids[NAMED_MAX:] else ""
-    told = f"source offset {held.first_offset}: schema id {shown}{more} "
-    if SchemaFrames.MAYBE_VALUES | SchemaFrames.REPLACED in frames:
-        return told + (
-            "would be replaced, and no subject is named after the topic: say with schemas.framed "
-            "or schemas.plain whether its values begin with ids"
-        )
-    return told + "can't be read at the target's registry yet"
+    return f"source offset {held.first_offset}: schema id {shown}{more} {what}"
 
 
 def waits(item: PartitionCopy) -> bool:

@@ -13,6 +13,7 @@ from heliostat.records.copier.lane import PartitionState
 from heliostat.records.copier.network import Fetched, Transformed
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
+from heliostat.records.copier.schema_gate import SchemaGate
 
 
 class Transform(Protocol):
@@ -32,14 +33,21 @@ class PipelineWay:
         Partitions of the lane, by index.
     transform
         The pipeline; None: the lane has none.
+    gate
+        Holds back what it can't decode yet.
     """
 
-    def __init__(self, partitions: Sequence[PartitionCopy], transform: Transform | None) -> None:
+    def __init__(
+        self, partitions: Sequence[PartitionCopy], transform: Transform | None, gate: SchemaGate
+    ) -> None:
         self._partitions = partitions
         self._transform = transform
+        self._gate = gate
 
-    def takes(self, event: Fetched) -> bool:
+    def takes(self, event: Fetched, now_s: float, now_ms: int) -> bool:
         """Put a valid answer into the pipeline; False: its partition has none, or it is empty.
+
+        What the pipeline can't decode yet stays out, and its partition waits.
 
         Raises
         ------
@@ -54,9 +62,11 @@ class PipelineWay:
             return False
         if event.start == event.end:
             return False
-        item.fetches.under_way = event.want
         item.progress.source_ends(event.high_watermark, event.last_stable_offset)
-        self._transform.put(event)
+        decodable = self._gate.before_pipeline(item, event, now_s, now_ms)
+        if decodable is not None:
+            item.fetches.under_way = event.want
+            self._transform.put(decodable)
         return True
 
     def came_back(self, event: Transformed, now_ms: int) -> None:

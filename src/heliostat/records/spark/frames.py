@@ -29,6 +29,7 @@ from heliostat.ops.pyspark_private import (
     plan_of,
     read_ids,
 )
+from heliostat.records.copier.avro_step import AvroFields
 from heliostat.records.copier.lane import (
     CallFunction,
     JsonFields,
@@ -50,6 +51,10 @@ SETTINGS = {
     "spark.sql.execution.pythonUDF.arrow.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",
+    # Or a trial's records are filtered as its plan is made, where no error has its record.
+    "spark.sql.optimizer.excludedRules": (
+        "org.apache.spark.sql.catalyst.optimizer.ConvertToLocalRelation"
+    ),
 }
 _EXCHANGES = ("Exchange", "Sort", "Aggregate", "Join", "Limit", "Union", "Window", "Sample")
 _PYTHON = ("Python", "MapIn")
@@ -131,6 +136,11 @@ def _with_step(frame: DataFrame, step: Step) -> DataFrame:
             )
         case JsonFields():
             return with_json_fields(frame, step)
+        case AvroFields():
+            # Only here: most pipelines need no Avro.
+            from heliostat.records.spark.avro_fields import with_avro_fields
+
+            return with_avro_fields(frame, step)
         case CallFunction(path):
             return _called(frame, path)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from heliostat.records.copier.avro_step import AvroFields
 from heliostat.records.copier.lane import JsonFields
 
 if TYPE_CHECKING:
@@ -37,14 +38,31 @@ def with_json_fields(frame: DataFrame, step: JsonFields) -> DataFrame:
     frame = frame.withColumn(FIELDS, f.from_json(text, step.schema, _FAIL))
     if step.where:
         frame = kept(frame, f"{FIELDS} IS NULL OR ({step.where})")
+    frame = with_key(changed(computed(frame, step), step), step)
+    return frame.withColumn(step.column, f.to_json(f.col(FIELDS), _KEEP_NULLS).cast("binary")).drop(
+        FIELDS
+    )
+
+
+def computed(frame: DataFrame, step: JsonFields | AvroFields) -> DataFrame:
+    """Return a frame with the fields that a step sets or casts."""
+    from pyspark.sql import functions as f
+
     for name, expression in step.columns:
-        frame = _with_field(frame, name, f.expr(expression))
+        frame = with_field(frame, name, f.expr(expression))
     for name, kind in step.casts:
-        frame = _with_field(frame, name, f.col(FIELDS)[name].cast(kind))
+        frame = with_field(frame, name, f.col(FIELDS)[name].cast(kind))
+    return frame
+
+
+def changed(frame: DataFrame, step: JsonFields | AvroFields) -> DataFrame:
+    """Return a frame with fields masked, renamed, dropped and flattened."""
+    from pyspark.sql import functions as f
+
     for name, text_instead in step.masks:
-        frame = _with_field(frame, name, _mask(_fields_of(frame)[name].dataType, text_instead))
+        frame = with_field(frame, name, _mask(_fields_of(frame)[name].dataType, text_instead))
     for name, new in step.renames:
-        frame = _with_field(frame, new, f.col(FIELDS)[name])
+        frame = with_field(frame, new, f.col(FIELDS)[name])
         frame = frame.withColumn(FIELDS, f.col(FIELDS).dropFields(f"`{name}`"))
     if step.drops:
         dropped = f.col(FIELDS).dropFields(*(f"`{name}`" for name in step.drops))
@@ -53,16 +71,22 @@ def with_json_fields(frame: DataFrame, step: JsonFields) -> DataFrame:
         parts = _flat(f.col(FIELDS), _fields_of(frame), "", step.flattens)
         flat = f.struct(*(each.alias(name) for name, each in parts))
         frame = frame.withColumn(FIELDS, f.when(f.col(FIELDS).isNotNull(), flat))
-    if step.key_fields:
-        key = f.struct(*(f.col(FIELDS)[name].alias(name) for name in step.key_fields))
-        found = f.when(f.col(FIELDS).isNotNull(), f.to_json(key, _KEEP_NULLS).cast("binary"))
-        frame = frame.withColumn("key", f.coalesce(found, f.col("key")))
-    return frame.withColumn(step.column, f.to_json(f.col(FIELDS), _KEEP_NULLS).cast("binary")).drop(
-        FIELDS
-    )
+    return frame
 
 
-def _with_field(frame: DataFrame, name: str, content: Column) -> DataFrame:
+def with_key(frame: DataFrame, step: JsonFields | AvroFields) -> DataFrame:
+    """Return a frame whose key is a JSON object of some fields, where there are any."""
+    from pyspark.sql import functions as f
+
+    if not step.key_fields:
+        return frame
+    key = f.struct(*(f.col(FIELDS)[name].alias(name) for name in step.key_fields))
+    found = f.when(f.col(FIELDS).isNotNull(), f.to_json(key, _KEEP_NULLS).cast("binary"))
+    return frame.withColumn("key", f.coalesce(found, f.col("key")))
+
+
+def with_field(frame: DataFrame, name: str, content: Column) -> DataFrame:
+    """Return a frame with one field of the decoded object set; null stays null."""
     from pyspark.sql import functions as f
 
     return frame.withColumn(FIELDS, f.col(FIELDS).withField(f"`{name}`", content))

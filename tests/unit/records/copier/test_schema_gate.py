@@ -12,10 +12,12 @@ from support.records import LZ4, NONE, ZSTD, Sample, encode
 from unit.records.copier.test_plain_way import NOW, TARGET, Side, partition
 
 from heliostat.records.batches.converted import RefusedRecord, Stop, StopReason
+from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 from heliostat.records.copier.lane import (
     NO_IDS,
     CopySettings,
     PartitionState,
+    Pipeline,
     SchemaFrames,
     SchemaIds,
 )
@@ -23,6 +25,7 @@ from heliostat.records.copier.network import Fetched, Want
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
 from heliostat.records.copier.schema_gate import SchemaGate, waits
+from heliostat.records.copier.transform import PipelineWay
 
 BYTES_MAX = 1 << 20
 KNOWN, FOREIGN, UNKNOWN = 7, 8, 9
@@ -348,3 +351,83 @@ def test_what_was_compressed_again_counts_as_memory_of_its_own() -> None:
     assert not each.is_view
     assert each.own_bytes == each.size
     assert header_of(b"".join(map(bytes, each.parts)))["producer_id"] > 0
+
+
+def piped(frames: SchemaFrames, **step: Any) -> tuple[PartitionCopy, SchemaGate]:
+    """A partition whose pipeline can decode one id, and its lane's gate."""
+    item = framing(frames)
+    item.spec = replace(item.spec, pipeline="p")
+    fields = AvroFields(schemas=(AvroSchema(KNOWN),), **{"column": "value", **step})
+    return item, SchemaGate(Pipeline("p", (fields,)))
+
+
+def test_a_pipeline_gets_batches_that_it_can_decode() -> None:
+    """Given ids that the pipeline knows or not / then batches before the first unknown one go in,
+
+    and the rest waits, whatever is known of ids at the target; keys are none of its business.
+    """
+    item, gate = piped(VALUES)
+    first = batch(0, (framed(UNKNOWN), framed(KNOWN)), (b"", None), (b"", b"\x01 garbage"))
+    data = first + batch(3, (b"", framed(FOREIGN)), codec=LZ4)
+    gate.learn(IDS, [item])
+    found = gate.before_pipeline(item, answer(item, data), 0.0, NOW)
+    assert found == answer(item, data)._replace(end=len(first))
+    assert gate.before_pipeline(item, answer(item, first), 0.0, NOW) == answer(item, first)
+    assert not waits(item)
+    rest = batch(0, (b"", framed(FOREIGN)))
+    assert gate.before_pipeline(item, answer(item, rest), 0.0, NOW) is None
+    assert waits(item)
+    assert gate.missed([item]) == (FOREIGN,)
+    assert "is not known to the pipeline yet" in item.standing.reason
+
+
+class Taken:
+    """A pipeline that takes answers."""
+
+    def __init__(self) -> None:
+        self.has: list[Fetched] = []
+
+    def put(self, fetched: Fetched) -> None:
+        self.has.append(fetched)
+
+
+def test_what_a_pipeline_can_not_decode_stays_out_of_it() -> None:
+    """Given an answer of two batches / then the pipeline gets the one that it knows, and nothing
+
+    is under way when it knows none, so that the partition is fetched again.
+    """
+    item, gate = piped(VALUES)
+    taken, first = Taken(), batch(0, (b"k", framed(KNOWN)))
+    way = PipelineWay([item], taken, gate)
+    unknown = batch(1, (b"k", framed(UNKNOWN)))
+    assert way.takes(answer(item, unknown), 0.0, NOW)
+    assert taken.has == []
+    assert item.fetches.under_way is None
+    assert item.progress.high_watermark == 100
+    assert way.takes(answer(item, first + unknown), 0.0, NOW)
+    assert taken.has == [answer(item, first + unknown)._replace(end=len(first))]
+    assert item.fetches.under_way is not None
+
+
+@pytest.mark.parametrize(
+    ("step", "passes"), [({}, False), ({"drops": ("a",)}, True), ({"where": "true"}, False)]
+)
+def test_records_that_were_written_anew_are_not_compared_with_ids_of_the_source(
+    step: dict[str, Any], *, passes: bool
+) -> None:
+    """Given records that came back / then only those that a step writes anew have ids of the
+
+    target, which were readable there before; others are held until theirs are.
+    """
+    item, gate = piped(VALUES, **step)
+    gate.fetched(item, answer(item, batch(0, (b"k", framed(UNKNOWN)))), 0.0, NOW)
+    assert bool(item.appends.queue) is passes
+
+
+def test_keys_are_still_compared_where_values_were_written_anew() -> None:
+    item, gate = piped(VALUES | KEYS, drops=("a",))
+    gate.fetched(item, answer(item, batch(0, (framed(UNKNOWN), framed(UNKNOWN)))), 0.0, NOW)
+    assert waits(item)
+    item, gate = piped(VALUES | KEYS, drops=("a",), column="key")
+    gate.fetched(item, answer(item, batch(0, (framed(UNKNOWN), framed(UNKNOWN)))), 0.0, NOW)
+    assert waits(item)

@@ -13,6 +13,7 @@ from heliostat.records.copier.lane import CopySettings, PartitionSpec, Partition
 from heliostat.records.copier.network import Fetched, Transformed, Want
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
+from heliostat.records.copier.schema_gate import SchemaGate
 from heliostat.records.copier.transform import PipelineWay
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
@@ -46,25 +47,25 @@ def answer(item: PartitionCopy, size: int = 5) -> Fetched:
 
 def test_an_answer_goes_out_and_nothing_is_fetched_until_it_is_back() -> None:
     item, pipeline = partition(pipeline="hide"), Pipeline()
-    way = PipelineWay([item], pipeline)
-    assert way.takes(answer(item))
+    way = PipelineWay([item], pipeline, SchemaGate())
+    assert way.takes(answer(item), 0.0, NOW)
     assert pipeline.has == [answer(item)]
     assert item.want(0.0) is None
     assert (item.progress.high_watermark, item.progress.last_stable_offset) == (9, 8)
-    assert not way.takes(answer(item, 0))  # there is nothing to change
+    assert not way.takes(answer(item, 0), 0.0, NOW)  # there is nothing to change
 
 
 def test_no_answer_gets_past_a_pipeline() -> None:
-    way = PipelineWay([partition()], None)
-    assert not way.takes(answer(partition()))
-    way = PipelineWay([partition(pipeline="hide")], None)
+    way = PipelineWay([partition()], None, SchemaGate())
+    assert not way.takes(answer(partition()), 0.0, NOW)
+    way = PipelineWay([partition(pipeline="hide")], None, SchemaGate())
     with pytest.raises(PipelineRefused, match="without pipeline hide"):
-        way.takes(answer(partition()))
+        way.takes(answer(partition()), 0.0, NOW)
 
 
 def test_a_partition_stops_once_all_before_the_failing_record_has_landed() -> None:
     item = partition(pipeline="hide")
-    way = PipelineWay([item], Pipeline())
+    way = PipelineWay([item], Pipeline(), SchemaGate())
     item.appends.put(ConvertedBatch(6, 1, (), 5, NOW))
     way.came_back(Transformed(answer(item, 0), STOP), NOW)
     assert item.phase is Phase.COPY
@@ -78,7 +79,7 @@ def test_a_partition_stops_once_all_before_the_failing_record_has_landed() -> No
 
 def test_an_answer_that_is_outdated_or_not_taken_whole_stops_nothing() -> None:
     item = partition(pipeline="hide")
-    way = PipelineWay([item], Pipeline())
+    way = PipelineWay([item], Pipeline(), SchemaGate())
     old = answer(item)
     old = old._replace(want=old.want._replace(attempt=item.attempt - 1))
     way.came_back(Transformed(old, STOP), NOW)

@@ -1,0 +1,71 @@
+"""The step of a pipeline that knows fields of Avro records, and the schemas that it needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class AvroSchema:
+    """A schema that records of a pipeline may have, as its steps need it.
+
+    Parameters
+    ----------
+    schema_id
+        Its id at the source.
+    text
+        Avro's JSON, with all types that it uses.
+    reader
+        The schema that its records are read as (Avro's schema resolution), as JSON.
+    problem
+        Not empty: why its records can't be decoded or changed; the pipeline fails at them.
+    target_id
+        The id of what the step makes of it, in the target's registry; -1: it makes nothing new.
+    """
+
+    schema_id: int
+    text: str = ""
+    reader: str = ""
+    problem: str = ""
+    target_id: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class AvroFields:
+    """A step of a pipeline: changes fields of framed Avro records that are keys or values.
+
+    Expressions name the decoded record's fields as `fields.name`. Null stays null; what is no such
+    record fails. Without a change of fields, records stay byte for byte what they were.
+    """
+
+    column: str
+    where: str = ""
+    """Keeps records for which it is true; empty: all."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """(Field, expression), in order; a new field's type is in `casts`."""
+    casts: tuple[tuple[str, str], ...] = ()
+    """(Field, type of Spark)."""
+    masks: tuple[tuple[str, str | None], ...] = ()
+    """(Field, what is put into it; None: nothing, an empty string or 0)."""
+    renames: tuple[tuple[str, str], ...] = ()
+    """(Field, new name)."""
+    drops: tuple[str, ...] = ()
+    flattens: str = ""
+    """What joins the names of nested fields to one; empty: they stay nested."""
+    key_fields: tuple[str, ...] = ()
+    """Fields of the value that become the record's key, as a JSON object."""
+    reader: str = ""
+    """The schema that records are read as; empty: the newest version of their subject."""
+    schemas: tuple[AvroSchema, ...] = ()
+    """Those that are known: the driver asks the registry (docs/adr/0026)."""
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether records come out with another schema."""
+        changes = (self.columns, self.casts, self.masks, self.renames, self.drops, self.flattens)
+        return any(changes)
+
+    @property
+    def decodes(self) -> bool:
+        """Whether it needs the fields' contents."""
+        return bool(self.where or self.columns or self.casts or self.key_fields)

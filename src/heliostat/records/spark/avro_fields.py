@@ -1,0 +1,164 @@
+"""The step of a pipeline that knows fields of framed Avro records.
+
+    where alone    value ─ decode ─ fields ─ filter                the value itself is not touched
+    set, cast      value ─ decode ─ fields ─ expressions ─ made ┐
+    all changes    value ───────────────────────────────────────┴ rewrite ─ value
+
+Decoding and rewriting are Python functions on Arrow columns: beside them Spark's own expressions
+work, in the same stage. Fields that nothing changes are not decoded for it (`avro.rewriting`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from heliostat.errors import PipelineRefused
+from heliostat.records.avro.columns import ColumnType, columns_of
+from heliostat.records.avro.schema_text import AvroUnusable, read_schema
+from heliostat.records.copier.avro_step import AvroFields, AvroSchema
+from heliostat.records.spark.json_fields import (
+    FIELDS,
+    changed,
+    computed,
+    kept,
+    with_field,
+    with_key,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import Column, DataFrame
+
+_NEW = "rewritten"
+_NO_SCHEMA = "it is no Avro record, or no schema of its topic is known"
+
+
+def with_avro_fields(frame: DataFrame, step: AvroFields) -> DataFrame:
+    """Return a frame with changed fields in the records of one column.
+
+    Raises
+    ------
+    pyspark.errors.PySparkException
+        Spark refuses an expression.
+    PipelineRefused
+        A field has two types, or no schema has a field that the step names.
+    """
+    from pyspark.sql import functions as f
+
+    usable = [each for each in step.schemas if not each.problem]
+    if not usable:
+        # Records with an id wait before the pipeline (`SchemaGate`): what is here has none.
+        why = step.schemas[0].problem if step.schemas else _NO_SCHEMA
+        told = why.replace("\\", "\\\\").replace("'", "\\'")
+        return kept(frame, f"{step.column} IS NULL OR raise_error('{told}')")
+    _check_names(step, usable)
+    columns = _columns(usable)
+    made: list[str] = []
+    if step.decodes and columns is not None:
+        decode = _on_columns(_decoding(step.schemas), columns.ddl)
+        frame = frame.withColumn(FIELDS, decode(f.col(step.column)))
+        if step.where:
+            frame = kept(frame, f"{FIELDS} IS NULL OR ({step.where})")
+        frame, made = _computed(frame, step), _made(step)
+    if step.rewrites:
+        struct = f.struct(*(f.col(FIELDS)[name].alias(name) for name in made))
+        rewrite = _on_columns(_rewriting(step, has_made=bool(made)), "binary")
+        frame = frame.withColumn(_NEW, rewrite(f.col(step.column), *([struct] if made else [])))
+    if step.key_fields:
+        frame = with_key(changed(frame, _on_columns_of(frame, step)), step)
+    if step.rewrites:
+        frame = frame.withColumn(step.column, f.col(_NEW))
+    return frame.drop(FIELDS, _NEW)
+
+
+def _columns(schemas: Sequence[AvroSchema]) -> ColumnType | None:
+    try:
+        return columns_of(schemas)
+    except AvroUnusable as error:
+        raise PipelineRefused(str(error)) from None
+
+
+def _check_names(step: AvroFields, schemas: Sequence[AvroSchema]) -> None:
+    """Refuse a step that names a field which no schema has: nothing would be hidden by it."""
+    there = {field["name"] for each in schemas for field in read_schema(each.text).fields}
+    there |= {name for name, _ in (*step.columns, *step.casts)}
+    named = [name for name, _ in (*step.masks, *step.renames)]
+    there |= {new for _, new in step.renames}
+    missing = [name for name in (*named, *step.drops) if name not in there]
+    if missing:
+        raise PipelineRefused(f"no schema of its topics has a field {missing[0]}")
+
+
+def _made(step: AvroFields) -> list[str]:
+    """Return the fields that are computed for records which are written anew."""
+    masked = {name for name, _ in step.masks}
+    names = dict.fromkeys(name for name, _ in (*step.columns, *step.casts))
+    return [name for name in names if name not in masked]
+
+
+def _computed(frame: DataFrame, step: AvroFields) -> DataFrame:
+    """Return a frame with computed fields; one that was there before keeps its type."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import StructType
+
+    before = frame.schema[FIELDS].dataType
+    assert isinstance(before, StructType), "decoded records are structs"
+    frame = computed(frame, step)
+    cast = {name for name, _ in step.casts}
+    for name in dict.fromkeys(name for name, _ in step.columns):
+        if name in before.names and name not in cast:
+            frame = with_field(frame, name, f.col(FIELDS)[name].cast(before[name].dataType))
+    return frame
+
+
+def _on_columns_of(frame: DataFrame, step: AvroFields) -> AvroFields:
+    """Return a step's changes of fields that are columns: for a key nothing else counts."""
+    from pyspark.sql.types import StructType
+
+    kind = frame.schema[FIELDS].dataType
+    assert isinstance(kind, StructType), "decoded records are structs"
+    there = set(kind.names)
+    renames = tuple(each for each in step.renames if each[0] in there)
+    named = there | {new for _, new in renames}
+    return replace(
+        step,
+        masks=tuple(each for each in step.masks if each[0] in there),
+        renames=renames,
+        drops=tuple(each for each in step.drops if each in named),
+    )
+
+
+def _on_columns(function: Callable[..., pa.Array], ddl: str) -> Callable[..., Column]:
+    """Return a function on Arrow columns as one of Spark; its annotations say that it is one."""
+    from pyspark.sql.pandas.functions import arrow_udf
+
+    udf: Any = arrow_udf  # its stubs want a type of function, which it warns of when it is given
+    found: Callable[..., Column] = udf(function, ddl)
+    return found
+
+
+def _decoding(schemas: tuple[AvroSchema, ...]) -> Callable[[pa.Array], pa.Array]:
+    def decode(values: pa.Array) -> pa.Array:
+        from heliostat.records.avro.columns import decoder_of
+
+        return decoder_of(schemas).decode(values)
+
+    return decode
+
+
+def _rewriting(step: AvroFields, *, has_made: bool) -> Callable[..., pa.Array]:
+    def rewrite(values: pa.Array) -> pa.Array:
+        from heliostat.records.avro.rewriter import rewriter_of
+
+        return rewriter_of(step).rewrite(values, None)
+
+    def rewrite_with(values: pa.Array, made: pa.Array) -> pa.Array:
+        from heliostat.records.avro.rewriter import rewriter_of
+
+        return rewriter_of(step).rewrite(values, made)
+
+    return rewrite_with if has_made else rewrite

@@ -1,0 +1,264 @@
+"""Pipelines that know the fields of Avro records, with Confluent's clients at both ends."""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import ExitStack
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+import yaml
+from support.avro_clients import AvroReader, AvroWriter
+from support.clusters import ClusterPair, create_topic, fresh_name, until
+from support.command import heliostat, said
+from support.links import RunningLink, ends, write_config
+from support.records import GZIP, NONE, Sample, encode, write_batches
+from support.registry_double import RegistryDouble
+from support.registry_server import RegistryServer
+
+from heliostat.config import load_config
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+
+AT_MS = int(time.time() * 1000)
+FIRST: dict[str, Any] = {
+    "type": "record",
+    "name": "lsst.sal.Order",
+    "fields": [
+        {"name": "id", "type": "long"},
+        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["REAL", "TEST"]}},
+        {"name": "secret", "type": ["null", "string"], "default": None},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9}},
+        {"name": "lines", "type": {"type": "array", "items": {"type": "map", "values": "Kind"}}},
+        {"name": "other", "type": ["null", "int", "string"]},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+    ],
+}
+SECOND = {**FIRST, "fields": [*FIRST["fields"], {"name": "more", "type": "string", "default": "-"}]}
+
+
+def row(number: int, **others: Any) -> dict[str, Any]:
+    return {
+        "id": number,
+        "kind": "REAL",
+        "secret": "hide me",
+        "price": Decimal(7),
+        "lines": [{"a": "TEST"}, {}],
+        "other": "x",
+        "at": AT_MS,
+        **others,
+    }
+
+
+class Piped:
+    """A topic with an Avro pipeline, a link, and a registry at each side."""
+
+    def __init__(
+        self, pair: ClusterPair, folder: Path, strategy: str, step: dict[str, Any]
+    ) -> None:
+        self.pair = pair
+        self.source, self.target = (
+            RegistryServer(RegistryDouble()),
+            RegistryServer(RegistryDouble()),
+        )
+        self._open = ExitStack()
+        for each in (self.source, self.target):
+            self._open.enter_context(each)
+        self.topic = create_topic(pair.source, fresh_name("avro"), partitions=2)
+        self.config = write_config(
+            folder,
+            pair.source.bootstrap,
+            pair.target.bootstrap,
+            name=fresh_name("link"),
+            topics={"include": [self.topic], "refresh_interval_s": 0.5},
+            schemas={"strategy": strategy, "interval_s": 1},
+            pipelines=[{"name": "p", "topics": [self.topic], "steps": [{"avro_fields": step}]}],
+        )
+        config = yaml.safe_load(self.config.read_text())
+        config["clusters"]["east"]["schema_registry"] = {"urls": self.source.url}
+        config["clusters"]["west"]["schema_registry"] = {"urls": self.target.url}
+        self.config.write_text(yaml.safe_dump(config))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.close()
+
+    def writer(self, schema: dict[str, Any]) -> AvroWriter:
+        return AvroWriter(self.pair.source.bootstrap, self.source.url, json.dumps(schema))
+
+    def reader(self) -> AvroReader:
+        return AvroReader(self.pair.target.bootstrap, self.target.url, self.topic)
+
+    def write(self, *values: bytes | None, partition: int = 0, codec: int = NONE) -> None:
+        """Write one batch."""
+        batch = encode([Sample(b"k", value, AT_MS) for value in values], codec)
+        cluster = self.pair.source.bootstrap.split(",")
+        write_batches(cluster, self.topic, [batch], partition=partition)
+
+    def problems(self) -> list[Any]:
+        (status,) = said(self.config, "status")
+        return list(status["problems"])
+
+    def told(self, reader: AvroReader) -> str:
+        return f"{reader.seen}, {reader.failures}, {self.problems()}"
+
+    def ends(self) -> list[int]:
+        return [int(end) for end in ends(self.pair.target.bootstrap, {self.topic: 2})[self.topic]]
+
+
+def test_records_are_filtered_by_fields_and_keep_their_bytes(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given records of two schema versions, compressed ones and a second version that is only
+
+    registered while the link runs / when they are filtered by fields of several types /
+    then those that pass are byte for byte what they were, and a consumer decodes each at once.
+    """
+    step = {"where": "fields.id % 2 = 0 AND fields.kind = 'REAL' AND fields.price < 100"}
+    with Piped(cluster_pair, tmp_path, "preserve", step) as piped:
+        kept: dict[int, bytes] = {}
+        with piped.writer(FIRST) as first, piped.reader() as reader:
+            values = first.encode(piped.topic, *(row(n) for n in range(10)), row(10, kind="TEST"))
+            piped.write(*values[:5])
+            piped.write(*values[5:], codec=GZIP)
+            kept |= {n: values[n] for n in range(0, 10, 2)}
+            with RunningLink(piped.config) as link:
+                until(lambda: len(reader.seen) == 5, lambda: f"{reader.records()}", timeout_s=90)
+                with piped.writer(SECOND) as second:
+                    later = second.encode(piped.topic, *(row(n, more="m") for n in range(11, 15)))
+                piped.write(*later, values[0])
+                kept |= {12: later[1], 14: later[3]}
+                until(lambda: len(reader.seen) == 8, lambda: f"{reader.records()}", timeout_s=60)
+                assert not link.has_ended
+                until(lambda: not piped.problems(), lambda: f"{piped.problems()}")
+            assert reader.failures == []
+            found = [reader.seen[place] for place in sorted(reader.seen)]
+        assert [each.value for each in found] == [*kept.values(), values[0]]
+        assert {each.schema_id for each in found} == {
+            int.from_bytes(each[1:5], "big") for each in (values[0], later[0])
+        }
+
+
+REWRITE: dict[str, Any] = {
+    "where": "fields.kind = 'REAL'",
+    "set": {"id": "fields.id + 1000", "twice": "fields.price * 2"},
+    "cast": {"twice": "decimal(12,1)"},
+    "mask": {"secret": None},
+    "rename": {"other": "others"},
+    "drop": ["price"],
+    "to_key": ["id"],
+}
+
+
+def test_changed_records_have_schemas_of_their_own(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given a target whose registry gives ids of its own / when fields are set, masked, renamed and
+
+    dropped / then a consumer decodes each record the moment it sees it, of both versions, and
+    what was not named is as it was.
+    """
+    with Piped(cluster_pair, tmp_path, "isolate", REWRITE) as piped:
+        for number in range(3):
+            text = json.dumps({"type": "record", "name": f"own{number}", "fields": []})
+            piped.target.double.register(f"own-{number}-value", {"schema": text})
+        with piped.writer(FIRST) as first, piped.reader() as reader:
+            values = first.encode(piped.topic, row(1), row(2, kind="TEST"), row(3, other=None))
+            piped.write(*values[:2], None, values[2])
+            with RunningLink(piped.config) as link:
+                until(lambda: len(reader.seen) == 2, lambda: piped.told(reader), timeout_s=90)
+                with piped.writer(SECOND) as second:
+                    later = second.encode(piped.topic, row(4, more="m", other=5))
+                piped.write(*later, partition=1, codec=GZIP)
+                until(lambda: len(reader.seen) == 3, lambda: piped.told(reader), timeout_s=60)
+                assert not link.has_ended
+                until(lambda: not piped.problems(), lambda: f"{piped.problems()}")
+        assert reader.failures == []
+        found = {place: each.record for place, each in reader.seen.items()}
+
+        def changed(number: int, others: Any) -> dict[str, Any]:
+            left = row(number + 1000, secret="", others=others, twice=Decimal("14.0"))
+            return {name: each for name, each in left.items() if name not in ("price", "other")}
+
+        at = {place: each.pop("at") for place, each in found.items()}
+        expected = {(0, 0): changed(1, "x"), (0, 2): changed(3, None), (1, 0): changed(4, 5)}
+        expected[1, 0]["more"] = "m"
+        for each in expected.values():
+            each.pop("at")
+        assert found == expected
+        assert {each.timestamp() * 1000 for each in at.values()} == {AT_MS}
+        keys = {place: json.loads(each.key or b"") for place, each in reader.seen.items()}
+        assert keys == {place: {"id": each["id"]} for place, each in expected.items()}
+        subject = f"{piped.topic}-value"
+        assert len(piped.target.double.versions(subject, deleted=False)) == 2
+
+
+def test_unknown_schemas_are_waited_for_and_what_is_no_record_stops_its_partition(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given a record whose schema is registered later, and one that its schema does not fit / when
+
+    a link filters them / then the first waits, and goes on by itself; at the second its partition
+    stops, with all before it copied, and the other one goes on.
+    """
+    with Piped(cluster_pair, tmp_path, "preserve", {"where": "fields.id < 100"}) as piped:
+        with piped.writer(FIRST) as first:
+            values = first.encode(piped.topic, *(row(n) for n in range(90, 110)))
+        known = int.from_bytes(values[0][1:5], "big")
+        later = b"\0" + (known + 1).to_bytes(4, "big") + values[0][5:]
+        piped.write(values[0], values[15], partition=1)
+        piped.write(later, partition=1)
+        piped.write(*values[:4])
+        piped.write(values[4], values[5][:-3], values[6])
+        with RunningLink(piped.config) as link:
+            until(lambda: piped.ends() == [5, 1], lambda: f"{piped.ends()}", timeout_s=90)
+            until(lambda: len(piped.problems()) == 2, lambda: f"{piped.problems()}")
+            stop, waiting = sorted(piped.problems(), key=lambda each: each["partition"])
+            assert (stop["code"], stop["position"]) == ("TRANSFORM_FAILED", 5)
+            assert "source offset 5: heliostat.errors.TransformFailed" in stop["reason"]
+            assert f"it is no record of schema id {known}" in stop["reason"]
+            assert (waiting["state"], waiting["code"]) == ("retrying", "SCHEMA_UNREADABLE")
+            assert f"schema id {known + 1} is not known to the pipeline" in waiting["reason"]
+            documented = json.dumps({**FIRST, "doc": "later"})
+            made = piped.source.double.register(f"{piped.topic}-value", {"schema": documented})
+            assert made["id"] == known + 1
+            until(lambda: piped.ends() == [5, 2], lambda: f"{piped.ends()}", timeout_s=60)
+            assert not link.has_ended
+
+
+def test_a_step_is_tried_and_refused(cluster_pair: ClusterPair, tmp_path: Path) -> None:
+    """Given records of Avro / when a step is tried / then their fields are shown before and after,
+
+    and nothing is registered; a step that names a field which no schema has copies nothing.
+    """
+    step = {"where": "fields.id != 2", "mask": {"secret": "***"}, "drop": ["lines"]}
+    with Piped(cluster_pair, tmp_path, "isolate", step) as piped:
+        with piped.writer(FIRST) as first:
+            values = first.encode(piped.topic, row(1), row(2))
+        piped.write(*values, None, values[0][:-1])
+        (link,) = load_config(piped.config).links
+        done = heliostat(piped.config, "try", link.name, piped.topic, "--json")
+        assert done.returncode == 1
+        found = done.json["records"]
+        verdicts = ["changed", "filtered out", "unchanged", "fails"]
+        assert [each["verdict"] for each in found] == verdicts
+        before, after = (found[0][side]["value"]["fields"] for side in ("before", "after"))
+        assert (before["secret"], after["secret"]) == ("hide me", "***")
+        assert (before["lines"], "lines" in after) == ([{"a": "TEST"}, {}], False)
+        assert after["price"] == "7"
+        assert "it is no record of schema id" in found[3]["error"]
+        assert not piped.target.double.subjects
+        config = piped.config.read_text()
+        assert config.count("- lines") == 1
+        piped.config.write_text(config.replace("- lines", "- no_such_field"))
+        with RunningLink(piped.config):
+            until(lambda: bool(piped.problems()), "the stop", timeout_s=60)
+            stop = piped.problems()[0]
+            assert stop["code"] == "PIPELINE_REFUSED"
+            assert "no schema of its topics has a field no_such_field" in stop["reason"]
+            assert piped.ends() == [0, 0]

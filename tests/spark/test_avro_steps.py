@@ -1,0 +1,131 @@
+"""Steps for Avro fields as Spark runs them, without a lane: of keys and of values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from unit.records.avro.test_rewriting import (
+    ID,
+    KNOWN,
+    NEW_ID,
+    ROW,
+    VALUE,
+    decoded,
+    encoded,
+    text_of,
+    without,
+)
+
+from heliostat.errors import PipelineRefused
+from heliostat.records.avro.rewriting import rewriting_of
+from heliostat.records.copier.avro_step import AvroFields, AvroSchema
+from heliostat.records.copier.lane import Pipeline
+from heliostat.records.rows.layout import SCHEMA as ROWS
+from heliostat.records.spark.frames import session_of_rows
+from heliostat.records.spark.trial import TriedRecord, tried
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+AT = datetime(2026, 1, 2, tzinfo=UTC)
+KEY_SCHEMA: dict[str, Any] = {
+    "type": "record",
+    "name": "Key",
+    "fields": [{"name": "id", "type": "int"}, {"name": "who", "type": "string"}],
+}
+KEYS = AvroSchema(8, text_of(KEY_SCHEMA), text_of(KEY_SCHEMA), target_id=99)
+
+
+def key(number: int) -> bytes:
+    return encoded(KEY_SCHEMA, {"id": number, "who": "me"}, 8)
+
+
+def after(
+    session: SparkSession, steps: tuple[AvroFields, ...], *records: tuple[bytes | None, ...]
+) -> Iterator[TriedRecord]:
+    """What a pipeline makes of keys and values."""
+    rows = [
+        {
+            "topic": "t",
+            "partition": 0,
+            "offset": offset,
+            "timestamp": AT,
+            "timestamp_type": 0,
+            "key": own,
+            "value": value,
+            "headers": [],
+        }
+        for offset, (own, value) in enumerate(records)
+    ]
+    table = pa.Table.from_pylist(rows, ROWS)
+    return tried(session_of_rows(session), Pipeline("p", steps), table)
+
+
+def test_keys_and_values_are_changed_by_a_step_each(spark: SparkSession) -> None:
+    """Given a step for keys and one for values / then each column is filtered and changed by its
+
+    own, computed fields among them, and nulls stay null.
+    """
+    of_keys = AvroFields("key", where="fields.id < 3", drops=("who",), schemas=(KEYS,))
+    of_values = AvroFields(
+        "value",
+        where="fields.at.x > 1 AND fields.day = DATE '2026-01-02'",
+        columns=(("id", "fields.id + size(fields.path)"), ("at2", "fields.ts")),
+        casts=(("at2", "timestamp"),),
+        drops=("ts",),
+        schemas=(KNOWN,),
+    )
+    records = [(key(1), VALUE), (key(3), VALUE), (None, VALUE), (key(2), None)]
+    found = list(after(spark, (of_keys, of_values), *records))
+    assert [each.error for each in found] == [""] * 4
+    assert [each.after is None for each in found] == [False, True, False, False]
+    first, _, no_key, tombstone = (each.after for each in found)
+    assert first is not None
+    assert no_key is not None
+    assert tombstone is not None
+    assert first["key"] == encoded(
+        {**KEY_SCHEMA, "fields": KEY_SCHEMA["fields"][:1]}, {"id": 1}, 99
+    )
+    text = rewriting_of(of_values, KNOWN).text
+    assert first["value"][:5] == b"\x00" + NEW_ID.to_bytes(4, "big")
+    assert decoded(text, first["value"]) == {**without("ts"), "id": 7, "at2": ROW["ts"]}
+    assert (no_key["key"], no_key["value"]) == (None, first["value"])
+    assert tombstone["value"] is None
+
+
+def test_a_filter_and_a_key_leave_the_value_alone(spark: SparkSession) -> None:
+    step = AvroFields("value", where="fields.id = 5", key_fields=("id", "kind"), schemas=(KNOWN,))
+    (found,) = after(spark, (step,), (b"k", VALUE))
+    assert found.after is not None
+    assert found.after["value"] == VALUE
+    assert json.loads(found.after["key"]) == {"id": 5, "kind": "B"}
+
+
+def test_without_a_schema_only_nulls_pass(spark: SparkSession) -> None:
+    """Given a step that knows no schema, or only one that is no good / then records fail, with
+
+    the reason.
+    """
+    nothing = AvroFields("value", drops=("id",))
+    passed, failed = after(spark, (nothing,), (b"k", None), (b"k", b"{}"))
+    assert passed.after is not None
+    assert "it is no Avro record, or no schema of its topic is known" in failed.error
+    unusable = AvroFields(
+        "value", where="true", schemas=(AvroSchema(ID, problem="it's a \\ JSON"),)
+    )
+    (failed,) = after(spark, (unusable,), (b"k", VALUE))
+    assert "it's a \\ JSON" in failed.error
+
+
+def test_fields_that_no_schema_has_are_refused(spark: SparkSession) -> None:
+    for step in (
+        AvroFields("value", where="fields.no_such > 1", schemas=(KNOWN,)),
+        AvroFields("value", masks=(("no_such", None),), schemas=(KNOWN,)),
+    ):
+        with pytest.raises(PipelineRefused, match="no_such"):
+            list(after(spark, (step,), (b"k", VALUE)))
