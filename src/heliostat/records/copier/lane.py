@@ -5,7 +5,7 @@ A lane is the set of partitions that one Spark task serves; a round is one Spark
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, Flag, StrEnum
 from typing import NamedTuple
@@ -17,6 +17,7 @@ from heliostat.names import LaneId, LinkName, Offset, ProducerId, TopicId, Topic
 from heliostat.offsets.offset_map import Break, MapTail
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import ConvertSettings
+from heliostat.records.rows.row_names import CHANGEABLE
 
 
 class PartitionState(Enum):
@@ -274,6 +275,24 @@ class Pipeline:
 
     name: str
     steps: tuple[Step, ...]
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Columns that no step changes: the mirror has them as the source."""
+        changed = {column for step in self.steps for column in _changed_by(step)}
+        return tuple(column for column in CHANGEABLE if column not in changed)
+
+
+def _changed_by(step: Step) -> Collection[str]:
+    match step:
+        case SetColumns():
+            return [column for column, _ in step.columns]
+        case JsonFields():
+            return [step.column, *(["key"] if step.key_fields else [])]
+        case CallFunction():
+            return CHANGEABLE
+        case Where():
+            return ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -279,6 +279,9 @@ class MirrorEnd(NamedTuple):
     asks_map: bool = False
     """Whether `known` is doubted, not the source: if the source does not reach that far, or no
     longer does, earlier records prove it as well."""
+    kept: tuple[str, ...] | None = None
+    """Of records that came through a pipeline, which may have left some out: the columns that it
+    changes in none. None: there is no pipeline."""
 
     @property
     def source(self) -> Offset:

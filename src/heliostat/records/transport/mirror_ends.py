@@ -15,6 +15,7 @@ from heliostat.names import Offset
 from heliostat.records.batches.aborted import ABORT, marker_type
 from heliostat.records.batches.batch import HEADER, HEADER_BYTES, MAGIC, MAGIC_AT, BatchHeader
 from heliostat.records.copier.network import MirrorEnd, SourceSays
+from heliostat.records.rows.row_names import CHANGEABLE
 from heliostat.records.transport.single_batches import STRETCH_BYTES, Batches, each_batch
 
 STEPS_MAX = 8
@@ -42,7 +43,7 @@ class Read(Protocol):
 class _Record(NamedTuple):
     offset: int
     what: tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
-    """Time, key, value, headers: all that a reader sees except the offset."""
+    """`CHANGEABLE`: all that a reader sees except the offset."""
 
 
 def compare_ends(
@@ -96,6 +97,9 @@ def _by_last_records(
         marked |= bare_at.keys()
         at = {index: at[index] for index in answers if index not in found}
     found |= dict.fromkeys(at, NOTHING_TO_TELL)
+    thinned = {index for index in bare if ends[index].kept is not None}
+    found |= dict.fromkeys(thinned, SourceSays(True, -1))  # a pipeline may have left all of it out
+    bare = {index: end for index, end in bare.items() if index not in thinned}
     by_records = {index: says for index, says in found.items() if index not in bare}
     return by_records | _compare_bare(bare, read_source)
 
@@ -275,7 +279,8 @@ def _by_what_is_left(
     places = {index: ends[index].known.target_of(each.offset) for index, each in last.items()}
     for index, batch in read_target(places).items() if places else ():
         ours = last[index]._replace(offset=places[index])
-        found[index] = _compared(ours, batch, places[index])._replace(epoch=-1)
+        says = _compared(ours, batch, places[index], ends[index].kept)
+        found[index] = says._replace(epoch=-1)
     return found
 
 
@@ -311,7 +316,7 @@ def _compared_each(
             found.pop(index, None)
         left = {index: some for index, some in left.items() if index in batches}
         for index, some in left.items():
-            says = _compared(some[-back], batches[index], wanted[index])
+            says = _compared(some[-back], batches[index], wanted[index], ends[index].kept)
             is_out = not batches[index] and not ends[index].asks_map
             if says.has_them is not None or is_out:
                 is_last = power == 0 and index not in passed
@@ -363,14 +368,22 @@ def _records_from(batch: bytes | None, start: Offset, end: Offset) -> tuple[list
     return there, Offset(header.next_offset)
 
 
-def _compared(record: _Record, batch: bytes | None, offset: Offset) -> SourceSays:
+def _compared(
+    record: _Record, batch: bytes | None, offset: Offset, kept: Collection[str] | None
+) -> SourceSays:
     if (opened := _opened(batch)) is None:
         return NOTHING_TO_TELL
     header, there = opened
     same = [each for each in there if each.offset == offset]
     if not same:
         return NOTHING_TO_TELL  # compacted or deleted since, or a marker now
-    return SourceSays(same[0].what == record.what, header.leader_epoch)
+    both = [
+        [each for each, column in zip(one.what, CHANGEABLE, strict=True) if column in kept]
+        if kept is not None
+        else one.what
+        for one in (same[0], record)
+    ]
+    return SourceSays(both[0] == both[1], header.leader_epoch)
 
 
 def _opened(batch: bytes | None) -> tuple[BatchHeader, list[_Record]] | None:
