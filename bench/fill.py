@@ -38,15 +38,16 @@ def fill(
     batch_records: int,
     codec: str,
     headers: Callable[[int], Headers] = no_headers,
+    frame: bytes = b"",
 ) -> int:
     """Append at least `records` records, equally many to each partition; return how many.
 
-    `headers` returns those of a batch's record of that number.
+    `headers` returns those of a batch's record of that number; values begin with `frame`.
     """
     random_bytes = random.Random(SEED)  # noqa: S311 - seeded, to be the same each time
     now_ms = time.time_ns() // 1_000_000
     batches = [
-        _batch(random_bytes, record_bytes, batch_records, codec, now_ms, headers)
+        _batch(random_bytes, record_bytes, batch_records, codec, now_ms, headers, frame)
         for _ in range(DISTINCT_BATCHES)
     ]
     each = math.ceil(records / partitions / batch_records)
@@ -70,6 +71,7 @@ def _batch(  # noqa: PLR0917 - a batch's shape
     codec: str,
     now_ms: int,
     headers: Callable[[int], Headers],
+    frame: bytes,
 ) -> bytes:
     builder = DefaultRecordBatchBuilder(
         magic=2,
@@ -83,5 +85,6 @@ def _batch(  # noqa: PLR0917 - a batch's shape
     half = record_bytes // 2
     tail = (REPEATED * (half + 1))[: record_bytes - half]
     for number in range(batch_records):
-        builder.append(number, now_ms, None, random_bytes.randbytes(half) + tail, headers(number))
+        value = frame + random_bytes.randbytes(half - len(frame)) + tail
+        builder.append(number, now_ms, None, value, headers(number))
     return bytes(builder.build())

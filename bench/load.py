@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from stamped import SEED, SEED_NUMBER, Stream, batch, places, read_streams, tails, value
+from stamped import SEED, SEED_NUMBER, Stream, batch, frames, places, read_streams, tails, value
 from wire import Connection
 
 IN_FLIGHT = 5
@@ -46,6 +46,7 @@ class Sender:
         self._places = places(streams)
         own = tails(streams)
         self._tails = [own[i] for i, s in enumerate(streams) for _ in range(s.partitions)]
+        self._frames = frames(streams)
         weights = np.array([s.share / s.partitions for s in streams for _ in range(s.partitions)])
         chance = np.random.default_rng(SEED)
         drawn = chance.choice(len(weights), size=CHOICES, p=weights / weights.sum())
@@ -90,7 +91,8 @@ class Sender:
         begin = len(self.rows)
         for index, numbers in chosen.items():
             topic, partition = self._places[index]
-            values = [value(stamp_ns, each, self._tails[index]) for each in numbers]
+            head, tail = self._frames[index], self._tails[index]
+            values = [head + value(stamp_ns, each, tail) for each in numbers]
             requests.setdefault(topic, []).append((partition, batch(values, now_ms)))
             for each in numbers:
                 self.rows.extend((stamp_ns, 0, index, each))
@@ -111,9 +113,10 @@ def seed(bootstrap: str, streams: Sequence[Stream]) -> int:
     """Append one record to each partition; return how many there are."""
     now_ms = time.time_ns() // 1_000_000
     every = [
-        (*place, tail)
-        for place, tail in zip(
+        (*place, head, tail)
+        for place, head, tail in zip(
             places(streams),
+            frames(streams),
             (t for s, t in zip(streams, tails(streams), strict=True) for _ in range(s.partitions)),
             strict=True,
         )
@@ -121,8 +124,8 @@ def seed(bootstrap: str, streams: Sequence[Stream]) -> int:
     with Connection(bootstrap) as source:
         for at in range(0, len(every), SEEDED_AT_ONCE):
             requests: dict[str, list[tuple[int, bytes]]] = {}
-            for topic, partition, tail in every[at : at + SEEDED_AT_ONCE]:
-                made = batch([value(0, SEED_NUMBER, tail)], now_ms)
+            for topic, partition, head, tail in every[at : at + SEEDED_AT_ONCE]:
+                made = batch([head + value(0, SEED_NUMBER, tail)], now_ms)
                 requests.setdefault(topic, []).append((partition, made))
             source.send_produce_many(requests)
             source.receive_produce()

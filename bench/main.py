@@ -24,6 +24,7 @@ import machine
 import maps
 import peer
 import report
+import schemas
 import steady
 from clusters import KAFKA_VERSION, pair_of_clusters
 from live_report import BASE_LINE
@@ -32,7 +33,7 @@ from scenarios import PART_NAMES, PARTS_WITH_HOLES, SCENARIOS, WORKERS, Bench, S
 
 from heliostat_sandbox import find_java
 
-ALONE = (groups.NAME, maps.NAME, steady.NAME)
+ALONE = (groups.NAME, maps.NAME, schemas.NAME, steady.NAME)
 """Scenarios that are like no other one."""
 EXIT_UNFINISHED = 1
 Results = dict[str, dict[str, dict[str, Any]]]
@@ -46,7 +47,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--part",
         nargs="+",
-        choices=(*PART_NAMES, *WORKERS, BASE_LINE),
+        choices=(*PART_NAMES, *WORKERS, BASE_LINE, *schemas.PARTS),
         help="only these; with --json, the other parts of an existing FILE are kept",
     )
     parser.add_argument(
@@ -77,6 +78,10 @@ def complete(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None
     """Refuse what does not fit together, and choose the parts if none are given."""
     if BASE_LINE in (given.part or ()) and not has_base_line(given.scenario):
         parser.error("base_line is a part of latency, efd and many")
+    if given.scenario == schemas.NAME:
+        given.part = given.part or list(schemas.PARTS)
+    if (given.scenario == schemas.NAME) != any(each in schemas.PARTS for each in given.part or ()):
+        parser.error(f"{', '.join(schemas.PARTS)} are the parts of schemas, which has no others")
     if given.scenario == steady.NAME and given.part not in (None, ["ours"]):
         parser.error("steady runs ours alone")
     if given.part is None:
@@ -85,11 +90,12 @@ def complete(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None
         names = PARTS_WITH_HOLES if has_holes else PART_NAMES
         base = [BASE_LINE] if has_base_line(given.scenario) else []
         given.part = [*base, *names, *(WORKERS if given.spark else ())]
-    if given.scenario not in SCENARIOS and (
-        given.tune or given.codec or given.secure or given.spark
+    has_codecs = given.scenario in (*SCENARIOS, schemas.NAME)
+    if (given.codec and not has_codecs) or (
+        given.scenario not in SCENARIOS and (given.tune or given.secure or given.spark)
     ):
         parser.error("--tune, --codec, --secure and --spark are for bulk and tiny")
-    if given.scenario not in LIVE and given.rate:
+    if given.scenario not in (*LIVE, schemas.NAME) and given.rate:
         parser.error("--rate is for latency, efd and catchup")
     if given.scenario != steady.NAME and given.minutes:
         parser.error("--minutes is for steady")
@@ -111,6 +117,8 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         if given.scenario == groups.NAME:
             return groups.run(given, folder)
+        if given.scenario == schemas.NAME:
+            return schemas.run(given, folder)
         if given.scenario == steady.NAME:
             return steady.run(given, folder)
         return live_main.run(given, folder) if given.scenario in LIVE else run(given, folder)

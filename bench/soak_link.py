@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ LINKS = ("soak", "filled")
 OWNED_WITHIN_S = 180.0
 STOPPED_WITHIN_S = 120.0
 LOOK_S = 0.5
+SLOTS = 3
 KEPT = {"min.compaction.lag.ms": str(7 * 86_400_000)}
 """Nothing is compacted at the target, so that all copied records can be audited."""
 
@@ -42,16 +43,27 @@ def write_config(folder: Path, source: str, target: str) -> Path:
 
 
 def write_links(
-    folder: Path, source: str, target: str, links: Mapping[str, Mapping[str, Any]], lease_s: int
+    folder: Path,
+    source: str,
+    target: str,
+    links: Mapping[str, Mapping[str, Any]],
+    *,
+    lease_s: int,
+    pipelines: Sequence[Mapping[str, Any]] = (),
 ) -> Path:
-    """Write links from one cluster to the other; `links` has `topics` by link name."""
-    both = {"source": "east", "target": "west", "lanes": {"lease_s": lease_s}}
+    """Write links from one cluster to the other; `links` has `topics` by link name.
+
+    Each has the pipelines, and each pipeline of each link one of Spark's slots more.
+    """
+    both: dict[str, Any] = {"source": "east", "target": "west", "lanes": {"lease_s": lease_s}}
+    if pipelines:
+        both["pipelines"] = [dict(each) for each in pipelines]
     config = {
         "clusters": {
             "east": {"bootstrap": source.split(",")},
             "west": {"bootstrap": target.split(",")},
         },
-        "spark": {"master": "local[3]"},
+        "spark": {"master": f"local[{SLOTS + len(links) * len(pipelines)}]"},
         "links": [{"name": name, **both, "topics": dict(each)} for name, each in links.items()],
     }
     path = folder / "heliostat.yaml"

@@ -1,8 +1,8 @@
 """Records with the time they were sent: written by `load.py`, read by `watch.py`.
 
-The first bytes of a value are a mark, the clock when it was sent and a number that no other record
-of the run has. Clocks are `CLOCK_MONOTONIC`, which all processes of a machine share and which is
-never stepped.
+The first bytes of a value, behind a schema's id if it has one, are a mark, the clock when it was
+sent and a number that no other record of the run has. Clocks are `CLOCK_MONOTONIC`, which all
+processes of a machine share and which is never stepped.
 """
 
 from __future__ import annotations
@@ -35,11 +35,23 @@ class Stream:
     partitions: int
     share: float
     value_bytes: int
+    schema_id: int = 0
+    """Of the schema that values begin with; 0: none."""
+
+
+def frame(schema_id: int) -> bytes:
+    """Return what values with a schema begin with: Confluent's zero byte and id; 0: nothing."""
+    return b"\0" + schema_id.to_bytes(4, "big") if schema_id else b""
+
+
+def frames(streams: Sequence[Stream]) -> list[bytes]:
+    """Return what values of each partition begin with."""
+    return [frame(each.schema_id) for each in streams for _ in range(each.partitions)]
 
 
 def write_streams(file: Path, streams: Sequence[Stream]) -> None:
     """Write the streams for the other processes."""
-    rows = [(s.topic, s.partitions, s.share, s.value_bytes) for s in streams]
+    rows = [(s.topic, s.partitions, s.share, s.value_bytes, s.schema_id) for s in streams]
     file.write_text(json.dumps(rows))
 
 

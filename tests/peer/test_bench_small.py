@@ -217,6 +217,25 @@ def test_small_comparison_reports_every_part_and_ratio(
         assert ratio in output
 
 
+def test_small_comparison_with_and_without_schemas(tmp_path: Path) -> None:
+    """Given all parts of `schemas` / then each is measured, and each limit has a figure."""
+    file = tmp_path / "report.json"
+    command = [str(BENCH / "compare"), "schemas", "--small", "--codec", "lz4", "--json", str(file)]
+    returncode, output = run(command, tmp_path / "output.log")
+
+    assert returncode == 0, output
+    found = json.loads(file.read_text())
+    ways = {"without", "preserve"}
+    assert found["throughput"]["lz4"].keys() == found["efd"]["300"].keys() == ways
+    for block in (*found["throughput"]["lz4"].values(), *found["efd"]["300"].values()):
+        assert block["finished"], block
+    assert found["throughput"]["lz4"]["preserve"]["check"]["ends_equal"]
+    assert found["mirrored"]["schemas"] == 200
+    limits = ("preserve_vs_without_lz4", "preserve_p99_300", "mirrored_s")
+    assert all(found["ratios"][each][0] > 0 for each in limits)
+    assert all(each in output for each in limits)
+
+
 def test_processor_time_of_one_lane_is_measured() -> None:
     """Given a steady load / when a lane copies it for two seconds / then its cost is printed."""
     words = (sys.executable, str(BENCH / "lane_cpu.py"), "--rate", "300", "--seconds", "2")

@@ -75,8 +75,8 @@ class World:
     readers: dict[int, MapReader] = field(default_factory=dict)
     """Maps from those rows, by partition, as far as they were read."""
     rows_read: int = 0
-    faults: int = 0
-    """That have happened."""
+    faults: int = 0  # that have happened
+    chunks: int = 0  # that have come back from pipelines
     late_rows: list[tuple[float, int, list[MapWrite]]] = field(default_factory=list)
     """Rows of lost connections that may still become durable: due second, tie, rows."""
     damage_rate: float = 0.0

@@ -176,6 +176,7 @@ class Stillness:
         self._looked_at_s = now_s
         seen = (
             self._world.faults,
+            self._world.chunks,
             [(log.changes, log.identity) for log in (*self._world.source, *self._world.target)],
             len(self._world.late) + len(self._world.late_rows) + len(self._world.map_rows),
             [

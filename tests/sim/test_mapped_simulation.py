@@ -26,10 +26,10 @@ from sim.test_copy_simulation import (
     run_to_the_end,
     run_together,
 )
-from sim.witness import Witness
+from sim.witness import Through, Witness
 
 from heliostat.records.copier.copier import Copier
-from heliostat.records.copier.lane import PartitionCode, PartitionState
+from heliostat.records.copier.lane import LaneSpec, PartitionCode, PartitionState
 from heliostat.records.copier.markers import EPOCH_MS
 
 MAPPED_SEEDS = max(100, SEEDS // 3)
@@ -101,7 +101,12 @@ class Scene:
     """A world whose sources get holes, and the check of the target."""
 
     def __init__(
-        self, seed: int, fault_rate: float | None = None, *, is_filled: bool = False
+        self,
+        seed: int,
+        fault_rate: float | None = None,
+        *,
+        is_filled: bool = False,
+        through: Through | None = None,
     ) -> None:
         self.is_filled = is_filled
         self.seed = seed
@@ -115,7 +120,7 @@ class Scene:
             rate,
         )
         self.writers = [Writer(log, self.random) for log in self.world.source]
-        self.witness = Witness(self.world, is_filled=is_filled)
+        self.witness = Witness(self.world, is_filled=is_filled, through=through)
         self.lost: dict[int, str] = {}
         """Partitions of whose map a round said that it is lost, as the driver notes it."""
 
@@ -157,7 +162,7 @@ class Scene:
         for number in range(ROUNDS_MAX):
             copiers = self.begun(number, other_links)
             turns = self.random.randrange(1, 200) if self.random.random() < 0.5 else 10**9
-            run_together(self.world, copiers, turns)
+            self.run(copiers, turns)
             self.witness.check(self.seed)
             self.check_states(copiers)
             if self.is_over():
@@ -171,6 +176,10 @@ class Scene:
             self.world.fault_rate *= 0.97
         raise AssertionError(f"seed {self.seed}: not level after {ROUNDS_MAX} rounds")
 
+    def run(self, copiers: list[Copier], turns: int) -> None:
+        """Run a round, and kill it after so many turns."""
+        run_together(self.world, copiers, turns)
+
     def begun(self, number: int, other_links: int) -> list[Copier]:
         """The lanes of a round, or of some at once."""
         self.world.clock.sleep(EPOCH_MS / 1000)
@@ -179,13 +188,13 @@ class Scene:
             self.world.settle_late()
         lease_s = self.random.choice([0.05, 0.3, 2.0])
         return [
-            Copier(
-                self.lane(number * other_links + other_link, lease_s),
-                SimNetwork(self.world, self.random.choice([1, 5])),
-                self.world.clock,
-            )
+            self.copier(self.lane(number * other_links + other_link, lease_s))
             for other_link in range(other_links)
         ]
+
+    def copier(self, spec: LaneSpec) -> Copier:
+        """What carries out a round."""
+        return Copier(spec, SimNetwork(self.world, self.random.choice([1, 5])), self.world.clock)
 
     def copy(self, number: int, turns: int) -> Copier:
         """One round that is killed after so many turns; a map that it calls lost stays so."""
@@ -206,7 +215,7 @@ class Scene:
             return self.witness.is_level()
         return True
 
-    def lane(self, number: int, lease_s: float):
+    def lane(self, number: int, lease_s: float) -> LaneSpec:
         """A round's work; its generation is of its own, as each owner's is."""
         made = lane(self.world, number, lease_s, [0] * SOURCES)
         specs = tuple(

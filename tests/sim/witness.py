@@ -6,7 +6,7 @@ record at the target is, also when it is gone from both logs.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import lru_cache
 from weakref import WeakKeyDictionary
 
@@ -17,6 +17,8 @@ from sim.sim_network import World
 from heliostat.offsets.offset_map import OffsetMap
 
 Content = tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
+Through = Callable[[Content], Content | None]
+"""What a pipeline makes of a record; None: nothing."""
 _KNOWN: WeakKeyDictionary[PartitionLog, tuple[int, Mapping[int, Content]]] = WeakKeyDictionary()
 """What logs held when they had changed so often."""
 
@@ -35,10 +37,14 @@ def contents_of(data: bytes) -> tuple[tuple[int, Content], ...]:
 class Witness:
     """Sees both sides of a world again and again, before anything is taken from them."""
 
-    def __init__(self, world: World, *, is_filled: bool = False) -> None:
+    def __init__(
+        self, world: World, *, is_filled: bool = False, through: Through | None = None
+    ) -> None:
         self.world = world
         self.is_filled = is_filled
         """Holes are filled: offsets are equal."""
+        self._through = through
+        """A pipeline between both sides."""
         count = range(len(world.source))
         self.source: list[dict[int, Content]] = [{} for _ in count]
         self.target: list[dict[int, Content]] = [{} for _ in count]
@@ -47,9 +53,21 @@ class Witness:
     def look(self) -> None:
         """Remember what is there."""
         for seen, log in zip(self.source, self.world.source, strict=True):
-            seen.update(contents(log))
+            seen.update(self.wanted(log))
         for seen, log in zip(self.target, self.world.target, strict=True):
             seen.update(contents(log))
+
+    def wanted(self, log: PartitionLog, before: int | None = None) -> dict[int, Content]:
+        """What the target should have of a source's log, by source offset."""
+        found = {
+            offset: each
+            for offset, each in contents(log).items()
+            if before is None or offset < before
+        }
+        if self._through is None:
+            return found
+        made = {offset: self._through(each) for offset, each in found.items()}
+        return {offset: each for offset, each in made.items() if each is not None}
 
     def check(self, seed: int, *, all_again: bool = False) -> None:
         """Check that each target record is the one that the durable map gives, without omissions.
@@ -72,7 +90,7 @@ class Witness:
                     f"{mine[target]} {known.get(source)} {list(offsets.breaks())}"
                 )
             self._checked[index] = log.end
-            for offset in before(self.world.source[index], offsets.source_of(log.end)):
+            for offset in self.wanted(self.world.source[index], offsets.source_of(log.end)):
                 assert offsets.holds(offset), f"seed {seed}: partition {index} lost {offset}"
 
     def check_what_is_left(self, seed: int, *, but: Collection[int] = ()) -> None:
@@ -80,7 +98,7 @@ class Witness:
         self.look()
         for index, log in enumerate(self.world.target):
             offsets, mine = self.world.offset_map(index), self.target[index]
-            for offset in before(self.world.source[index], offsets.source_of(log.end)):
+            for offset in self.wanted(self.world.source[index], offsets.source_of(log.end)):
                 is_there = mine.get(offsets.target_of(offset)) == self.source[index][offset]
                 assert is_there or index in but, f"seed {seed}: partition {index} lost {offset}"
 
@@ -91,7 +109,7 @@ class Witness:
         offsets = sorted(mine)
         assert mine.items() <= known.items(), f"seed {seed}: {index}: {mine} {known}"
         assert offsets_of(numbers, len(offsets)) == offsets, f"seed {seed}: {index}"
-        for offset in before(self.world.source[index], log.end):
+        for offset in self.wanted(self.world.source[index], log.end):
             assert offset in mine, f"seed {seed}: partition {index} lost {offset}"
 
     def is_level(self) -> bool:
@@ -103,7 +121,7 @@ class Witness:
                 target.end if self.is_filled else self.world.offset_map(index).source_of(target.end)
             )
             if end < source.last_stable_offset and any(
-                offset >= end for offset in contents(source)
+                offset >= end for offset in self.wanted(source)
             ):
                 return False
         return True
@@ -131,8 +149,3 @@ def contents(log: PartitionLog) -> Mapping[int, Content]:
         }
         _KNOWN[log] = log.changes, known
     return known
-
-
-def before(log: PartitionLog, offset: int) -> Iterator[int]:
-    """Offsets of committed records below one."""
-    return (each for each in contents(log) if each < offset)

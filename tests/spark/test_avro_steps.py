@@ -25,7 +25,7 @@ from unit.records.avro.test_rewriting import (
 from heliostat.errors import PipelineRefused
 from heliostat.records.avro.rewriting import rewriting_of
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
-from heliostat.records.copier.lane import Pipeline
+from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.rows.layout import SCHEMA as ROWS
 from heliostat.records.spark.frames import session_of_rows
 from heliostat.records.spark.trial import TriedRecord, tried

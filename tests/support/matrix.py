@@ -1,6 +1,7 @@
 """Two clusters of three brokers, two links, load on all kinds of mirrors, for tests of faults.
 
-Exact, mapped and filled mirrors run side by side, with current records and records three days old.
+Exact, mapped and filled mirrors run side by side, with current records and records three days old;
+some of both kinds go through a pipeline that leaves records out and changes the others.
 The target expires producers once a second: those of the old records it forgets at once. All
 clients connect through proxies, which can cut their connections.
 """
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from soak import ends
-from soak_audit import audit
+from soak_audit import Finding, compare, read
 from soak_faults import Site
 from soak_link import KEPT, Driver, write_links
 from soak_load import Load, Writers, create
@@ -25,6 +26,7 @@ from support.faults import SteppedClock
 from support.links import ends as looked_at
 from support.proxy import FaultProxy
 from support.rounds import begin_new_rounds
+from support.thinned import PIPELINE, is_piped, thinned
 from support.unclean import UNCLEAN
 
 from heliostat.clusters.admin import ClusterAdmin
@@ -45,6 +47,10 @@ LOADS = (
     Load("m.compacted", is_compacted=True),
     Load("f.fresh", is_transactional=True, is_exact=True),
     Load("f.old", is_transactional=True, is_exact=True, age_ms=DAYS_MS),
+    Load("m.piped"),
+    Load("m.piped-old", is_transactional=True, age_ms=DAYS_MS),
+    Load("m.piped-compacted", is_compacted=True),
+    Load("f.piped", is_transactional=True, is_exact=True),
 )
 LEASE_S, ROUNDS = 5, 2
 TOLD_WITHIN_S = 5.0
@@ -190,11 +196,18 @@ class Matrix:
 
     def audit(self, loads: Sequence[Load] = LOADS, partitions: int = 3) -> None:
         """Read both sides completely with an ordinary consumer: every record must be there once."""
-        found = audit(self.source.bootstrap, self.target.bootstrap, loads, partitions)
+        found = [
+            self._compared(load, partition) for load in loads for partition in range(partitions)
+        ]
         assert len(found) == len(loads) * partitions
         assert all(each.source for each in found), found
         unclean = [each for each in found if not each.is_clean]
         assert not unclean, unclean
+
+    def _compared(self, load: Load, partition: int) -> Finding:
+        here = read(self.source.bootstrap, load.topic, partition)
+        there = read(self.target.bootstrap, load.topic, partition)
+        return compare(load, partition, thinned(here) if is_piped(load.topic) else here, there)
 
 
 def write_config(folder: Path, source: str, target: str) -> Path:
@@ -205,7 +218,7 @@ def write_config(folder: Path, source: str, target: str) -> Path:
         MAPPED: {**both, "include": [r"m\..*"], "config_set": KEPT},
         FILLED: {**both, "include": [r"f\..*"], "offsets": "exact"},
     }
-    return write_links(folder, source, target, links, lease_s=LEASE_S)
+    return write_links(folder, source, target, links, lease_s=LEASE_S, pipelines=[PIPELINE])
 
 
 @contextlib.contextmanager

@@ -22,7 +22,8 @@ from heliostat.link.pipeline_rules import pipeline_of, pipelines_of
 from heliostat.names import TopicName
 from heliostat.ops.events import Events
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
-from heliostat.records.copier.lane import PartitionCode, Pipeline, RoundReport
+from heliostat.records.copier.lane import PartitionCode, RoundReport
+from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.schemas.content import RegistryContent
 from heliostat.schemas.naming import SubjectNaming
 from heliostat.schemas.observe import Registry

@@ -25,13 +25,8 @@ from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.round_content import Contents, CopiedRowsOf, MapsOf, Rates
 from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.events import Events
-from heliostat.records.copier.lane import (
-    Announcement,
-    LaneSpec,
-    PartitionSpec,
-    Pipeline,
-    RoundReport,
-)
+from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
+from heliostat.records.copier.pipeline_steps import Pipeline
 
 END_WITHIN_S = 30.0
 """A round ends within seconds of being told to; after this its job is cancelled."""

@@ -17,7 +17,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from heliostat.names import LaneId, TopicPartition
-from heliostat.records.copier.lane import LaneSpec, PartitionSpec, Pipeline, RoundReport, Suspect
+from heliostat.records.copier.lane import LaneSpec, PartitionSpec, RoundReport, Suspect
+from heliostat.records.copier.pipeline_steps import Pipeline
 
 CAREFUL = (0, 64, 1)
 """Records in the pipeline at a time: at first without limit, after each failure fewer."""

@@ -8,12 +8,11 @@ from heliostat.config import LinkConfig, PipelineConfig, compile_pattern
 from heliostat.config.pipelines import AvroStep, HeaderMatch, JsonStep, StepConfig
 from heliostat.names import TopicName
 from heliostat.records.copier.avro_step import AvroFields
-from heliostat.records.copier.lane import (
-    NO_FRAMES,
+from heliostat.records.copier.lane import NO_FRAMES, SchemaFrames
+from heliostat.records.copier.pipeline_steps import (
     CallFunction,
     JsonFields,
     Pipeline,
-    SchemaFrames,
     SetColumns,
     Step,
     Where,

@@ -10,7 +10,7 @@ from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.link.pipeline_rules import pipeline_of, pipelines_of
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.records.copier.lane import Pipeline
+from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.spark.trial import TriedRecord, trial_session, tried
 from heliostat.schemas.registry.values import SchemaId
 from heliostat.verify.reader import Isolation, LogReader

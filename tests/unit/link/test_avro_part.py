@@ -17,7 +17,8 @@ from heliostat.link.avro_part import AGAIN_EVERY, AvroPart
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.ops.events import Events
 from heliostat.records.copier.avro_step import AvroSchema
-from heliostat.records.copier.lane import PartitionReport, PartitionState, Pipeline
+from heliostat.records.copier.lane import PartitionReport, PartitionState
+from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.schemas import HttpRegistry, observe_registry
 
 FOO, BAR = TopicName("foo"), TopicName("bar")

@@ -18,9 +18,10 @@ from heliostat.link.round_content import Contents
 from heliostat.names import LaneId, Offset, PartitionId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.offsets.offset_map import MapTail
-from heliostat.records.copier.lane import PartitionSpec, Pipeline, PlanChange, Where
+from heliostat.records.copier.lane import PartitionSpec, PlanChange
 from heliostat.records.copier.late_sends import LATE_S
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
+from heliostat.records.copier.pipeline_steps import Pipeline, Where
 
 LEASE_S = 10.0
 TAIL: Any = object()

@@ -10,14 +10,8 @@ from support.one_partition import lane_spec
 from heliostat.access import access_of
 from heliostat.link.pipeline_faults import CAREFUL, CRASHES, PipelineFaults
 from heliostat.names import LaneId, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.records.copier.lane import (
-    LaneSpec,
-    PartitionSpec,
-    Pipeline,
-    RoundReport,
-    Suspect,
-    Where,
-)
+from heliostat.records.copier.lane import LaneSpec, PartitionSpec, RoundReport, Suspect
+from heliostat.records.copier.pipeline_steps import Pipeline, Where
 
 P = TopicPartition(TopicName("orders"), PartitionId(1))
 PIPELINE = Pipeline("hide", (Where("true"),))

@@ -13,10 +13,10 @@ from heliostat.errors import ConfigError
 from heliostat.link.pipeline_rules import decoded_of, pipeline_of, pipelines_of
 from heliostat.names import TopicName
 from heliostat.records.copier.avro_step import AvroFields
-from heliostat.records.copier.lane import (
+from heliostat.records.copier.lane import SchemaFrames
+from heliostat.records.copier.pipeline_steps import (
     CallFunction,
     JsonFields,
-    SchemaFrames,
     SetColumns,
     Step,
     Where,

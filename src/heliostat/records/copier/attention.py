@@ -48,6 +48,8 @@ class Attention:
         Network, clock, leaders and schedules of the lane.
     looks_first
         Whether busy partitions are served first.
+    kept
+        Columns that the lane's pipeline changes in no record.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Attention:
         fetches: FetchSchedule,
         appends: AppendSchedule,
         looks_first: bool,
+        kept: tuple[str, ...] = (),
     ) -> None:
         self._partitions = partitions
         self._network = network
@@ -68,6 +71,7 @@ class Attention:
         self._fetches = fetches
         self._appends = appends
         self._looks_first = looks_first
+        self._kept = kept
         self._idle = IdleChecks(partitions, network, clock)
         self._look_at_s = self._seek_at_s = self._high_watermarks_at_s = 0.0
         self._try_again_at_s = clock.monotonic_s() + TRY_AGAIN_S
@@ -129,7 +133,9 @@ class Attention:
         ranges = self._network.target_ranges(seekers)
         tails, unread = last_batches_of(self._network, ranges, self._partitions)
         maps = self._network.offset_maps(seekers)  # after the ends: they cover these (I2)
-        unread |= settle_doubts(self._network, ranges, tails, maps, self._partitions)
+        unread |= settle_doubts(
+            self._network, ranges, tails, maps, self._partitions, kept=self._kept
+        )
         for index, target in ranges.items():
             item = self._partitions[index]
             problem = target if isinstance(target, Exception) else maps

@@ -82,6 +82,7 @@ class Copier:
             fetches=self._fetches,
             appends=self._appends,
             looks_first=bool(lane.rates),
+            kept=lane.pipeline.kept if lane.pipeline else (),
         )
         self._memory = LaneMemory(network, lane.settings.lane_queued_bytes_max)
         self._map_writer = MapWriter(self.partitions, network)

@@ -73,11 +73,14 @@ def settle_doubts(
     last_batches: Mapping[int, LastBatch | None],
     maps: Mapping[int, OffsetMap] | BrokerProblem,
     items: Sequence[PartitionCopy],
+    *,
+    kept: tuple[str, ...] = (),
 ) -> set[int]:
     """Compare the last records of doubted partitions; return those that can't be compared now.
 
     For the others, the epoch that they were copied from is then known, or they are marked as
-    truncated.
+    truncated. Of records that came through a pipeline those columns are compared that it has
+    `kept`; if there are none, the records are believed.
     """
     if isinstance(maps, Exception):
         return set()
@@ -86,22 +89,26 @@ def settle_doubts(
         item = items[index]
         if not isinstance(target, LogRange):
             continue
-        placing = _what_may_be_of_another(item, target, maps[index])
+        is_comparable = bool(kept) or not item.spec.pipeline
+        placing = _what_may_be_of_another(item, target, maps[index]) if is_comparable else None
         if placing is None and item.doubts.doubted_from is None:
             continue  # the case of nearly all of thousands
         # Records of a mirror that another cause stops prove nothing about its source or map.
         is_void = (placing is not None or item.doubts.is_unnoted) and (
             item.why_not_from(target, last_batches.get(index), maps[index]) is not None
         )
+        by = kept if item.spec.pipeline else None
         if placing is not None and not is_void:
-            ends[index] = placing
+            ends[index] = placing._replace(kept=by)
             continue
         if item.doubts.doubted_from is None:
             continue
         is_void = is_void and item.doubts.is_unnoted
         known = OffsetMap() if fills_holes(item.spec, maps[index]) else maps[index]
-        end = MirrorEnd(target, known, item.doubts.doubted_from, hides_ids=_hides_ids(item))
+        from_ = item.doubts.doubted_from
+        end = MirrorEnd(target, known, from_, hides_ids=_hides_ids(item), kept=by)
         is_decided = jump_at(item.spec, target.end) or item.spec.adopted_at == target.end
+        is_decided = is_decided or not is_comparable
         if end.source > item.doubts.doubted_from and not is_decided and not is_void:
             ends[index] = end
             continue

@@ -6,7 +6,7 @@ A lane is the set of partitions that one Spark task serves; a round is one Spark
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum, Flag, StrEnum
 from typing import NamedTuple
 
@@ -17,7 +17,7 @@ from heliostat.names import LaneId, LinkName, Offset, ProducerId, TopicId, Topic
 from heliostat.offsets.offset_map import Break, MapTail
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import ConvertSettings, StopReason
-from heliostat.records.copier.avro_step import AvroFields, AvroSchema
+from heliostat.records.copier.pipeline_steps import Pipeline
 
 
 class PartitionState(Enum):
@@ -220,91 +220,12 @@ class CopySettings:
     """Connections to each broker for partitions far behind; for high latency, use several."""
 
 
-@dataclass(frozen=True, slots=True)
-class Where:
-    """A step of a pipeline: keeps records for which an expression of Spark SQL is true."""
-
-    condition: str
-
-
-@dataclass(frozen=True, slots=True)
-class SetColumns:
-    """A step of a pipeline: sets columns, all of them from the record before the step."""
-
-    columns: tuple[tuple[str, str], ...]
-    """(Column, expression of Spark SQL)."""
-
-
-@dataclass(frozen=True, slots=True)
-class CallFunction:
-    """A step of a pipeline: a function from `DataFrame` to `DataFrame`."""
-
-    path: str
-    """`package.module:function`."""
-
-
-@dataclass(frozen=True, slots=True)
-class JsonFields:
-    """A step of a pipeline: changes fields of a JSON object that is a record's key or value.
-
-    The object is decoded to a struct; expressions name its fields as `fields.name`. Null stays
-    null; what is no such object fails.
-    """
-
-    column: str
-    schema: str
-    """The struct as Spark's DDL, such as `id bigint, name string`; other fields are dropped."""
-    where: str = ""
-    """Keeps records for which it is true; empty: all."""
-    columns: tuple[tuple[str, str], ...] = ()
-    """(Field, expression), in order."""
-    casts: tuple[tuple[str, str], ...] = ()
-    """(Field, type)."""
-    masks: tuple[tuple[str, str | None], ...] = ()
-    """(Field, what is put into it; None: nothing, an empty string or 0)."""
-    renames: tuple[tuple[str, str], ...] = ()
-    """(Field, new name)."""
-    drops: tuple[str, ...] = ()
-    flattens: str = ""
-    """What joins the names of nested fields to one; empty: they stay nested."""
-    key_fields: tuple[str, ...] = ()
-    """Fields of the value that become the record's key, as a JSON object."""
-
-
 class Suspect(NamedTuple):
     """Records that are in the pipeline of a careful round, and nothing else is."""
 
     source: TopicPartition
     first: int
     before: int
-
-
-Step = Where | SetColumns | JsonFields | AvroFields | CallFunction
-
-
-@dataclass(frozen=True, slots=True)
-class Pipeline:
-    """What a mirror's records go through on their way, see `heliostat.records.spark.frames`."""
-
-    name: str
-    steps: tuple[Step, ...]
-    timeout_s: float = 60.0
-    """How long it may keep records without any coming back."""
-
-    @property
-    def avro_steps(self) -> tuple[AvroFields, ...]:
-        """The steps that need schemas."""
-        return tuple(each for each in self.steps if isinstance(each, AvroFields))
-
-    def with_schemas(self, found: Mapping[str, tuple[AvroSchema, ...]]) -> Pipeline:
-        """Return it with the schemas that are known now, by the column that a step decodes."""
-        steps = tuple(
-            replace(each, schemas=found.get(each.column, ()))
-            if isinstance(each, AvroFields)
-            else each
-            for each in self.steps
-        )
-        return replace(self, steps=steps)
 
 
 @dataclass(frozen=True, slots=True)

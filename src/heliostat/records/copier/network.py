@@ -281,6 +281,9 @@ class MirrorEnd(NamedTuple):
     longer does, earlier records prove it as well."""
     hides_ids: bool = False
     """Whether records are compared without their schema ids, as the mirror has others."""
+    kept: tuple[str, ...] | None = None
+    """Of records that came through a pipeline, which may have left some out: the columns that it
+    changes in none. None: there is no pipeline."""
 
     @property
     def source(self) -> Offset:

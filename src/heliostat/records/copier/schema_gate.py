@@ -26,7 +26,6 @@ from heliostat.records.copier.lane import (
     NO_IDS,
     PartitionCode,
     PartitionSpec,
-    Pipeline,
     Ranges,
     SchemaFrames,
     SchemaIds,
@@ -34,6 +33,7 @@ from heliostat.records.copier.lane import (
 from heliostat.records.copier.network import Fetched
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase, Trouble
+from heliostat.records.copier.pipeline_steps import Pipeline
 
 WANTED_MAX = 1_000
 """Ids in one report; others are reported once these are known."""

@@ -53,9 +53,11 @@ def batches_of(
     view = memoryview(chunk.data)
     first = 0
     for at, header in each_header(view, 0, len(view)):
+        if header.base_offset >= chunk.before:
+            break
         if header.is_control or not header.records_count:
             out += view[at : at + header.size]
-        elif header.base_offset < chunk.before:
+        else:
             stop = int(np.searchsorted(rows.offsets, header.next_offset))
             out += rows.batch(header, first, stop, min(header.next_offset, chunk.before))
             first = stop

@@ -30,7 +30,7 @@ from heliostat.ops.pyspark_private import (
     read_ids,
 )
 from heliostat.records.copier.avro_step import AvroFields
-from heliostat.records.copier.lane import (
+from heliostat.records.copier.pipeline_steps import (
     CallFunction,
     JsonFields,
     Pipeline,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from heliostat.records.copier.avro_step import AvroFields
-from heliostat.records.copier.lane import JsonFields
+from heliostat.records.copier.pipeline_steps import JsonFields
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

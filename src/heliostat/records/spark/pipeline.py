@@ -33,7 +33,8 @@ from heliostat.ops.spark_session import (
     session_settings,
     wait_executors,
 )
-from heliostat.records.copier.lane import LaneSpec, Pipeline, RoundReport
+from heliostat.records.copier.lane import LaneSpec, RoundReport
+from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.spark import frames, row_workers
 from heliostat.records.spark.placement import Placement, lanes_for
 from heliostat.records.spark.task import copy_rounds

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from heliostat.ops.driver_death import begun, report_death, stopped
 from heliostat.ops.pyspark_private import active_context
 from heliostat.ops.spark_session import essence, session_settings
-from heliostat.records.copier.lane import Pipeline
+from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.rows.row_names import BACK
 from heliostat.records.spark.frames import session_of_rows, with_steps
 

@@ -16,6 +16,7 @@ from heliostat.names import Offset
 from heliostat.records.batches.aborted import ABORT, marker_type
 from heliostat.records.batches.batch import HEADER, HEADER_BYTES, MAGIC, MAGIC_AT, BatchHeader
 from heliostat.records.copier.network import MirrorEnd, SourceSays
+from heliostat.records.rows.row_names import CHANGEABLE
 from heliostat.records.transport.single_batches import STRETCH_BYTES, Batches, each_batch
 
 STEPS_MAX = 8
@@ -43,7 +44,7 @@ class Read(Protocol):
 class _Record(NamedTuple):
     offset: int
     what: tuple[int, bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
-    """Time, key, value, headers: all that a reader sees except the offset."""
+    """`CHANGEABLE`: all that a reader sees except the offset."""
 
 
 def compare_ends(
@@ -97,6 +98,9 @@ def _by_last_records(
         marked |= bare_at.keys()
         at = {index: at[index] for index in answers if index not in found}
     found |= dict.fromkeys(at, NOTHING_TO_TELL)
+    thinned = {index for index in bare if ends[index].kept is not None}
+    found |= dict.fromkeys(thinned, SourceSays(True, -1))  # a pipeline may have left all of it out
+    bare = {index: end for index, end in bare.items() if index not in thinned}
     by_records = {index: says for index, says in found.items() if index not in bare}
     return by_records | _compare_bare(bare, read_source)
 
@@ -276,7 +280,7 @@ def _by_what_is_left(
     places = {index: ends[index].known.target_of(each.offset) for index, each in last.items()}
     for index, batch in read_target(places).items() if places else ():
         ours = last[index]._replace(offset=places[index])
-        says = _compared(ours, batch, places[index], hides_ids=ends[index].hides_ids)
+        says = _compared(ours, batch, places[index], ends[index])
         found[index] = says._replace(epoch=-1)
     return found
 
@@ -313,8 +317,7 @@ def _compared_each(
             found.pop(index, None)
         left = {index: some for index, some in left.items() if index in batches}
         for index, some in left.items():
-            hides_ids = ends[index].hides_ids
-            says = _compared(some[-back], batches[index], wanted[index], hides_ids=hides_ids)
+            says = _compared(some[-back], batches[index], wanted[index], ends[index])
             is_out = not batches[index] and not ends[index].asks_map
             if says.has_them is not None or is_out:
                 is_last = power == 0 and index not in passed
@@ -366,25 +369,25 @@ def _records_from(batch: bytes | None, start: Offset, end: Offset) -> tuple[list
     return there, Offset(header.next_offset)
 
 
-def _compared(
-    record: _Record, batch: bytes | None, offset: Offset, *, hides_ids: bool
-) -> SourceSays:
+def _compared(record: _Record, batch: bytes | None, offset: Offset, end: MirrorEnd) -> SourceSays:
     if (opened := _opened(batch)) is None:
         return NOTHING_TO_TELL
     header, there = opened
     same = [each for each in there if each.offset == offset]
     if not same:
         return NOTHING_TO_TELL  # compacted or deleted since, or a marker now
-    [one, other] = (_shown(each, hides_ids=hides_ids) for each in (same[0], record))
+    one, other = (_shown(each, end) for each in (same[0], record))
     return SourceSays(one == other, header.leader_epoch)
 
 
-def _shown(record: _Record, *, hides_ids: bool) -> tuple[object, ...]:
-    """Return what is compared of a record."""
-    if not hides_ids:
-        return record.what
+def _shown(record: _Record, end: MirrorEnd) -> list[object]:
+    """Return what is compared of a record: what the mirror has as the source."""
     time, key, value, headers = record.what
-    return time, without_id(key), without_id(value), headers
+    shown = (time, key, value, headers)
+    if end.hides_ids:
+        shown = time, without_id(key), without_id(value), headers
+    kept = CHANGEABLE if end.kept is None else end.kept
+    return [each for each, column in zip(shown, CHANGEABLE, strict=True) if column in kept]
 
 
 def _opened(batch: bytes | None) -> tuple[BatchHeader, list[_Record]] | None:

@@ -38,6 +38,8 @@ def settled(
     known: OffsetMap | None = None,
     end: int = 150,
     tail: LastBatch | None = None,
+    *,
+    kept: tuple[str, ...] = (),
 ) -> tuple[set[int], list[MirrorEnd]]:
     """Which can't be told, and what was asked of the source."""
     asked: list[MirrorEnd] = []
@@ -49,9 +51,8 @@ def settled(
     network: Any = SimpleNamespace(compare_ends=compare_ends)
     ranges = {0: LogRange(Offset(0), Offset(end))}
     tails = {0: tail or LastBatch(7, end - 1)}
-    return settle_doubts(
-        network, ranges, tails, {0: OffsetMap() if known is None else known}, [item]
-    ), asked
+    maps = {0: OffsetMap() if known is None else known}
+    return settle_doubts(network, ranges, tails, maps, [item], kept=kept), asked
 
 
 def test_an_epoch_that_ended_before_the_noted_position_is_a_loss() -> None:
@@ -275,3 +276,18 @@ def test_without_any_note_one_look_answers_both() -> None:
     _, (asked,) = settled(item, SourceSays(True, 6), MAPPED)
     assert asked.asks_map
     assert (item.doubts.doubted_from, item.doubts.is_unnoted) == (None, False)
+
+
+@pytest.mark.parametrize("kept", [(), ("key",)])
+def test_behind_a_pipeline_only_what_it_keeps_is_asked_for(kept: tuple[str, ...]) -> None:
+    """Given an election since the note / then a pipeline that changes all is no reason to stop."""
+    item = doubted(end=120, pipeline="hide")
+    asked = settled(item, SourceSays(True, 6), kept=kept)[1]
+    assert [each.kept for each in asked] == [kept] * bool(kept)
+    assert (item.spec.truncated, item.doubts.doubted_from) == ("", None)
+
+
+def test_the_map_behind_a_pipeline_that_changes_all_is_believed() -> None:
+    item = copy_with(is_compacted=True, pipeline="hide")
+    assert settled(item, SourceSays(False, 6), MAPPED) == (set(), [])
+    assert not item.spec.map_lost

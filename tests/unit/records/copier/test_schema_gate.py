@@ -17,13 +17,13 @@ from heliostat.records.copier.lane import (
     NO_IDS,
     CopySettings,
     PartitionState,
-    Pipeline,
     SchemaFrames,
     SchemaIds,
 )
 from heliostat.records.copier.network import Fetched, Want
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
+from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.copier.schema_gate import SchemaGate, waits
 from heliostat.records.copier.transform import PipelineWay
 

@@ -10,9 +10,17 @@ from heliostat.errors import PipelineRefused
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.batches.converted import ConvertedBatch, Stop, StopReason
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
+from heliostat.records.copier.lane import Pipeline as Hiding
 from heliostat.records.copier.network import Fetched, Transformed, Want
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
+from heliostat.records.copier.pipeline_steps import (
+    CallFunction,
+    JsonFields,
+    SetColumns,
+    Step,
+    Where,
+)
 from heliostat.records.copier.schema_gate import SchemaGate
 from heliostat.records.copier.transform import PipelineWay
 
@@ -89,3 +97,15 @@ def test_an_answer_that_is_outdated_or_not_taken_whole_stops_nothing() -> None:
     way.came_back(Transformed(answer(item), None), NOW)
     assert item.fetches.stop is None
     assert item.phase is Phase.COPY
+
+
+def test_a_pipeline_keeps_the_columns_that_no_step_changes() -> None:
+    steps: dict[tuple[Step, ...], tuple[str, ...]] = {
+        (Where("true"),): ("timestamp", "key", "value", "headers"),
+        (SetColumns((("value", "key"),)), Where("true")): ("timestamp", "key", "headers"),
+        (JsonFields("value", "id int"),): ("timestamp", "key", "headers"),
+        (JsonFields("value", "id int", key_fields=("id",)),): ("timestamp", "headers"),
+        (CallFunction("a:b"),): (),
+    }
+    for each, kept in steps.items():
+        assert Hiding("hide", each).kept == kept

@@ -8,12 +8,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
+from support.batches import marker
 from support.provoked import Provoked
 from support.records import GZIP, LZ4, NONE, SNAPPY, ZSTD, Sample, encode, odd_records
 
 from heliostat.errors import BatchError, TransformFailed
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.records.batches.batch import read_header
+from heliostat.records.batches.batch import next_offset, read_header
 from heliostat.records.rows.from_rows import batches_of
 from heliostat.records.rows.layout import SCHEMA, marks
 from heliostat.records.rows.row_names import BACK
@@ -153,3 +154,14 @@ def test_marks_are_no_records() -> None:
     assert rows.column("partition").to_pylist() == [-1] * 3
     assert rows.column("offset").to_pylist() == [9] * 3
     assert rows.column("value").null_count == 3
+
+
+def test_nothing_comes_back_from_the_offset_to_stop_before_on() -> None:
+    """Given a record that fails, a marker and records after it / then these stay to be fetched."""
+    data = at_offset(encode([Sample(None, b"%d" % n, n) for n in range(4)]), 10)
+    data += marker(14, 9, commits=True).encode()
+    data += at_offset(encode([Sample(None, b"later", 5)]), 15)
+    chunk = Chunk(7, SOURCE, data, before=12)
+    out = batches_of(chunk, [back(rows_of(chunk))])
+    assert [row[0] for row in seen(out)] == [10, 11]
+    assert next_offset(out, 0, len(out)) == 12

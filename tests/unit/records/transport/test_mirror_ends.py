@@ -377,3 +377,23 @@ def test_an_unreadable_hole_is_left_out() -> None:
     target.end_transaction(1, 0, 1_000, commit=True)
     end = MirrorEnd(LogRange(Offset(0), Offset(2)), OffsetMap(), Offset(1))
     assert compare_ends({7: end}, batches_of({7: target}), lambda *_: {}) == {}
+
+
+def says_behind_a_pipeline(
+    source: PartitionLog, target: PartitionLog, kept: tuple[str, ...]
+) -> SourceSays | None:
+    within = LogRange(Offset(target.start), Offset(target.end))
+    end = MirrorEnd(within, OffsetMap(), kept=kept)
+    return compare_ends({7: end}, batches_of({7: target}), batches_of({7: source})).get(7)
+
+
+def test_of_records_behind_a_pipeline_what_it_keeps_is_compared() -> None:
+    source, target = log_of(samples(b"a"), epoch=5), log_of(samples(b"changed"))
+    assert says_behind_a_pipeline(source, target, ("timestamp", "key", "headers")) == (True, 5)
+    assert says_behind_a_pipeline(source, target, ("value",)) == (False, 5)
+
+
+def test_what_a_pipeline_has_left_out_is_no_loss() -> None:
+    target = log_of()
+    add_markers(target, 2)
+    assert says_behind_a_pipeline(log_of(samples(b"a", b"b")), target, ("key",)) == (True, -1)

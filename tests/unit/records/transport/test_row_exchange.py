@@ -20,7 +20,7 @@ from heliostat.records.rows.layout import marks
 from heliostat.records.rows.row_names import BACK
 from heliostat.records.rows.to_rows import Chunk, rows_of
 from heliostat.records.transport import row_exchange
-from heliostat.records.transport.row_exchange import RowExchange
+from heliostat.records.transport.row_exchange import GIVE_BACK_S, RowExchange
 from heliostat.records.transport.row_pipe import RowPipe
 
 P = TopicPartition(TopicName("orders"), PartitionId(0))
@@ -58,9 +58,11 @@ class Spark:
             yield batch.select(list(BACK))
 
 
-def exchange_of(spark: Spark, *, careful: int = 0, **spec: Any) -> RowExchange:
+def exchange_of(
+    spark: Spark, *, careful: int = 0, clock: Callable[[], float] = lambda: 0.0, **spec: Any
+) -> RowExchange:
     one = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False, **spec)
-    return RowExchange([one], cast("RowPipe", spark), careful=careful, monotonic_s=lambda: 0.0)
+    return RowExchange([one], cast("RowPipe", spark), careful=careful, monotonic_s=clock)
 
 
 def answer(offset: int, *sizes: int, cut: int = 0) -> Fetched:
@@ -166,6 +168,21 @@ def test_what_is_cut_is_asked_for_again_and_what_is_damaged_stops() -> None:
     assert offsets(found) == [(6, 8, 2)]
     assert found.stop is not None
     assert (found.stop.reason, found.stop.offset) == (StopReason.CORRUPT, 8)
+
+
+def test_a_careful_round_gives_back_what_it_has_after_a_while() -> None:
+    """Given an answer of many pieces / then the first ones are an answer, the rest is left out."""
+    spark, now_s = Spark(), [0.0]
+    exchange = exchange_of(spark, careful=2, clock=lambda: now_s[0])
+    exchange.put(answer(0, 5, 5))
+    assert exchange.take() == []  # the first piece is back, and the second one out
+    now_s[0] = GIVE_BACK_S
+    (found,) = exchange.take()
+    assert offsets(found) == [(0, 4, 4)]
+    assert found.stop is None
+    assert not spark.sent
+    exchange.put(answer(4, 5))
+    assert [(each.first, each.before) for each in spark.sent] == [(4, 6)]
 
 
 def test_rows_that_come_back_twice_stop_their_partition_at_that_record() -> None:

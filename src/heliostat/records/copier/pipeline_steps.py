@@ -1,0 +1,112 @@
+"""What a lane's records go through on their way: a pipeline and its steps, as Spark is to run them.
+
+`heliostat.records.spark.frames` makes frames of them; fields of Avro records are in `avro_step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+
+from heliostat.records.copier.avro_step import AvroFields, AvroSchema
+from heliostat.records.rows.row_names import CHANGEABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """A step of a pipeline: keeps records for which an expression of Spark SQL is true."""
+
+    condition: str
+
+
+@dataclass(frozen=True, slots=True)
+class SetColumns:
+    """A step of a pipeline: sets columns, all of them from the record before the step."""
+
+    columns: tuple[tuple[str, str], ...]
+    """(Column, expression of Spark SQL)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallFunction:
+    """A step of a pipeline: a function from `DataFrame` to `DataFrame`."""
+
+    path: str
+    """`package.module:function`."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFields:
+    """A step of a pipeline: changes fields of a JSON object that is a record's key or value.
+
+    The object is decoded to a struct; expressions name its fields as `fields.name`. Null stays
+    null; what is no such object fails.
+    """
+
+    column: str
+    schema: str
+    """The struct as Spark's DDL, such as `id bigint, name string`; other fields are dropped."""
+    where: str = ""
+    """Keeps records for which it is true; empty: all."""
+    columns: tuple[tuple[str, str], ...] = ()
+    """(Field, expression), in order."""
+    casts: tuple[tuple[str, str], ...] = ()
+    """(Field, type)."""
+    masks: tuple[tuple[str, str | None], ...] = ()
+    """(Field, what is put into it; None: nothing, an empty string or 0)."""
+    renames: tuple[tuple[str, str], ...] = ()
+    """(Field, new name)."""
+    drops: tuple[str, ...] = ()
+    flattens: str = ""
+    """What joins the names of nested fields to one; empty: they stay nested."""
+    key_fields: tuple[str, ...] = ()
+    """Fields of the value that become the record's key, as a JSON object."""
+
+
+Step = Where | SetColumns | JsonFields | AvroFields | CallFunction
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What a mirror's records go through on their way, see `heliostat.records.spark.frames`."""
+
+    name: str
+    steps: tuple[Step, ...]
+    timeout_s: float = 60.0
+    """How long it may keep records without any coming back."""
+
+    @property
+    def avro_steps(self) -> tuple[AvroFields, ...]:
+        """The steps that need schemas."""
+        return tuple(each for each in self.steps if isinstance(each, AvroFields))
+
+    def with_schemas(self, found: Mapping[str, tuple[AvroSchema, ...]]) -> Pipeline:
+        """Return it with the schemas that are known now, by the column that a step decodes."""
+        steps = tuple(
+            replace(each, schemas=found.get(each.column, ()))
+            if isinstance(each, AvroFields)
+            else each
+            for each in self.steps
+        )
+        return replace(self, steps=steps)
+
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """Columns that no step changes: the mirror has them as the source."""
+        changed = {column for step in self.steps for column in _changed_by(step)}
+        return tuple(column for column in CHANGEABLE if column not in changed)
+
+
+def _changed_by(step: Step) -> Collection[str]:
+    match step:
+        case SetColumns():
+            return [column for column, _ in step.columns]
+        case JsonFields():
+            return [step.column, *(["key"] if step.key_fields else [])]
+        case AvroFields():
+            is_written = step.rewrites
+            return [*([step.column] if is_written else []), *(["key"] if step.key_fields else [])]
+        case CallFunction():
+            return CHANGEABLE
+        case Where():
+            return ()

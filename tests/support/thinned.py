@@ -1,0 +1,43 @@
+"""A pipeline for tests of faults: it leaves every third record out and changes the others.
+
+A record that went around it, twice through it, or is missing differs from what `thinned` gives.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from soak_audit import Seen
+
+PIPELINE: dict[str, Any] = {
+    "name": "thin",
+    "topics": [r"[mf]\.(s-)?piped.*"],
+    "steps": [
+        {"where": "CAST(split_part(decode(value, 'UTF-8'), ' ', 1) AS bigint) % 3 != 1"},
+        {"set": {"value": "encode(concat(decode(value, 'UTF-8'), ' thinned'), 'UTF-8')"}},
+        {"insert_headers": {"through": "thin"}},
+    ],
+}
+"""Of a link's configuration."""
+
+
+def is_piped(topic: str) -> bool:
+    """Whether the topic's records go through the pipeline."""
+    (pattern,) = PIPELINE["topics"]
+    return re.fullmatch(pattern, topic) is not None
+
+
+def thinned(records: Iterable[Seen]) -> list[Seen]:
+    """Return what the pipeline makes of these.
+
+    One that went around it differs from this, or is not here.
+    """
+    return [
+        each._replace(
+            value=(each.value or b"") + b" thinned", headers=(*each.headers, ("through", b"thin"))
+        )
+        for each in records
+        if each.number % 3 != 1
+    ]
