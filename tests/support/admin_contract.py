@@ -33,6 +33,7 @@ from heliostat.names import (
     TopicName,
     TopicPartition,
 )
+from heliostat.records.batches.encode import NewRecord, encode_batch
 
 NOW_MS = 1_750_000_000_000
 OF_BROKERS = {"retention.ms": "-1"}
@@ -367,6 +368,26 @@ def records_are_deleted_up_to_the_end_and_no_further(side: Side) -> None:
     assert code(side.admin.delete_records({at(both): Offset(0)})) == {at(both): 0}
 
 
+def batches_are_appended_as_they_are(side: Side) -> None:
+    name, missing = made(side, 2), fresh_name("missing")
+    one = encode_batch([NewRecord(None, None, NOW_MS, (("a", None),))])
+    two = encode_batch([(b"k", b"v", NOW_MS)] * 2)
+    assert side.admin.append({at(name): two, at(name, 1): one}) == {at(name): 0, at(name, 1): 0}
+    assert side.admin.append({at(name): one}) == {at(name): 2}
+    there = listed(side, [at(name), at(name, 1)]).items()
+    ends = {partition: each.offset for partition, each in there}
+    assert ends == {at(name): 3, at(name, 1): 1}
+    damaged = bytearray(two)
+    damaged[-1] ^= 1
+    wrong = {at(name): bytes(damaged), at(name, 7): one, at(missing): one}
+    assert code(side.admin.append(wrong)) == {at(name): 2, at(name, 7): 5, at(missing): 3}
+
+
+def listed(side: Side, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, ListedOffset]:
+    answers = side.admin.list_offsets(dict.fromkeys(partitions, LATEST))
+    return {one: row for one, row in answers.items() if isinstance(row, ListedOffset)}
+
+
 def ends_of_leader_epochs_are_told(side: Side) -> None:
     name, missing = made(side), fresh_name("missing")
 
@@ -427,6 +448,7 @@ SCRIPTS: Sequence[Callable[[Side], None]] = (
     brokers_are_told,
     offsets_are_listed,
     records_are_deleted_up_to_the_end_and_no_further,
+    batches_are_appended_as_they_are,
     ends_of_leader_epochs_are_told,
     transactions_that_are_open_are_told,
     producers_get_ids_of_their_own,

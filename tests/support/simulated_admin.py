@@ -202,6 +202,16 @@ class SimulatedAdmin(ClusterAdmin):
 
         return self._of_logs("delete_records", before, deleted)
 
+    @override
+    def append(
+        self, batches: Mapping[TopicPartition, bytes]
+    ) -> Mapping[TopicPartition, Offset | BrokerError]:
+        def appended(log: PartitionLog, partition: TopicPartition) -> Offset | BrokerError:
+            code, base = log.append(batches[partition])
+            return error(code, f"append to {partition}") if code else Offset(base)
+
+        return self._of_logs("append", batches, appended)
+
     def _of_logs(
         self,
         method: str,
