@@ -163,10 +163,9 @@ def test_a_record_is_unseen_until_its_schema_has_an_id_at_the_target(toy: Toy) -
     ):
         with toy.writer(registry=ahead) as first:
             first.write(toy.foo, JOHN, JOHN)
+        until(lambda: "SCHEMA_UNREADABLE" in json.dumps(said(toy.config, "status")), link.text)
         time.sleep(WAITS_S)
         assert (reader.seen, reader.failures) == ({}, [])
-        [status] = said(toy.config, "status")
-        assert "SCHEMA_UNREADABLE" in json.dumps(status)
         writer.encode(toy.foo, JOHN)
         reader.wait([JOHN, JOHN])
         assert link.stop() == 0, link.text()
