@@ -43,11 +43,13 @@ from heliostat_sandbox import find_java
 
 NAME = "schemas"
 WITHOUT = "without"
-STRATEGIES = ("preserve",)
+STRATEGIES = ("preserve", "rewrite")
 """Strategies that are measured."""
 THROUGHPUT, EFD, MIRRORED = "throughput", "efd", "mirrored"
 PARTS = (THROUGHPUT, EFD, MIRRORED)
 EFD_SUBJECTS = 3_348
+OWN_SUBJECTS, OWN_FROM = 7, 1_000_000
+"""Schemas that the target has before, with *rewrite*, and the number of the first."""
 FLOORS = {"preserve": {"none": 0.9, "lz4": 0.9}, "rewrite": {"none": 0.8, "lz4": 0.4}}
 """Least throughput, as a share of that without schemas."""
 P99_MAX, MIRRORED_S_MAX = 1.2, 60.0
@@ -137,7 +139,10 @@ def configured(
     if strategy == WITHOUT:
         yield wanted
         return
-    with registry(folder, "source", subjects) as here, registry(folder, "target") as there:
+    # So that each id has to be replaced: the target counts on from its own.
+    own = [(f"Own{n}", schema_of(OWN_FROM + n)) for n in range(OWN_SUBJECTS)]
+    own = own if strategy == "rewrite" else []
+    with registry(folder, "source", subjects) as here, registry(folder, "target", own) as there:
         for name, each in (("A", here), ("B", there)):
             wanted["clusters"][name]["schema_registry"] = {"urls": each.url}
         wanted["links"][0]["schemas"] = {"strategy": strategy}
