@@ -240,34 +240,39 @@ class RecordErrors:
 
     # -- schemas that are missing --------------------------------------------------------------
 
-    def give_up(self, reports: Iterable[PartitionReport]) -> None:
-        """Look at partitions that wait for a schema; give up what has waited long enough.
+    def waiting(self, reports: Iterable[PartitionReport]) -> list[PartitionReport]:
+        """Return those of partitions that wait for a schema, if a rule says how long."""
+        schemas = self._schemas
+        if schemas is None or self._config.schema_missing.policy == "stop":
+            return []
+        for each in [one for one in self._missing_since if schemas.is_readable(one)]:
+            del self._missing_since[each]
+        found = [
+            report
+            for report in reports
+            if report.code == PartitionCode.SCHEMA_UNREADABLE
+            and report.state is PartitionState.RETRYING
+            and report.position >= 0
+        ]
+        here = {report.source for report in found}
+        self._waiting = {at: each for at, each in self._waiting.items() if at in here}
+        return found
+
+    def give_up(self, report: PartitionReport) -> None:
+        """Give up the record that a partition waits for, if it has waited long enough.
 
         Raises
         ------
         ConnectionLost, BrokerError
             The source does not answer or refuses.
         """
-        schemas = self._schemas
-        if schemas is None or self._config.schema_missing.policy == "stop":
-            return
-        for each in [one for one in self._missing_since if schemas.is_readable(one)]:
-            del self._missing_since[each]
-        waiting = {
-            report.source: report
-            for report in reports
-            if report.code == PartitionCode.SCHEMA_UNREADABLE
-            and report.state is PartitionState.RETRYING
-            and report.position >= 0
-        }
-        for source, report in waiting.items():
-            position, found = self._waiting.get(source, (-1, None))
-            if position != report.position or found is None:
-                found = self._first_missing(source, Offset(report.position))
-                self._waiting[source] = report.position, found
-            if found is not None and self._is_due(found.schema_id):
-                self._given_up[source] = found
-        self._waiting = {at: each for at, each in self._waiting.items() if at in waiting}
+        source = report.source
+        position, found = self._waiting.get(source, (-1, None))
+        if position != report.position or found is None:
+            found = self._first_missing(source, Offset(report.position))
+            self._waiting[source] = report.position, found
+        if found is not None and self._is_due(found.schema_id):
+            self._given_up[source] = found
 
     def _first_missing(self, source: TopicPartition, position: Offset) -> _GivenUp | None:
         found = first_missing(

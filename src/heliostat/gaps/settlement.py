@@ -7,11 +7,12 @@ I7  A failure of one partition leaves only that one as it is until the next reco
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.gaps.choices import (
     AT_THE_LANES_POSITION,
     CAUSE_OF_CODE,
@@ -158,7 +159,7 @@ class Settlement:
     ) -> dict[TopicName, MirrorRecord | None]:
         """See `GapKeeper.settle`."""
         fresh = self.fresh(reports)
-        self._errors.give_up(fresh)
+        self._give_up_schemas(fresh)
         stopped = [
             report
             for report in fresh
@@ -241,11 +242,10 @@ class Settlement:
                 at = replace(facts, position=passed) if is_passed else facts
                 if name in settled or not (self._is_settled(facts, report) and still_holds(at)):
                     continue
-                failing = self._errors.failing(at) if at.cause in OF_RECORDS else None
-                if failing is not None:
-                    at = replace(at, failing=failing.range)
-                elif at.cause in OF_RECORDS and at.cause is not Cause.RECORD_CORRUPT:
-                    continue  # nothing fails there any more: it is copied
+                ready = self._ready(at, record, report, chosen)
+                if ready is None:
+                    continue
+                at = ready
                 effect = effect_of(at, chosen.choice)
                 if effect is None:
                     why = f"the decision can't be carried out: {why_not(at, chosen.choice)}"
@@ -253,10 +253,36 @@ class Settlement:
                 elif effect.recreates:
                     self._settle_topic(code, record, memory, settled, chosen)
                 else:
-                    if failing is not None and chosen.choice is GapChoice.DEAD_LETTER:
-                        self._errors.keep(failing, at, record, report.reason, chosen.decided_by)
                     self._settle_partition(at, effect, chosen.decided_by, record, report.since_ms)
                     self._errors.passed(at.source)
+
+    def _ready(
+        self, at: Facts, record: MirrorRecord, report: PartitionReport, chosen: Chosen
+    ) -> Facts | None:
+        """Return facts with what can't be copied, which is kept if that was chosen; None: not now.
+
+        What can't be read or kept concerns this partition only (I7).
+        """
+        if at.cause not in OF_RECORDS:
+            return at
+        try:
+            failing = self._errors.failing(at)
+            if failing is None:  # it is copied now; of a damaged batch the end is not known
+                return at if at.cause is Cause.RECORD_CORRUPT else None
+            if chosen.choice is GapChoice.DEAD_LETTER:
+                self._errors.keep(failing, at, record, report.reason, chosen.decided_by)
+        except (BrokerError, ConnectionLost) as error:
+            self._warnings.warn(str(at.source), f"it can't be read, or kept, and stays: {error}")
+            return None
+        return replace(at, failing=failing.range)
+
+    def _give_up_schemas(self, reports: Sequence[PartitionReport]) -> None:
+        for report in self._errors.waiting(reports):
+            try:
+                self._errors.give_up(report)
+            except (BrokerError, ConnectionLost) as error:
+                why = f"records that wait for a schema can't be looked at: {error}"
+                self._warnings.warn(str(report.source), why)
 
     def _settle_partition(
         self, facts: Facts, effect: Effect, decided_by: str, record: MirrorRecord, since_ms: int

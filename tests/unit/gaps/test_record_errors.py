@@ -14,6 +14,7 @@ from support.gap_turns import NOW_MS, P, Turns, stopped
 
 from heliostat.clusters.plain_records import PlainRecord
 from heliostat.config import ErrorRule, ErrorsConfig, SchemaErrorRule
+from heliostat.errors import ConnectionLost
 from heliostat.gaps import originals
 from heliostat.gaps.choices import Cause, GapChoice
 from heliostat.gaps.record_errors import RecordErrors
@@ -85,6 +86,10 @@ class World:
         report = stopped(position, "SCHEMA_UNREADABLE")
         return replace(report, state=PartitionState.RETRYING)
 
+    def give_up(self, *reports: PartitionReport) -> None:
+        for report in self.errors.waiting(reports):
+            self.errors.give_up(report)
+
     def spec(self) -> PartitionSpec:
         return self.errors.marked({P: SPEC})[P]
 
@@ -141,10 +146,10 @@ def test_a_schema_is_given_up_when_its_time_is_over(monkeypatch: pytest.MonkeyPa
     world = World(monkeypatch, schema_missing=rule)
     world.readable = {1}
     world.ids = [1, None, 2, 2, 3, 1, 2]
-    world.errors.give_up([world.waits(0)])
+    world.give_up(world.waits(0))
     assert world.spec() == SPEC
     world.now_s = 10.0
-    world.errors.give_up([world.waits(0)])
+    world.give_up(world.waits(0))
     assert (world.spec().fails_at, world.spec().fail_code) == (2, "SCHEMA_UNREADABLE")
     assert "schema id 2" in world.spec().why_fails
     assert world.errors.chosen(P, "SCHEMA_UNREADABLE", 2) is GapChoice.DEAD_LETTER
@@ -154,7 +159,7 @@ def test_a_schema_is_given_up_when_its_time_is_over(monkeypatch: pytest.MonkeyPa
     assert (found.range.end, found.range.count) == (4, 2)  # id 3 has not been missed long enough
     world.errors.passed(P)
     assert world.spec() == SPEC
-    world.errors.give_up([world.waits(6)])
+    world.give_up(world.waits(6))
     assert world.spec().fails_at == 6  # at once: it is missed all the time
 
 
@@ -166,17 +171,17 @@ def test_a_schema_that_comes_is_waited_for_anew(monkeypatch: pytest.MonkeyPatch)
     rule = SchemaErrorRule(policy="skip", retry_for_s=10)
     world = World(monkeypatch, schema_missing=rule)
     world.ids = [2, 2]
-    world.errors.give_up([world.waits(0)])
+    world.give_up(world.waits(0))
     world.now_s = 10.0
-    world.errors.give_up([world.waits(0)])
+    world.give_up(world.waits(0))
     assert world.spec().fails_at == 0
     world.readable = {2}
     facts: Any = SimpleNamespace(source=P, position=Offset(0), cause=Cause.SCHEMA_MISSING)
     assert world.errors.failing(facts) is None
     assert world.spec() == SPEC
-    world.errors.give_up([])
+    world.give_up()
     world.readable = set()
-    world.errors.give_up([world.waits(1)])
+    world.give_up(world.waits(1))
     assert world.spec() == SPEC
 
 
@@ -184,7 +189,7 @@ def test_without_a_rule_schemas_are_waited_for(monkeypatch: pytest.MonkeyPatch) 
     world = World(monkeypatch)
     world.ids = [2]
     for world.now_s in (0.0, 1e9):
-        world.errors.give_up([world.waits(0)])
+        world.give_up(world.waits(0))
         assert world.spec() == SPEC
 
 
@@ -232,3 +237,24 @@ def test_a_rule_wins_over_the_policy_for_gaps_which_counts_without_one() -> None
     world = Turns("continue")
     world.turn(blocked("TRANSFORM_FAILED"))
     assert world.rows() == []
+
+
+def test_what_can_not_be_read_or_kept_stays_and_the_others_go_on() -> None:
+    """Given a source or dead letters that do not answer / then nothing is recorded or passed, it is
+
+    said, and the reconciliation goes on (I7).
+    """
+    world = Turns(errors=ErrorsConfig(transform=ErrorRule(policy="dead_letter")))
+
+    def gone() -> None:
+        raise ConnectionLost("the broker with the dead letters is gone")
+
+    world.errors.listen(gone)
+    world.turn(blocked("TRANSFORM_FAILED"))
+    assert world.rows() == []
+    assert world.spec().jump is None
+    (call,) = world.events.warn.call_args_list
+    assert "the broker with the dead letters is gone" in call.args[0]
+    world.errors.listen(lambda: None)
+    world.turn(blocked("TRANSFORM_FAILED"))
+    assert len(world.rows()) == 1
