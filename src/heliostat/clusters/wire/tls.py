@@ -23,6 +23,8 @@ _OTHER_NAME = frozenset({62, 63, 64})
 _NO_TLS = frozenset(
     {"WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"}
 )
+_CLOSED = ssl.SSLEOFError | ssl.SSLZeroReturnError | ConnectionResetError
+"""The other side has closed: which of these it is depends on the Python (3.11.2 has the second)."""
 _WANTS_CERTIFICATE = (
     "CERTIFICATE_REQUIRED",
     "BAD_CERTIFICATE",
@@ -159,7 +161,7 @@ def explained(error: OSError, endpoint: Endpoint) -> TlsFailed:
             text = "the broker's certificate is not trusted"
             hint = "ca_file must hold the authority that signed it"
         return TlsFailed(text, hint=hint, broker=at, why=error.verify_message)
-    if reason in _NO_TLS or isinstance(error, ssl.SSLEOFError | ConnectionResetError):
+    if reason in _NO_TLS or isinstance(error, _CLOSED):
         hint = "check security.protocol and the port: a listener for TLS is needed"
         return TlsFailed(
             "the listener ended the handshake, as one without TLS does", hint=hint, broker=at
