@@ -257,8 +257,13 @@ def test_a_step_is_tried_and_refused(cluster_pair: ClusterPair, tmp_path: Path) 
         assert config.count("- lines") == 1
         piped.config.write_text(config.replace("- lines", "- no_such_field"))
         with RunningLink(piped.config):
-            until(lambda: bool(piped.problems()), "the stop", timeout_s=60)
+            # Before schemas are known, records wait for them.
+            refused = "PIPELINE_REFUSED"
+            until(
+                lambda: [each["code"] for each in piped.problems()][:1] == [refused],
+                lambda: f"{piped.problems()}",
+                timeout_s=60,
+            )
             stop = piped.problems()[0]
-            assert stop["code"] == "PIPELINE_REFUSED"
             assert "no schema of its topics has a field no_such_field" in stop["reason"]
             assert piped.ends() == [0, 0]

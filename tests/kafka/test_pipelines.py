@@ -271,7 +271,7 @@ def test_killed_workers_lose_and_double_nothing(cluster_pair: ClusterPair, tmp_p
             timeout_s=120,
         )
         assert not link.has_ended
-    assert killed >= 3
+    assert killed >= 2
     assert piped.values() == expected
 
 

@@ -12,6 +12,8 @@ from heliostat.records.copier.lane import LaneSpec
 
 SILENT_S = 30.0
 """A round that has not reported for so long hangs, if others' reports are read."""
+PIPELINE_STARTS_S = 90.0
+"""A round with a pipeline reports for the first time within 15 s, or 30 s on a busy machine."""
 READ_WITHIN_S = 5.0
 """The driver's own report, one a second, was read within this: so reports are read at all."""
 
@@ -45,14 +47,23 @@ class HungRounds:
     def among(self, rounds: Iterable[LaneRound]) -> list[LaneRound]:
         """Return rounds that say that they hang, or have not reported for `SILENT_S`.
 
-        Those that never reported are still being started.
+        Those that never reported are still being started, or wait for a free core. With a pipeline
+        that ends after `PIPELINE_STARTS_S`: Spark waits for ever if one of both workers is killed
+        before they have met (seen 2026-11-25).
         """
         now_s, every = self._clock.monotonic_s(), list(rounds)
         hung = [item for item in every if item.why_hangs]
         if now_s > self._read_at_s + READ_WITHIN_S:
             return hung
         heard = [(item, self._leases.heard_s(item.spec.round_id)) for item in every]
-        return hung + [item for item, at_s in heard if at_s is not None and now_s > at_s + SILENT_S]
+        hung += [item for item, at_s in heard if at_s is not None and now_s > at_s + SILENT_S]
+        return hung + [
+            item
+            for item, at_s in heard
+            if at_s is None
+            and item.spec.pipeline is not None
+            and now_s > item.begun_s + PIPELINE_STARTS_S
+        ]
 
     def cancel(self, rounds: Iterable[LaneRound]) -> None:
         """Cancel these rounds' jobs, each once."""

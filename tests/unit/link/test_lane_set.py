@@ -28,6 +28,7 @@ from heliostat.records.copier.lane import (
     RoundReport,
 )
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
+from heliostat.records.copier.pipeline_steps import Pipeline
 
 WAIT_S = 10.0
 LEASE_S = 3.0
@@ -313,3 +314,21 @@ def test_a_round_whose_pipeline_hangs_is_cancelled_at_once(lanes: LaneSet, round
     wait(lambda: "it hangs" in lanes.health[ZERO].last_error)
     wait(lambda: len(rounds.started) > 1)
     assert rounds.cancelled == [rounds.started[0].round_id]
+
+
+def test_only_a_round_with_a_pipeline_must_report_within_some_time(
+    lanes: LaneSet, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given rounds that never report / then that with a pipeline, whose workers may never meet, is
+
+    cancelled; another may wait for a free core.
+    """
+    monkeypatch.setattr(hung_rounds, "PIPELINE_STARTS_S", 0.3)
+    rounds.is_mute = True
+    lanes.assign({ZERO: (spec(0),), ONE: (spec(1),)})
+    wait(lambda: len(rounds.working) == 2)
+    (piped, _) = sorted(lanes._plans.rounds(), key=lambda item: item.spec.lane)
+    piped.spec = replace(piped.spec, pipeline=Pipeline("hide", ()))
+    wait(lambda: lanes.reported(None) or rounds.cancelled)
+    time.sleep(0.5)
+    assert rounds.cancelled == [piped.spec.round_id]
