@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from heliostat.gaps.dead_letters import DeadLetter
 from heliostat.names import PartitionId, TopicName
 from heliostat.operate.dead_letters import drop, letters_of, replay
 from heliostat.operate.links import link_of, links_of
+from heliostat.ops.shown import bytes_text, time_text
 
 SHOWN_CHARACTERS_MAX = 80
 _offset = click.argument("offset", type=click.IntRange(0), required=False)
@@ -192,11 +192,10 @@ def _wanted(
 
 
 def _line(letter: DeadLetter) -> str:
-    at = datetime.fromtimestamp(letter.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
     many = f"..{letter.last}" if letter.last > letter.offset else ""
     return (
-        f"{at}  {letter.source} offset {letter.offset}{many}  {letter.cause.words}, decided by "
-        f"{letter.decided_by}: {letter.reason}"
+        f"{time_text(letter.at_ms)}  {letter.source} offset {letter.offset}{many}  "
+        f"{letter.cause.words}, decided by {letter.decided_by}: {letter.reason}"
     )
 
 
@@ -212,9 +211,6 @@ def _base64(content: bytes | None) -> str | None:
 def _shown(content: bytes | None) -> str:
     if content is None:
         return "null"
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        text = "0x" + content.hex()
+    text = bytes_text(content)
     more = f"... ({len(content)} bytes)" if len(text) > SHOWN_CHARACTERS_MAX else ""
     return text[:SHOWN_CHARACTERS_MAX] + more

@@ -6,7 +6,6 @@ import getpass
 import json
 import sys
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +15,7 @@ from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import load_config
 from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.ops.shown import time_text
 
 if TYPE_CHECKING:
     from heliostat.gaps.ledger import GapRow
@@ -66,7 +66,7 @@ def _lines(report: GapReport) -> list[str]:
         if item.decision is not None:
             said = item.decision
             lines.append(
-                f"    decided: {said.choice.value}, by {said.decided_by} at {_time(said.at_ms)}"
+                f"    decided: {said.choice.value}, by {said.decided_by} at {time_text(said.at_ms)}"
             )
         else:
             lines.append(f"    decide: heliostat resolve {_words(item)} --link {report.link}")
@@ -79,7 +79,7 @@ def _row_line(row: GapRow) -> str:
     offsets = f"{row.first}..{last}" if row.last is None or row.last >= row.first else "-"
     pending = "" if row.is_done else " (not carried out yet)"
     return (
-        f"{_time(row.at_ms)}  {row.source}  offsets {offsets}  records lost {count}  "
+        f"{time_text(row.at_ms)}  {row.source}  offsets {offsets}  records lost {count}  "
         f"{row.cause.words}; {row.choice.value}, decided by {row.decided_by}{pending}"
     )
 
@@ -91,10 +91,6 @@ def name_of(item: PendingDecision) -> str:
 
 def _words(item: PendingDecision) -> str:
     return item.topic if item.partition is None else f"{item.topic} {item.partition}"
-
-
-def _time(at_ms: int) -> str:
-    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 @click.command("resolve")

@@ -17,6 +17,7 @@ from heliostat.errors import Refused
 from heliostat.names import TopicName
 from heliostat.operate.links import links_of
 from heliostat.operate.trial import Trial, try_pipeline
+from heliostat.ops.shown import bytes_text
 from heliostat.records.rows.row_names import BACK
 from heliostat.records.spark.trial import Row, TriedRecord
 
@@ -117,10 +118,7 @@ def _shown_row(row: Row) -> dict[str, Any]:
 def _shown(content: object) -> Any:
     match content:
         case bytes():
-            try:
-                return content.decode()
-            except UnicodeDecodeError:
-                return "0x" + content.hex()
+            return bytes_text(content)
         case datetime():
             return content.isoformat()
         case list():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
 from types import MappingProxyType
 from typing import NamedTuple
@@ -11,6 +11,7 @@ from heliostat.clusters.admin import ClusterAdmin, NewTopic
 from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS
 from heliostat.clusters.one_partition import READ, OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import TopicName
 
 ANSWER_TIMEOUT_S = 15.0  # a loop that stops must not wait long; a later pass tries again
 REQUEST_TIMEOUT_S = 10.0
@@ -27,6 +28,32 @@ class ByteRecord(NamedTuple):
     timestamp_ms: int | None = None
     offset: int = -1
     """Its offset if it was read, otherwise -1."""
+
+
+def make_if_missing(
+    admin: ClusterAdmin,
+    topic: TopicName,
+    settings_of: Callable[[int], Mapping[str, str]],
+    replication_factor: int | None = None,
+) -> bool:
+    """Create a topic of one partition if it is missing; return whether it was created.
+
+    Parameters
+    ----------
+    settings_of
+        Its settings, by the number of replicas.
+    replication_factor
+        None means 3, or as many as there are brokers.
+    """
+    if admin.describe_topics([topic])[topic].error is None:
+        return False
+    replicas = replication_factor or min(REPLICAS, len(admin.brokers()))
+    answer = admin.create_topics([NewTopic(topic, 1, replicas, settings_of(replicas))])[topic]
+    if not isinstance(answer, BrokerError):
+        return True
+    if answer.kafka_code != TOPIC_ALREADY_EXISTS:
+        raise answer
+    return False
 
 
 class ByteTopic(OnePartitionTopic):
@@ -50,15 +77,7 @@ class ByteTopic(OnePartitionTopic):
         replication_factor
             None means 3, or as many as there are brokers.
         """
-        if admin.describe_topics([self.topic])[self.topic].error is None:
-            return False
-        replicas = replication_factor or min(REPLICAS, len(admin.brokers()))
-        answer = admin.create_topics([NewTopic(self.topic, 1, replicas, COMPACTED)])[self.topic]
-        if not isinstance(answer, BrokerError):
-            return True
-        if answer.kafka_code != TOPIC_ALREADY_EXISTS:
-            raise answer
-        return False
+        return make_if_missing(admin, self.topic, lambda _: COMPACTED, replication_factor)
 
     def write(self, records: Iterable[ByteRecord]) -> None:
         """Write records in order; durable on all replicas in sync when it returns."""

@@ -18,9 +18,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from heliostat.access import ClusterAccess
-from heliostat.clusters.admin import ClusterAdmin, NewTopic
-from heliostat.clusters.kafka_codes import MESSAGE_TOO_LARGE, TOPIC_ALREADY_EXISTS
-from heliostat.clusters.keyed_topic import STATE_REPLICAS, kept_safe
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.byte_topic import make_if_missing
+from heliostat.clusters.kafka_codes import MESSAGE_TOO_LARGE
+from heliostat.clusters.keyed_topic import kept_safe
 from heliostat.clusters.plain_records import PlainReader, PlainRecord
 from heliostat.config import STATE_TOPIC_PREFIX
 from heliostat.errors import BrokerError, ProtocolError
@@ -173,7 +174,12 @@ class DeadLetters:
         """
         if not letters:
             return
-        self._ensure(admin)
+        make_if_missing(
+            admin,
+            self._topic,
+            lambda replicas: {**SETTINGS, **kept_safe(replicas)},
+            self._replication_factor,
+        )
         for each in letters:  # by themselves: a batch of all of them might be too large
             batch = encode_batch([each.to_record()])
             answer = admin.append({self._at: batch})[self._at]
@@ -183,15 +189,6 @@ class DeadLetters:
                 answer = refused[self._topic] or admin.append({self._at: batch})[self._at]
             if isinstance(answer, BrokerError):
                 raise answer
-
-    def _ensure(self, admin: ClusterAdmin) -> None:
-        if admin.describe_topics([self._topic])[self._topic].error is None:
-            return
-        replicas = self._replication_factor or min(STATE_REPLICAS, len(admin.brokers()))
-        topic = NewTopic(self._topic, 1, replicas, {**SETTINGS, **kept_safe(replicas)})
-        answer = admin.create_topics([topic])[self._topic]
-        if isinstance(answer, BrokerError) and answer.kafka_code != TOPIC_ALREADY_EXISTS:
-            raise answer
 
     def read(self) -> dict[str, DeadLetter]:
         """Return all letters by name, oldest first; a topic that does not exist has none.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -55,52 +55,46 @@ def look(
         return _batch(access, source, position)
     if cause is Cause.SCHEMA_MISSING:
         return _run(access, source, position, is_missing)
-    found = _committed(access, source, position, position + 1)
-    return Failing(FailingRange(Offset(position + 1), len(found)), found)
+    with PlainReader(access, committed=True) as committed:
+        return _readable(committed, source, position, Offset(position + 1))
 
 
 def first_missing(
     access: ClusterAccess, source: TopicPartition, position: Offset, is_missing: IsMissing
 ) -> PlainRecord | None:
     """Return the first record from `position` on whose schemas are missing, aborted or not."""
-    with PlainReader(access, committed=False) as reader:
-        for record in reader.read(source, position, _end(access, source)):
-            if is_missing(record):
-                return record
-    return None
+    with (
+        PlainReader(access, committed=True) as committed,
+        PlainReader(access, committed=False) as every,
+    ):
+        end = committed.bounds([source])[source].end
+        return next((each for each in every.read(source, position, end) if is_missing(each)), None)
 
 
 def _run(
     access: ClusterAccess, source: TopicPartition, position: Offset, is_missing: IsMissing
 ) -> Failing | None:
     """Return the records in a row that miss schemas."""
-    end, size = position, 0
-    with PlainReader(access, committed=False) as reader:
-        for count, record in enumerate(reader.read(source, position, _end(access, source))):
+    after, size = position, 0
+    with (
+        PlainReader(access, committed=True) as committed,
+        PlainReader(access, committed=False) as every,
+    ):
+        end = committed.bounds([source])[source].end
+        for count, record in enumerate(every.read(source, position, end)):
             if not is_missing(record) or count == RUN_RECORDS_MAX or size > RUN_BYTES_MAX:
                 break
-            end, size = Offset(record.offset + 1), size + len(record.value or b"")
-    if end == position:
-        return None
-    found = _committed(access, source, position, end)
+            after, size = Offset(record.offset + 1), size + len(record.value or b"")
+        return None if after == position else _readable(committed, source, position, after)
+
+
+def _readable(
+    committed: PlainReader, source: TopicPartition, first: Offset, end: Offset
+) -> Failing:
+    """Return the records at offsets `[first, end)`, of which those are kept that readers see."""
+    records = committed.read(source, first, end)
+    found = tuple(Original(each, Offset(each.offset)) for each in records)
     return Failing(FailingRange(end, len(found)), found)
-
-
-def _end(access: ClusterAccess, source: TopicPartition) -> Offset:
-    with PlainReader(access, committed=True) as reader:
-        return reader.bounds([source])[source].end
-
-
-def _committed(
-    access: ClusterAccess, source: TopicPartition, first: int, end: int
-) -> tuple[Original, ...]:
-    """Return the records at offsets `[first, end)` that readers see."""
-    with PlainReader(access, committed=True) as reader:
-        return tuple(_originals(reader.read(source, first, end)))
-
-
-def _originals(records: Iterable[PlainRecord]) -> Iterable[Original]:
-    return (Original(each, Offset(each.offset)) for each in records)
 
 
 def _batch(access: ClusterAccess, source: TopicPartition, position: Offset) -> Failing | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from heliostat.config import LinkConfig, PipelineConfig, compile_pattern
 from heliostat.config.pipelines import AvroStep, HeaderMatch, JsonStep, StepConfig
@@ -31,18 +32,20 @@ def pipelines_of(link: LinkConfig) -> dict[str, Pipeline]:
 
 def pipeline_of(link: LinkConfig, topic: TopicName) -> str:
     """Return the name of the pipeline that a source topic goes through; empty: none."""
-    return next((each.name for each in link.pipelines if _is_for(each, topic)), "")
+    found = _config_of(link, topic)
+    return "" if found is None else found.name
 
 
 def decoded_of(link: LinkConfig, topic: TopicName) -> SchemaFrames:
     """Return what of a topic's records has a schema id, because its pipeline decodes it."""
-    name = pipeline_of(link, topic)
-    found = NO_FRAMES
-    for pipeline in link.pipelines:
-        for step in pipeline.avro_steps if pipeline.name == name else ():
-            is_key = step.column == "key"
-            found |= SchemaFrames.KEYS if is_key else SchemaFrames.VALUES
+    pipeline, found = _config_of(link, topic), NO_FRAMES
+    for step in () if pipeline is None else pipeline.avro_steps:
+        found |= SchemaFrames.KEYS if step.column == "key" else SchemaFrames.VALUES
     return found
+
+
+def _config_of(link: LinkConfig, topic: TopicName) -> PipelineConfig | None:
+    return next((each for each in link.pipelines if _is_for(each, topic)), None)
 
 
 def _is_for(pipeline: PipelineConfig, topic: TopicName) -> bool:
@@ -92,39 +95,25 @@ def _steps(step: StepConfig) -> Iterator[Step]:
 
 def _field_steps(step: StepConfig) -> Iterator[Step]:
     if step.json_fields is not None:
-        yield _json(step.json_fields)
+        yield JsonFields(**_changes(step.json_fields), schema=step.json_fields.schema_ddl)
     if step.avro_fields is not None:
-        yield _avro(step.avro_fields)
+        reader = step.avro_fields.reader_schema or ""
+        yield AvroFields(**_changes(step.avro_fields), reader=reader)
 
 
-def _json(step: JsonStep) -> JsonFields:
-    return JsonFields(
-        column=step.column,
-        schema=step.schema_ddl,
-        where=step.where or "",
-        columns=tuple(step.set.items()),
-        casts=tuple(step.cast.items()),
-        masks=tuple(step.mask.items()),
-        renames=tuple(step.rename.items()),
-        drops=step.drop,
-        flattens=step.flatten or "",
-        key_fields=step.to_key,
-    )
-
-
-def _avro(step: AvroStep) -> AvroFields:
-    return AvroFields(
-        column=step.column,
-        where=step.where or "",
-        columns=tuple(step.set.items()),
-        casts=tuple(step.cast.items()),
-        masks=tuple(step.mask.items()),
-        renames=tuple(step.rename.items()),
-        drops=step.drop,
-        flattens=step.flatten or "",
-        key_fields=step.to_key,
-        reader=step.reader_schema or "",
-    )
+def _changes(step: JsonStep | AvroStep) -> dict[str, Any]:
+    """Return the fields of `FieldChanges`."""
+    return {
+        "column": step.column,
+        "where": step.where or "",
+        "columns": tuple(step.set.items()),
+        "casts": tuple(step.cast.items()),
+        "masks": tuple(step.mask.items()),
+        "renames": tuple(step.rename.items()),
+        "drops": step.drop,
+        "flattens": step.flatten or "",
+        "key_fields": step.to_key,
+    }
 
 
 def _has_header(match: HeaderMatch) -> str:

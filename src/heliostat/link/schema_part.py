@@ -7,13 +7,14 @@ turn at once. Failures are logged and retried: the partitions concerned wait, ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from heliostat.access import RegistryAccess
 from heliostat.clock import Clock
 from heliostat.config import LinkConfig
+from heliostat.framed_ids import framed_id
 from heliostat.link.avro_part import AvroPart
 from heliostat.link.pipeline_rules import decoded_of
 from heliostat.link.schema_rules import TopicLooks, frames_in, frames_of, registries_of, rules_of
@@ -22,7 +23,6 @@ from heliostat.link.wanted_ids import SureIds, WantedIds
 from heliostat.names import LaneId, TopicName
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
-from heliostat.records.batches.schema_frames import framed_id
 from heliostat.records.copier.lane import NO_FRAMES, RoundReport, SchemaFrames, SchemaIds
 from heliostat.records.transport.schema_id_rows import schema_ids_of
 from heliostat.schemas import HttpRegistry
@@ -47,6 +47,8 @@ class _Sides(NamedTuple):
 
 class _Turn(NamedTuple):
     done: MirroredSchemas
+    at_source: Collection[SchemaId]
+    """All ids of the source."""
     at_ms: int
 
 
@@ -167,7 +169,7 @@ class SchemaPart:
             return None
         if _VALUES in frames:
             return None if of_value in done.ids else of_value
-        is_foreign = SchemaId(of_value) not in done.source.ids(done.rules.source_context)
+        is_foreign = SchemaId(of_value) not in self._last.at_source
         passes = of_value in done.ids and SchemaFrames.REPLACED not in frames
         return None if is_foreign or passes else of_value
 
@@ -211,7 +213,7 @@ class SchemaPart:
             sides = self._sides
             notes = self._avro.turn(done.source, mirrors, sides.target, sides.nodes, self._guard)
         done = replace(done, notes=(*done.notes, *notes))
-        self._last = _Turn(done, self._clock.wall_ms())
+        self._last = _Turn(done, at_source, self._clock.wall_ms())
         self._due_s = self._clock.monotonic_s() + self._link.schemas.interval_s
         self._tell(done)
 

@@ -132,7 +132,7 @@ def test_a_topic_goes_through_the_first_pipeline_that_names_it(tmp_path: Path) -
         ),
         (
             {"json_fields": {"schema_ddl": "a int, b int", "drop": ["b"], "to_key": ["a"]}},
-            JsonFields("value", "a int, b int", drops=("b",), key_fields=("a",)),
+            JsonFields("value", schema="a int, b int", drops=("b",), key_fields=("a",)),
         ),
     ],
     ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",

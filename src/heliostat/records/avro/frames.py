@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from heliostat.errors import TransformFailed
-from heliostat.records.batches.schema_frames import FRAME_BYTES
+from heliostat.framed_ids import FRAME_BYTES, framed_id
 
 
 class Framed:
@@ -56,8 +56,5 @@ class Framed:
 
 def ids_in(values: Any) -> set[int]:
     """Return the schema ids of the values of an Arrow column (chunked) that have a frame."""
-    found: set[int] = set()
-    for content in values.to_pylist():
-        if content is not None and len(content) >= FRAME_BYTES and not content[0]:
-            found.add(int.from_bytes(content[1:FRAME_BYTES], "big"))
-    return found
+    found = (framed_id(content) for content in values.to_pylist())
+    return {schema_id for schema_id in found if schema_id is not None}

@@ -14,6 +14,7 @@ import fastavro
 import pyarrow as pa
 
 from heliostat.errors import TransformFailed
+from heliostat.ops.shown import bytes_text
 from heliostat.records.avro.columns import undressed
 from heliostat.records.avro.frames import Framed
 from heliostat.records.avro.rewriting import rewriting_of
@@ -75,10 +76,7 @@ def _plain(content: Any) -> Any:
     if isinstance(content, list | tuple):
         return [_plain(each) for each in content]
     if isinstance(content, bytes):
-        try:
-            return content.decode()
-        except UnicodeDecodeError:
-            return "0x" + content.hex()
+        return bytes_text(content)
     if isinstance(content, datetime | date | time):
         return content.isoformat()
     return str(content) if isinstance(content, Decimal | UUID) else content

@@ -18,6 +18,7 @@ from numba import njit, types
 
 from heliostat.clusters.wire.scan import number_at, put_number
 from heliostat.errors import BatchError
+from heliostat.framed_ids import FRAME_BYTES
 from heliostat.records.batches.batch import (
     CODEC_BITS,
     CONTROL_BIT,
@@ -34,7 +35,7 @@ from heliostat.records.batches.batch import (
 )
 from heliostat.records.batches.codecs import compress, decompress
 from heliostat.records.batches.compiled_bytes import crc32c_compiled
-from heliostat.records.batches.schema_frames import FRAME_BYTES, KNOWN, Framing
+from heliostat.records.batches.schema_frames import KNOWN, Framing, place_of
 
 ID_BYTES = 4
 _ATTRIBUTES_LOW_AT = CRC_FROM + 1
@@ -71,19 +72,6 @@ class Replaced(NamedTuple):
     end: int
     trouble: str
     """Why a batch that begins at `end` can't be changed; empty: nothing is left out."""
-
-
-@njit(_INT(KNOWN, _INT), cache=True, nogil=True)
-def _place_of(ids: Any, number: int) -> Any:
-    """Return where a number is among ascending ids; -1: nowhere."""
-    low, high = np.int64(0), np.int64(len(ids))
-    while low < high:
-        middle = (low + high) >> 1
-        if ids[middle] < number:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < len(ids) and ids[low] == number else np.int64(-1)
 
 
 @njit(_INT(_OUT, _INT, _INT, _INT, KNOWN, KNOWN, _FLAG, _FLAG), cache=True, nogil=True)
@@ -141,7 +129,7 @@ def put_ids(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
                 for place in range(at + 1, at + FRAME_BYTES):
                     schema_id = schema_id << 8 | np.int64(data[place])
                 if schema_id != before:
-                    found = _place_of(known, schema_id)
+                    found = place_of(known, schema_id)
                     before, new = schema_id, targets[found] if found >= 0 else schema_id
                 if new != schema_id:
                     put_number(data, at + 1, ID_BYTES, new)

@@ -2,9 +2,7 @@
 
 I8  What must wait for a schema begins at `UnknownIds.upto`; all before it has known ids only.
 
-Confluent's serializers put a frame before a payload: a byte 0, then the schema's id (int32, big
-endian). Shorter values and nulls have none, nor have negative ids (`SchemaId` and
-`AbstractKafkaSchemaSerDe` there). Only these five bytes of a key or value are looked at.
+Only the five bytes of a frame (`heliostat.framed_ids`) of a key or value are looked at.
 
 What is damaged is left to `convert`, which reports it: such records have no ids here, and a batch
 that seems to have unknown ones must have the right CRC, or a flipped bit would be waited for.
@@ -20,6 +18,7 @@ from numba import njit, types
 
 from heliostat.clusters.wire.scan import number_at
 from heliostat.errors import BatchError
+from heliostat.framed_ids import FRAME_BYTES
 from heliostat.records.batches.batch import (
     CODEC_BITS,
     CONTROL_BIT,
@@ -38,8 +37,6 @@ from heliostat.records.batches.batch import (
 from heliostat.records.batches.codecs import decompress
 from heliostat.records.batches.compiled_bytes import BYTES
 
-FRAME_BYTES = 5
-"""A byte 0 and an id. The payload may be empty, as that of Avro's null is."""
 ALL_OFFSETS = 0, OFFSET_MAX
 IDS_MAX = 256
 """Unknown ids that are looked for; where any bytes may be in values, there could be thousands."""
@@ -79,15 +76,9 @@ class UnknownIds(NamedTuple):
     """Source offset of the first record with one, -1: none."""
 
 
-def framed_id(content: bytes | None) -> int | None:
-    """Return the schema id that a key or value begins with; None: it has none."""
-    if content is None or len(content) < FRAME_BYTES or content[0] or content[1] > 127:
-        return None
-    return int.from_bytes(content[1:FRAME_BYTES], "big")
-
-
-@njit(_FLAG(KNOWN, _INT), cache=True, nogil=True)
-def _is_in(ids: Any, number: int) -> Any:
+@njit(_INT(KNOWN, _INT), cache=True, nogil=True)
+def place_of(ids: Any, number: int) -> Any:
+    """Return where a number is among ascending ids; -1: nowhere."""
     low, high = np.int64(0), np.int64(len(ids))
     while low < high:
         middle = (low + high) >> 1
@@ -95,7 +86,7 @@ def _is_in(ids: Any, number: int) -> Any:
             low = middle + 1
         else:
             high = middle
-    return low < len(ids) and ids[low] == number
+    return low if low < len(ids) and ids[low] == number else np.int64(-1)
 
 
 @njit(_INT(_FOUND, _INT, _INT), cache=True, nogil=True)
@@ -165,7 +156,7 @@ def _scan(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
                 schema_id = np.int64(0)
                 for place in range(at + 1, at + FRAME_BYTES):
                     schema_id = schema_id << 8 | np.int64(data[place])
-                if schema_id != before and _is_in(known, schema_id):
+                if schema_id != before and place_of(known, schema_id) >= 0:
                     before = schema_id
                 elif schema_id != before:
                     filled = _added(found, filled, schema_id)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from heliostat.records.copier.field_changes import FieldChanges
+
 
 @dataclass(frozen=True, slots=True)
 class AvroSchema:
@@ -31,29 +33,13 @@ class AvroSchema:
 
 
 @dataclass(frozen=True, slots=True)
-class AvroFields:
+class AvroFields(FieldChanges):
     """A step of a pipeline: changes fields of framed Avro records that are keys or values.
 
-    Expressions name the decoded record's fields as `fields.name`. Null stays null; what is no such
-    record fails. Without a change of fields, records stay byte for byte what they were.
+    A new field's type is in `casts`. Without a change of fields, records stay byte for byte what
+    they were.
     """
 
-    column: str
-    where: str = ""
-    """Keeps records for which it is true; empty: all."""
-    columns: tuple[tuple[str, str], ...] = ()
-    """(Field, expression), in order; a new field's type is in `casts`."""
-    casts: tuple[tuple[str, str], ...] = ()
-    """(Field, type of Spark)."""
-    masks: tuple[tuple[str, str | None], ...] = ()
-    """(Field, what is put into it; None: nothing, an empty string or 0)."""
-    renames: tuple[tuple[str, str], ...] = ()
-    """(Field, new name)."""
-    drops: tuple[str, ...] = ()
-    flattens: str = ""
-    """What joins the names of nested fields to one; empty: they stay nested."""
-    key_fields: tuple[str, ...] = ()
-    """Fields of the value that become the record's key, as a JSON object."""
     reader: str = ""
     """The schema that records are read as; empty: the newest version of their subject."""
     schemas: tuple[AvroSchema, ...] = ()

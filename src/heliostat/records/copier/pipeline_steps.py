@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
+from heliostat.records.copier.field_changes import FieldChanges
 from heliostat.records.rows.row_names import CHANGEABLE
 
 
@@ -36,31 +37,11 @@ class CallFunction:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonFields:
-    """A step of a pipeline: changes fields of a JSON object that is a record's key or value.
+class JsonFields(FieldChanges):
+    """A step of a pipeline: changes fields of a JSON object that is a record's key or value."""
 
-    The object is decoded to a struct; expressions name its fields as `fields.name`. Null stays
-    null; what is no such object fails.
-    """
-
-    column: str
-    schema: str
+    schema: str = field(kw_only=True)
     """The struct as Spark's DDL, such as `id bigint, name string`; other fields are dropped."""
-    where: str = ""
-    """Keeps records for which it is true; empty: all."""
-    columns: tuple[tuple[str, str], ...] = ()
-    """(Field, expression), in order."""
-    casts: tuple[tuple[str, str], ...] = ()
-    """(Field, type)."""
-    masks: tuple[tuple[str, str | None], ...] = ()
-    """(Field, what is put into it; None: nothing, an empty string or 0)."""
-    renames: tuple[tuple[str, str], ...] = ()
-    """(Field, new name)."""
-    drops: tuple[str, ...] = ()
-    flattens: str = ""
-    """What joins the names of nested fields to one; empty: they stay nested."""
-    key_fields: tuple[str, ...] = ()
-    """Fields of the value that become the record's key, as a JSON object."""
 
 
 Step = Where | SetColumns | JsonFields | AvroFields | CallFunction
@@ -101,10 +82,8 @@ def _changed_by(step: Step) -> Collection[str]:
     match step:
         case SetColumns():
             return [column for column, _ in step.columns]
-        case JsonFields():
-            return [step.column, *(["key"] if step.key_fields else [])]
-        case AvroFields():
-            is_written = step.rewrites
+        case JsonFields() | AvroFields():
+            is_written = not isinstance(step, AvroFields) or step.rewrites
             return [*([step.column] if is_written else []), *(["key"] if step.key_fields else [])]
         case CallFunction():
             return CHANGEABLE

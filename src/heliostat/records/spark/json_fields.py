@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from heliostat.records.copier.avro_step import AvroFields
+from heliostat.records.copier.field_changes import FieldChanges
 from heliostat.records.copier.pipeline_steps import JsonFields
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def with_json_fields(frame: DataFrame, step: JsonFields) -> DataFrame:
     )
 
 
-def computed(frame: DataFrame, step: JsonFields | AvroFields) -> DataFrame:
+def computed(frame: DataFrame, step: FieldChanges) -> DataFrame:
     """Return a frame with the fields that a step sets or casts."""
     from pyspark.sql import functions as f
 
@@ -55,7 +55,7 @@ def computed(frame: DataFrame, step: JsonFields | AvroFields) -> DataFrame:
     return frame
 
 
-def changed(frame: DataFrame, step: JsonFields | AvroFields) -> DataFrame:
+def changed(frame: DataFrame, step: FieldChanges) -> DataFrame:
     """Return a frame with fields masked, renamed, dropped and flattened."""
     from pyspark.sql import functions as f
 
@@ -74,7 +74,7 @@ def changed(frame: DataFrame, step: JsonFields | AvroFields) -> DataFrame:
     return frame
 
 
-def with_key(frame: DataFrame, step: JsonFields | AvroFields) -> DataFrame:
+def with_key(frame: DataFrame, step: FieldChanges) -> DataFrame:
     """Return a frame whose key is a JSON object of some fields, where there are any."""
     from pyspark.sql import functions as f
 

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import batches as ref
 from support.checked_indexes import with_checked_indexes
+from support.framed_batches import CODECS, NOW, answers, batch, framed
 
 from heliostat.records.batches import replaced_ids
 from heliostat.records.batches.replaced_ids import IdMap
@@ -28,11 +29,7 @@ from heliostat.records.batches.schema_frames import Framing
     "heliostat.records.batches.schema_frames",
     "heliostat.records.batches.replaced_ids",
 )
-NOW = 1_790_000_000_000
 BOTH, KEYS, VALUES = Framing(True, True), Framing(True, False), Framing(False, True)
-CODECS = range(5)
-LONG = b"p" * 150
-"""Payloads that compression makes smaller: aiokafka does not compress others."""
 BEFORE = 7
 MAP = {1: 2, 2: 1, 5: 5, 7: 2**31 - 1, 255: 256, 70_000: 3, 2**31 - 1: 0}
 
@@ -41,15 +38,6 @@ class Result(NamedTuple):
     data: bytes
     end: int
     trouble: str
-
-
-def framed(number: int, payload: bytes = LONG) -> bytes:
-    return b"\0" + struct.pack(">i", number) + payload
-
-
-def batch(*ids: int, base: int = 0, codec: int = 0) -> bytes:
-    records = tuple(ref.Record(NOW, b"k", framed(number)) for number in ids)
-    return ref.StoredBatch(base, records, codec=codec).encode()
 
 
 def replaced(
@@ -108,38 +96,10 @@ def parts(answer: bytes) -> list[bytes]:
     return found
 
 
-ID_VALUES = [0, *MAP]
-payloads = (
-    st.none()
-    | st.sampled_from([b"", b"\0", b"\0\0\0\1", b"\1\0\0\0\5x", framed(-1), framed(-(2**31))])
-    | st.builds(framed, st.sampled_from(ID_VALUES), st.sampled_from([b"", b"x", LONG]))
-)
-records = st.builds(
-    ref.Record,
-    st.integers(NOW - 10**9, NOW),
-    payloads,
-    payloads,
-    st.sampled_from([(), (("h", framed(1)),), (("a", None), ("", b""))]),
-)
+ATTRIBUTES = [0, 0, ref.TRANSACTIONAL, ref.CONTROL | 16]
 
 
-@st.composite
-def answers(draw: st.DrawFn) -> list[ref.StoredBatch]:
-    """Batches in a row, of transactions as well; compaction has removed some of their records."""
-    base = draw(st.sampled_from([0, 7, 2**40]))
-    made = []
-    for _ in range(draw(st.integers(1, 5))):
-        deltas = sorted(draw(st.sets(st.integers(0, 300), min_size=1, max_size=6)))
-        content = [draw(records) for _ in deltas]
-        attributes = draw(st.sampled_from([0, 0, ref.TRANSACTIONAL, ref.CONTROL | 16]))
-        codec = draw(st.sampled_from(CODECS))
-        stored = ref.StoredBatch(base, tuple(content), codec, deltas=tuple(deltas))
-        made.append(replace(stored, more_attributes=attributes))
-        base += deltas[-1] + 1
-    return made
-
-
-@given(answers(), st.sampled_from([BOTH, KEYS, VALUES]), st.data())
+@given(answers([0, *MAP], 1, ATTRIBUTES), st.sampled_from([BOTH, KEYS, VALUES]), st.data())
 @settings(max_examples=300, deadline=None)
 def test_ids_become_what_a_plain_writer_makes_of_them(
     stored: Sequence[ref.StoredBatch], framing: Framing, data: st.DataObject

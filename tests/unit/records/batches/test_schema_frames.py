@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import batches as ref
 from support.checked_indexes import with_checked_indexes
+from support.framed_batches import CODECS, NOW, answers, batch, framed
 
 from heliostat.errors import BatchError
 from heliostat.records.batches import schema_frames
@@ -28,25 +29,9 @@ from heliostat.records.batches.varints import read_varint, varint
     "heliostat.clusters.wire.scan",
     "heliostat.records.batches.schema_frames",
 )
-NOW = 1_790_000_000_000
 BOTH, KEYS, VALUES = Framing(True, True), Framing(True, False), Framing(False, True)
-CODECS = range(5)
-LONG = b"p" * 150
-"""Payloads that compression makes smaller: aiokafka does not compress others."""
 BEFORE = 7
 """Bytes before the answer; `found` subtracts them from `upto`."""
-
-
-def framed(number: int, payload: bytes = LONG) -> bytes:
-    return b"\0" + struct.pack(">i", number) + payload
-
-
-def batch(*ids: int, base: int = 0, codec: int = 0) -> bytes:
-    """A batch whose records have these ids in their values."""
-    records = tuple(ref.Record(NOW, b"k", framed(number)) for number in ids)
-    made = ref.StoredBatch(base, records, codec=codec).encode()
-    assert ref.header_of(made)["attributes"] & 7 == codec
-    return made
 
 
 def found(
@@ -97,37 +82,15 @@ def expected(
 
 
 IDS = [0, 1, 5, 255, 70_000, 2**31 - 1]
-payloads = (
-    st.none()
-    | st.sampled_from([b"", b"\0", b"\0\0\0\1", b"\1\0\0\0\5x", framed(-1), framed(-(2**31))])
-    | st.builds(framed, st.sampled_from(IDS), st.sampled_from([b"", b"x", LONG]))
+ATTRIBUTES = [0, 0, 0, ref.CONTROL | ref.TRANSACTIONAL]
+
+
+@given(
+    answers(IDS, 9, ATTRIBUTES),
+    st.sets(st.sampled_from(IDS)),
+    st.sampled_from([BOTH, KEYS, VALUES]),
+    st.data(),
 )
-records = st.builds(
-    ref.Record,
-    st.integers(NOW - 10**9, NOW),
-    payloads,
-    payloads,
-    st.sampled_from([(), (("h", framed(9)),), (("a", None), ("", b""))]),
-)
-
-
-@st.composite
-def answers(draw: st.DrawFn) -> list[ref.StoredBatch]:
-    """Batches in a row; compaction has removed some of their records."""
-    base = draw(st.sampled_from([0, 7, 2**40]))
-    made = []
-    for _ in range(draw(st.integers(1, 5))):
-        deltas = sorted(draw(st.sets(st.integers(0, 300), min_size=1, max_size=6)))
-        content = [draw(records) for _ in deltas]
-        attributes = draw(st.sampled_from([0, 0, 0, ref.CONTROL | ref.TRANSACTIONAL]))
-        codec = draw(st.sampled_from(CODECS))
-        stored = ref.StoredBatch(base, tuple(content), codec, deltas=tuple(deltas))
-        made.append(replace(stored, more_attributes=attributes))
-        base += deltas[-1] + 1
-    return made
-
-
-@given(answers(), st.sets(st.sampled_from(IDS)), st.sampled_from([BOTH, KEYS, VALUES]), st.data())
 @settings(max_examples=300, deadline=None)
 def test_unknown_ids_are_those_that_a_plain_reader_finds(stored, known, framing, data):
     """Given batches of all kinds, the last perhaps cut / when asked / then as by aiokafka."""

@@ -103,8 +103,8 @@ def test_a_pipeline_keeps_the_columns_that_no_step_changes() -> None:
     steps: dict[tuple[Step, ...], tuple[str, ...]] = {
         (Where("true"),): ("timestamp", "key", "value", "headers"),
         (SetColumns((("value", "key"),)), Where("true")): ("timestamp", "key", "headers"),
-        (JsonFields("value", "id int"),): ("timestamp", "key", "headers"),
-        (JsonFields("value", "id int", key_fields=("id",)),): ("timestamp", "headers"),
+        (JsonFields("value", schema="id int"),): ("timestamp", "key", "headers"),
+        (JsonFields("value", schema="id int", key_fields=("id",)),): ("timestamp", "headers"),
         (CallFunction("a:b"),): (),
     }
     for each, kept in steps.items():

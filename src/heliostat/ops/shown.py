@@ -1,0 +1,18 @@
+"""Bytes and times as people read them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+
+def bytes_text(content: bytes) -> str:
+    """Return bytes as text, or as hexadecimal digits after `0x` where they are none."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return "0x" + content.hex()
+
+
+def time_text(at_ms: int) -> str:
+    """Return a time (ms since the epoch) as date and time of day in UTC."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
