@@ -19,10 +19,17 @@ from heliostat.records.copier.network import LIVE, Channel, Send, Want
 from heliostat.records.transport.kafka_network import WireNetwork
 
 BROKER = BrokerId(1)
-TOPIC = TopicPartition(TopicName("t"), PartitionId(0))
-SPEC = PartitionSpec(TOPIC, TOPIC, None, None, Offset(0), 1 << 20, is_compacted=False)
 FETCH, PRODUCE = max(v for v in fetch.VERSIONS if v < fetch.BY_ID_FROM), 9
 WANT = Want(0, 1, 0, 1000)
+
+
+def spec_of(topic: str) -> PartitionSpec:
+    """A topic's only partition."""
+    place = TopicPartition(TopicName(topic), PartitionId(0))
+    return PartitionSpec(place, place, None, None, Offset(0), 1 << 20, is_compacted=False)
+
+
+SPEC = spec_of("t")
 
 
 class ScriptedConnection:
@@ -89,9 +96,17 @@ class ScriptedConnection:
 
 
 class Lane:
-    """A network whose two connections and clock the test controls."""
+    """A network whose two connections and clock the test controls.
 
-    def __init__(self, security: Security) -> None:
+    Parameters
+    ----------
+    security
+        What both connections say they have.
+    specs
+        Its partitions.
+    """
+
+    def __init__(self, security: Security, *specs: PartitionSpec) -> None:
         self.now_s = 100.0
         self.source, self.target = ScriptedConnection(security), ScriptedConnection(security)
         self.doubted: list[BrokerId] = []
@@ -112,10 +127,12 @@ class Lane:
         settings = CopySettings()
         maps: Any = SimpleNamespace(is_overdue=lambda limit_s: False, close=lambda: None)
         source, target = clusters
-        self.network = WireNetwork([SPEC], source, target, settings, lambda: self.now_s, maps=maps)
+        self.network = WireNetwork(
+            specs or [SPEC], source, target, settings, lambda: self.now_s, maps=maps
+        )
 
-    def fetch(self, channel: Channel = LIVE) -> None:
-        self.network.fetch(BROKER, channel, [WANT])
+    def fetch(self, channel: Channel = LIVE, *wants: Want) -> None:
+        self.network.fetch(BROKER, channel, wants or [WANT])
 
     def append(self) -> None:
         batch = ConvertedBatch(0, 1, (b"batch",), 5, 0)

@@ -18,6 +18,7 @@ from heliostat.clusters.wire.primitives import (
     whole_head,
 )
 from heliostat.clusters.wire.scan import (
+    KNOWN_END,
     NUMBER,
     ROW_FIELDS,
     WATCHED_FIELDS,
@@ -330,13 +331,11 @@ class WatchConnection(FetchConnection):
         data = np.frombuffer(frame.buffer, np.uint8)
         at = skip_tagged_fields(frame.buffer, 4) + _TOPICS_BEHIND_TAGS
         found = scan_news(data, at, self._by_id, self._rows, self._watched)
-        if found < 0:
-            # Not in the order of the request, as with refused partitions: take the slow path.
-            self._wants = [Want(*row) for row in self._asked.tolist()]
-            events = super()._events(frame, fetch.decode_fetch(self._version, frame.buffer, 4))
-            return [*events, Watched(self._broker, self._channel)]
-        if not are_topics(data, self._rows, self._watched, found, self._keys, self._key_places):
-            raise ProtocolError("a watch's answer is not in order")
+        is_plain = found >= 0 and are_topics(
+            *(data, self._rows, self._watched, found), self._keys, self._key_places
+        )
+        if not is_plain:
+            return self._out_of_order(frame)
         self._is_moved = True
 
         def fetched(place: int) -> Fetched:
@@ -348,6 +347,18 @@ class WatchConnection(FetchConnection):
                 *(self._asked, fetched),
             )
         ]
+
+    def _out_of_order(self, frame: Frame) -> list[Event]:
+        """Return the events of an answer that does not follow the order of the request.
+
+        A broker puts partitions it refuses behind all others (`KafkaApis.handleFetchRequest`); if
+        topics have equally many partitions, only their names tell.
+        """
+        # High watermarks may have been noted in another partition's row.
+        self._watched[:, KNOWN_END] = -2
+        self._wants = [Want(*row) for row in self._asked.tolist()]
+        events = super()._events(frame, fetch.decode_fetch(self._version, frame.buffer, 4))
+        return [*events, Watched(self._broker, self._channel)]
 
     @override
     def _events(self, frame: Frame, answer: fetch.FetchAnswer) -> list[Event]:

@@ -18,9 +18,11 @@ from support.scripted_lane import (
     WANT,
     Lane,
     ScriptedConnection,
+    spec_of,
 )
 
 from heliostat.access import PLAINTEXT, Security
+from heliostat.clusters.wire.scan import NEWS
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId
 from heliostat.records.copier import plain_sends as sent
@@ -44,6 +46,8 @@ from heliostat.records.transport.queries import WireQuestions
 from heliostat.records.transport.silent_brokers import AGAIN_S, SILENT_S, TOLD_AFTER_S
 
 PAUSE_MS = 1500
+REFUSED = 29
+"""TOPIC_AUTHORIZATION_FAILED."""
 ROOM = CopySettings().lane_queued_bytes_max
 
 
@@ -57,30 +61,35 @@ def lane(request: pytest.FixtureRequest) -> Iterator[Lane]:
     made.target.close()
 
 
-def fetched(
-    throttle_ms: int, diverging_epoch: tuple[int, int] | None = None, records: bytes = b""
-) -> bytes:
-    kind = FetchResponse.FetchableTopicResponse
-    partition: Any = kind.PartitionData(
+def one_fetched(error: int = 0, end: int = 5, records: bytes = b"") -> Any:
+    return FetchResponse.FetchableTopicResponse.PartitionData(
         partition_index=0,
-        error_code=0,
-        high_watermark=5,
-        last_stable_offset=5,
+        error_code=error,
+        high_watermark=end,
+        last_stable_offset=end,
         log_start_offset=0,
         aborted_transactions=[],
         preferred_read_replica=-1,
         records=records,
     )
+
+
+def all_fetched(throttle_ms: int, **partitions: Any) -> bytes:
+    """An answer with a partition of each topic, in that order."""
+    kind = FetchResponse.FetchableTopicResponse
+    rows = [kind(topic=name, partitions=[one]) for name, one in partitions.items()]
+    answer = FetchResponse(throttle_time_ms=throttle_ms, error_code=0, session_id=0, responses=rows)
+    return bytes(answer.encode(version=FETCH))
+
+
+def fetched(
+    throttle_ms: int, diverging_epoch: tuple[int, int] | None = None, records: bytes = b""
+) -> bytes:
+    partition = one_fetched(records=records)
     if diverging_epoch is not None:
         epoch, end = diverging_epoch
         partition.diverging_epoch = partition.EpochEndOffset(epoch=epoch, end_offset=end)
-    answer = FetchResponse(
-        throttle_time_ms=throttle_ms,
-        error_code=0,
-        session_id=0,
-        responses=[kind(topic="t", partitions=[partition])],
-    )
-    return bytes(answer.encode(version=FETCH))
+    return all_fetched(throttle_ms, t=partition)
 
 
 def appended(throttle_ms: int, error: int = 0) -> bytes:
@@ -167,6 +176,38 @@ def test_a_group_is_asked_again_from_where_it_has_moved_on_to(lane: Lane) -> Non
     assert [bytes(part) for part in again[1:]] == [bytes(x) for x in lane.source.parts[-1][1:]]
     assert lane.network.fetch_again(BROKER, group)
     assert bytes(lane.source.parts[-1][1]) == bytes(again[1])
+
+
+def test_a_refused_partition_comes_behind_the_others_of_a_group() -> None:
+    """Given topics of one partition each / when one is refused, so that the broker answers it last
+
+    / then each has its own answer, and the next answer in order is read against those.
+    """
+    lane = Lane(PLAINTEXT, *map(spec_of, "abc"))
+    group, wants = Channel(Traffic.SPARSE, 3), [WANT._replace(index=index) for index in range(3)]
+    try:
+        lane.fetch(group, *wants)
+        seen = all_fetched(0, a=one_fetched(), c=one_fetched(end=7), b=one_fetched(REFUSED, -1))
+        lane.source.answer(seen, is_seen=True)
+        *found, _ = lane.network.wait(1.0, ROOM)
+        assert all(isinstance(event, Fetched) for event in found)
+        told = {each.want.index: (each.error, each.high_watermark) for each in found}
+        assert told == {0: (0, 5), 1: (REFUSED, -1), 2: (0, 7)}
+        lane.fetch(group, *wants)
+        again = all_fetched(0, a=one_fetched(), b=one_fetched(end=7), c=one_fetched(end=7))
+        lane.source.answer(again, is_seen=True)
+        (event,) = lane.network.wait(1.0, ROOM)
+        assert isinstance(event, GroupAnswer)
+        news = [event.fetched(int(row[NEWS])) for row in event.watched[: event.news]]
+        assert (1, 7) in {(each.want.index, each.high_watermark) for each in news}
+        lane.fetch(group, *wants)
+        lane.source.answer(all_fetched(0, a=one_fetched(end=6), x=one_fetched()), is_seen=True)
+        (lost,) = lane.network.wait(1.0, ROOM)
+        assert isinstance(lost, FetchLost)
+        assert "not requested" in lost.reason
+    finally:
+        for each in (lane.network, lane.source, lane.target):
+            each.close()
 
 
 def test_batches_of_compiled_code_are_answered_together_or_as_objects(lane: Lane) -> None:
