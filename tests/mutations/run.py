@@ -350,6 +350,8 @@ def main(arguments: Sequence[str], root: Path = ROOT) -> int:
     mutations = read_mutations(root)
     chosen = share_of(mutations, asked.share, root) if asked.share else list(mutations)
     if asked.only:
+        if unknown := set(asked.only) - {each.name for each in mutations}:
+            parser.error(f"no such mutation: {', '.join(sorted(unknown))}")
         chosen = [each for each in chosen if each.name in asked.only]
     if asked.list:
         for each in chosen:
