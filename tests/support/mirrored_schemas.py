@@ -69,7 +69,7 @@ def planned(source: HttpRegistry, target: HttpRegistry, rules: SchemaRules) -> S
     """The plan, with the settings of the subjects that it touches."""
     there = observe_registry(source)
     first = plan_schemas(there, observe_registry(target), rules)
-    return plan_schemas(there, observe_registry(target, first.touched), rules)
+    return plan_schemas(there, observe_registry(target, first.touched, first.levelled), rules)
 
 
 def mirror(source: HttpRegistry, target: HttpRegistry, rules: SchemaRules) -> AppliedSchemas:

@@ -23,6 +23,7 @@ from heliostat.schemas.registry.values import (
     SchemaVersion,
     Subject,
     SubjectVersion,
+    split_subject,
 )
 from heliostat.schemas.schema_plan import (
     Action,
@@ -94,8 +95,7 @@ def apply_schemas(plan: SchemaPlan, rules: SchemaRules, target: Registry) -> App
                 ended.set()
                 raise
 
-    modes = [each for each in plan.actions if isinstance(each, SetMode)]
-    follow(modes)  # a context's counts for all of its subjects
+    follow([each for each in plan.actions if _is_of_context(each)])  # count for all its subjects
     with ThreadPoolExecutor(plan.at_once) as threads:
         for part in [threads.submit(follow, each) for each in independent(plan.actions)]:
             part.result()
@@ -103,7 +103,7 @@ def apply_schemas(plan: SchemaPlan, rules: SchemaRules, target: Registry) -> App
 
 
 def independent(actions: Sequence[Action]) -> list[list[Action]]:
-    """Parts of a plan that may be done at once, each in its order; without modes.
+    """Parts of a plan that may be done at once, each in its order; without modes of contexts.
 
     What refers to each other, or is about the same subject, is in one part.
     """
@@ -118,10 +118,9 @@ def independent(actions: Sequence[Action]) -> list[list[Action]]:
     own: list[tuple[Action, Subject]] = []
     for action in actions:
         match action:
-            case SetMode():
-                continue
-            case SetCompatibility(subject, _):
-                own.append((action, subject))
+            case SetMode(subject, _) | SetCompatibility(subject, _):
+                if not _is_of_context(action):
+                    own.append((action, subject))
             case SoftDelete(of, subject, _):
                 parents[root(of.subject)] = root(subject)
                 own.append((action, subject))
@@ -137,6 +136,10 @@ def independent(actions: Sequence[Action]) -> list[list[Action]]:
     for action, subject in own:
         parts.setdefault(root(subject), []).append(action)
     return list(parts.values())
+
+
+def _is_of_context(action: Action) -> bool:
+    return isinstance(action, SetMode) and not split_subject(action.scope)[1]
 
 
 def _try(

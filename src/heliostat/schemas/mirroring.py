@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from heliostat.schemas.apply import AppliedSchemas, apply_schemas, unresolved
 from heliostat.schemas.content import RegistryContent, fingerprint_alone
-from heliostat.schemas.observe import Registry, observe_registry
+from heliostat.schemas.observe import Registry, observe_registry, with_levels_of
 from heliostat.schemas.plan import plan_schemas
 from heliostat.schemas.registry.values import SchemaId, SubjectVersion
 from heliostat.schemas.schema_plan import SchemaPlan, SchemaRules, version_of
@@ -61,7 +61,7 @@ def plan_with_settings(source: RegistryContent, target: Registry, rules: SchemaR
     plan = plan_schemas(source, observe_registry(target), rules)
     if not plan.actions:
         return plan
-    return plan_schemas(source, observe_registry(target, plan.touched), rules)
+    return plan_schemas(source, observe_registry(target, plan.touched, plan.levelled), rules)
 
 
 def mirror_schemas(
@@ -93,7 +93,7 @@ def mirror_schemas(
     there = observe_registry(source)
     rules = rules_of(there)
     if rules.carries_compatibility:
-        there = observe_registry(source, {of.subject for of in _wanted(there, rules)})
+        there = with_levels_of(there, source, {of.subject for of in _wanted(there, rules)})
     failed: dict[SubjectVersion, str] = {}
     notes: dict[str, None] = {}
     actions = 0

@@ -6,8 +6,9 @@ lack that request, and are asked for each subject and version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from heliostat.errors import RegistryError
@@ -15,6 +16,7 @@ from heliostat.schemas.content import EVERYWHERE, RegistryContent, VersionConten
 from heliostat.schemas.registry import calls, error_codes
 from heliostat.schemas.registry.messages import Call
 from heliostat.schemas.registry.values import (
+    Compatibility,
     Mode,
     RegisteredSchema,
     SchemaVersion,
@@ -44,7 +46,9 @@ class Registry(Protocol):
         ...
 
 
-def observe_registry(registry: Registry, wanted: Iterable[Subject] = ()) -> RegistryContent:
+def observe_registry(
+    registry: Registry, wanted: Iterable[Subject] = (), levels_of: Iterable[Subject] = ()
+) -> RegistryContent:
     """Read all versions of all subjects, soft-deleted ones among them, and settings.
 
     Parameters
@@ -52,9 +56,11 @@ def observe_registry(registry: Registry, wanted: Iterable[Subject] = ()) -> Regi
     registry
         Who is asked.
     wanted
-        Subjects to read even if they are not listed, and with their mode and compatibility, which
-        no registry lists: a few requests each. A plan made without them says which matter
-        (`SchemaPlan.touched`).
+        Subjects to read even if they are not listed, and with their mode, which no registry lists:
+        a few requests each. A plan made without them says which matter (`SchemaPlan.touched`).
+    levels_of
+        Subjects whose compatibility is wanted, which no registry lists either: a request each
+        (`SchemaPlan.levelled`).
 
     Raises
     ------
@@ -64,7 +70,6 @@ def observe_registry(registry: Registry, wanted: Iterable[Subject] = ()) -> Regi
     names = set(wanted)
     versions, is_cut = _all_versions(registry, names)
     contexts = {join_subject(split_subject(each.subject)[0], "") for each in versions}
-    subjects = sorted(names)
     modes: dict[Subject, Mode] | None
     with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
         try:
@@ -77,18 +82,38 @@ def observe_registry(registry: Registry, wanted: Iterable[Subject] = ()) -> Regi
             scopes = sorted({*names, *contexts, EVERYWHERE} - {NO_SUBJECT})
             found = threads.map(lambda scope: _setting(registry, calls.mode(scope)), scopes)
             modes |= {scope: mode for scope, mode in zip(scopes, found, strict=True) if mode}
-        levels = threads.map(
-            lambda subject: _setting(registry, calls.compatibility(subject, inherited=True)),
-            subjects,
-        )
+        levels = _levels(registry, threads, sorted(levels_of))
         return RegistryContent(
             versions,
             modes is not None,
             modes or {},
-            {subject: level for subject, level in zip(subjects, levels, strict=True) if level},
+            levels,
             registry.ask(calls.compatibility()),
             is_cut,
         )
+
+
+def with_levels_of(
+    content: RegistryContent, registry: Registry, subjects: Iterable[Subject]
+) -> RegistryContent:
+    """Add the compatibility in effect for subjects: a request each.
+
+    Raises
+    ------
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        As the registry's adapter raises them.
+    """
+    with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
+        return replace(content, compatibilities=_levels(registry, threads, sorted(subjects)))
+
+
+def _levels(
+    registry: Registry, threads: ThreadPoolExecutor, subjects: Sequence[Subject]
+) -> dict[Subject, Compatibility]:
+    found = threads.map(
+        lambda subject: _setting(registry, calls.compatibility(subject, inherited=True)), subjects
+    )
+    return {subject: level for subject, level in zip(subjects, found, strict=True) if level}
 
 
 def _all_versions(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 from heliostat.schemas.naming import SubjectNaming
 from heliostat.schemas.registry.values import (
@@ -196,7 +196,7 @@ class SchemaPlan:
 
     @property
     def touched(self) -> frozenset[Subject]:
-        """Subjects of the target that something is done to."""
+        """Subjects of the target whose versions or mode are changed."""
         found = set[Subject]()
         for action in self.actions:
             match action:
@@ -204,6 +204,17 @@ class SchemaPlan:
                     found.add(scope)
                 case Import(_, place, _, _):
                     found.add(place.subject)
-                case SetCompatibility() | Register() | SoftDelete():
+                case Register() | SoftDelete():
                     found.add(action.subject)
+                case SetCompatibility():
+                    pass
+                case _:
+                    assert_never(action)
         return frozenset(found)
+
+    @property
+    def levelled(self) -> frozenset[Subject]:
+        """Subjects of the target whose compatibility is set, unless it is so."""
+        return frozenset(
+            each.subject for each in self.actions if isinstance(each, SetCompatibility)
+        )

@@ -36,6 +36,7 @@ from heliostat.schemas import (
     unresolved,
 )
 from heliostat.schemas.apply import independent
+from heliostat.schemas.mirroring import mirror_schemas
 from heliostat.schemas.registry import Retries, calls
 from heliostat.schemas.registry.values import (
     Compatibility,
@@ -47,7 +48,7 @@ from heliostat.schemas.registry.values import (
     SubjectVersion,
     join_subject,
 )
-from heliostat.schemas.schema_plan import Register, SchemaRefusal, SoftDelete
+from heliostat.schemas.schema_plan import Register, SchemaRefusal, SetMode, SoftDelete
 
 SUMMIT = Context(".summit")
 PRESERVE, REWRITE = SchemaRules(Strategy.PRESERVE), SchemaRules(Strategy.REWRITE)
@@ -302,6 +303,39 @@ def test_pages_are_read_to_the_end_and_cost_few_requests(pair: Pair) -> None:
     assert counting.asked == 11  # four pages of each kind, the last ones empty, and settings
 
 
+@pytest.mark.parametrize(
+    ("rules", "source_each", "target_each"),
+    [
+        (PRESERVE, 0, 6),  # what it has and its mode, that set, both again, and the import
+        (replace(PRESERVE, carries_compatibility=True), 1, 10),  # its level three times, and set
+        (REWRITE, 0, 5),  # what it has, mode and level, the registration, and level NONE
+    ],
+)
+def test_a_new_subject_costs_few_requests(
+    pair: Pair, rules: SchemaRules, source_each: int, target_each: int
+) -> None:
+    """Given forty more subjects / then so many more requests: between continents each takes long.
+
+    What is there already is compared with pages, and its compatibility where that is carried.
+    """
+    pair.target.ask(calls.set_compatibility(Compatibility.FULL))
+    asked = list[tuple[int, int]]()
+    for number in range(80):
+        pair.source.ask(calls.register(Subject(f"s{number}"), record(f"R{number}")))
+        if number in {39, 79}:
+            sides = CountingRegistry(pair.source), CountingRegistry(pair.target)
+            mirror_schemas(*sides, lambda _: rules)
+            asked.append((sides[0].asked, sides[1].asked))
+    again = CountingRegistry(pair.target)
+    mirror_schemas(pair.source, again, lambda _: rules)
+    (few_there, few_here), (there, here) = asked
+    pages = 10
+    assert here - few_here <= pages + (3 * 40 if rules.carries_compatibility else 0)
+    assert few_here <= 40 * target_each + 40
+    assert there - few_there == 40 * source_each
+    assert again.asked <= 20 + (80 if rules.carries_compatibility else 0)
+
+
 @pytest.mark.parametrize("deleted", [True, False])
 def test_a_version_that_a_page_misses_is_not_deleted_and_is_read_if_it_matters(
     pair: Pair, deleted: bool
@@ -328,7 +362,8 @@ def test_a_version_that_a_page_misses_is_not_deleted_and_is_read_if_it_matters(
 def test_settings_are_read_where_they_are_wanted(pair: Pair) -> None:
     fill(pair.target)
     pair.target.ask(calls.set_mode(Mode.IMPORT, USED, force=True))
-    found = observe_registry(pair.target, {USED, CHANGING, fresh_subject()})
+    wanted = {USED, CHANGING, fresh_subject()}
+    found = observe_registry(pair.target, wanted, wanted)
     assert found.mode(USED) is Mode.IMPORT
     assert found.mode(CHANGING) is Mode.READWRITE
     assert found.compatibilities[CHANGING] is Compatibility.NONE
@@ -350,6 +385,15 @@ def test_what_refers_to_each_other_is_one_part_and_all_else_is_not(pair: Pair) -
         ["used-value", "user-value"],
     ]
     assert sum(map(len, independent(plan.actions))) == len(plan.actions)
+
+
+def test_modes_of_subjects_are_set_side_by_side_and_those_of_contexts_first(pair: Pair) -> None:
+    fill(pair.source)
+    modes = planned(pair.source, pair.target, PRESERVE).actions
+    assert len(modes) > 1
+    assert all(isinstance(each, SetMode) for each in modes)
+    assert sorted(map(len, independent(modes))) == [1] * len(modes)
+    assert independent([SetMode(join_subject(SUMMIT, ""), Mode.IMPORT)]) == []
 
 
 def test_one_failure_ends_all_parts(pair: Pair) -> None:

@@ -433,10 +433,16 @@ def test_only_a_registry_with_modes_is_asked_for_several_things_at_once() -> Non
     assert plan_schemas(holding(TWO), holding({}, has_modes=False), REWRITE).at_once == 1
 
 
-def test_touched_are_the_subjects_of_all_actions() -> None:
+def test_touched_are_the_subjects_that_get_something_and_levelled_those_that_must_take_it() -> None:
     source = holding({("a-value", 1): (1, X, True), ("b-value", 1): (2, Y)})
-    assert plan_schemas(source, holding({}), REWRITE).touched == {A, B}
-    assert plan_schemas(source, holding({}), PRESERVE).touched == {A, B}
+    rewrite = plan_schemas(source, holding({}), REWRITE)
+    assert (rewrite.touched, rewrite.levelled) == ({A, B}, {A, B})
+    preserve = plan_schemas(source, holding({}), PRESERVE)
+    assert (preserve.touched, preserve.levelled) == ({A, B}, frozenset())
+    carried = replace(PRESERVE, carries_compatibility=True)
+    known = replace(source, compatibilities={A: NONE, B: NONE})
+    there = plan_schemas(known, source, carried)
+    assert (there.touched, there.levelled) == (frozenset(), {A, B})
 
 
 def test_ten_thousand_schemas_are_planned_in_no_time() -> None:
