@@ -13,8 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from heliostat.errors import TransformFailed
+from heliostat.errors import BatchError, TransformFailed
 from heliostat.records.batches.batch import (
+    HEADER_BYTES,
     TRANSACTIONAL_BIT,
     BatchHeader,
     Codec,
@@ -23,8 +24,18 @@ from heliostat.records.batches.batch import (
 )
 from heliostat.records.batches.codecs import compress
 from heliostat.records.rows import record_columns as columns
+from heliostat.records.rows import splice
 from heliostat.records.rows.row_names import CHANGEABLE
-from heliostat.records.rows.to_rows import US_PER_MS, Chunk, rows_of
+from heliostat.records.rows.to_rows import US_PER_MS, Chunk, RecordsOf, records_of
+
+_BITS = {
+    "timestamp": splice.TIMES,
+    "key": columns.KEYS,
+    "value": columns.VALUES,
+    "headers": columns.HEADER_LISTS,
+}
+_NO_BYTES = np.empty(0, np.uint8)
+_NO_ENDS = np.zeros(1, np.int32)
 
 
 def batches_of(
@@ -45,46 +56,27 @@ def batches_of(
     ------
     TransformFailed
         Rows were multiplied or reordered, are of no record of the chunk, or have no timestamp.
+    BatchError
+        A batch is damaged.
     """
-    found = _merged(chunk, back, changed)
-    rows = _Rows(found)
-    rows.check(chunk)
-    out = bytearray()
+    rows = _Rows(chunk, back, changed)
     view = memoryview(chunk.data)
-    first = 0
-    for at, header in each_header(view, 0, len(view)):
-        if header.base_offset >= chunk.before:
-            break
+    headers = [
+        (at, header)
+        for at, header in each_header(view, 0, len(view))
+        if header.base_offset < chunk.before
+    ]
+    # The first row behind each batch, so that each gets room for its own.
+    stops = np.searchsorted(rows.offsets, [header.next_offset for _, header in headers])
+    out: list[Any] = []
+    for (at, header), stop in zip(headers, stops.tolist(), strict=True):
         if header.is_control or not header.records_count:
-            out += view[at : at + header.size]
+            out.append(view[at : at + header.size])
         else:
-            stop = int(np.searchsorted(rows.offsets, header.next_offset))
-            out += rows.batch(header, first, stop, min(header.next_offset, chunk.before))
-            first = stop
-    return out
-
-
-def _merged(
-    chunk: Chunk, back: Sequence[pa.RecordBatch], changed: Sequence[str]
-) -> dict[str, pa.Array]:
-    """Return all columns of the rows that came back: what was not changed is still here."""
-    given = rows_of(chunk, [name for name in CHANGEABLE if name not in changed])
-    table = pa.Table.from_batches(back) if back else None
-    offsets = np.empty(0, np.int64)
-    if table is not None:
-        offsets = _one(table.column("offset")).to_numpy(zero_copy_only=False)
-    _check_order(chunk, offsets)
-    known = given.column("offset").to_numpy()
-    places = np.searchsorted(known, offsets)
-    inside = places < len(known)
-    inside[inside] = known[places[inside]] == offsets[inside]
-    if not inside.all():
-        raise _unknown(chunk, int(offsets[int(np.argmin(inside))]))
-    kept = given if len(offsets) == len(known) else given.take(pa.array(places))
-    found = {name: kept.column(name) for name in CHANGEABLE if name not in changed}
-    for name in changed:
-        found[name] = kept.column(name) if table is None else _one(table.column(name))
-    return {**found, "offset": pa.array(offsets)}
+            out += rows.batch(chunk, at, header, stop)
+    if rows.next_row != rows.count:
+        raise _unknown(chunk, int(rows.offsets[rows.next_row]))
+    return bytearray().join(out)
 
 
 def _check_order(chunk: Chunk, offsets: Any) -> None:
@@ -97,9 +89,9 @@ def _check_order(chunk: Chunk, offsets: Any) -> None:
 class _Bytes(NamedTuple):
     """A column of byte strings: where each ends, whether it is there, and all of them."""
 
-    ends: Any
-    has: Any
-    data: Any
+    ends: Any = _NO_ENDS
+    has: Any = _NO_BYTES
+    data: Any = _NO_BYTES
 
     @classmethod
     def of(cls, array: pa.Array) -> _Bytes:
@@ -109,75 +101,124 @@ class _Bytes(NamedTuple):
         has = np.ones(count, np.uint8)
         if array.null_count:
             has = array.is_valid().to_numpy(zero_copy_only=False).astype(np.uint8)
-        return cls(found, has, np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8))
+        return cls(found, has, np.frombuffer(data, np.uint8) if data else _NO_BYTES)
 
 
 class _Rows:
-    """All rows of a chunk that came back, as columns."""
+    """All rows of a chunk that came back, as columns: offsets, and those that were changed."""
 
-    def __init__(self, found: dict[str, pa.Array]) -> None:
-        self.offsets = found["offset"].to_numpy(zero_copy_only=False)
+    def __init__(
+        self, chunk: Chunk, back: Sequence[pa.RecordBatch], changed: Sequence[str]
+    ) -> None:
+        self._told = np.zeros(3, np.int64)
+        self._changed = sum(_BITS[name] for name in changed)
+        self.offsets = self._times = np.empty(0, np.int64)
+        self._keys = self._values = self._names = self._contents = _Bytes()
+        self._headers_ends = _NO_ENDS
+        if back:
+            table = pa.Table.from_batches(back)
+            self.offsets = _one(table.column("offset")).to_numpy(zero_copy_only=False)
+            _check_order(chunk, self.offsets)
+            self._take(chunk, {name: _one(table.column(name)) for name in changed})
         self.count = len(self.offsets)
-        self._timestamps = found["timestamp"]
-        self._keys, self._values = _Bytes.of(found["key"]), _Bytes.of(found["value"])
-        lists = found["headers"]
-        pairs = lists.values
-        self._nulls = lists.null_count
-        self._headers_ends = np.frombuffer(lists.buffers()[1], np.int32)[
-            lists.offset : lists.offset + self.count + 1
-        ]
-        self._names, self._contents = _Bytes.of(pairs.field(0)), _Bytes.of(pairs.field(1))
-        self._times: Any = np.empty(0, np.int64)
 
-    def check(self, chunk: Chunk) -> None:
-        """Compare them with the chunk they came from."""
-        if self._timestamps.null_count or self._nulls or not self._names.has.all():
-            row = self._first_null()
+    @property
+    def next_row(self) -> int:
+        """The first row that is in no batch yet."""
+        return int(self._told[splice.NEXT_ROW])
+
+    def _take(self, chunk: Chunk, found: dict[str, pa.Array]) -> None:
+        if (timestamps := found.get("timestamp")) is not None:
+            self._check(chunk, timestamps)
+            times = timestamps.cast(pa.int64()).to_numpy(zero_copy_only=False)
+            self._times = np.floor_divide(times, US_PER_MS)
+        if (keys := found.get("key")) is not None:
+            self._keys = _Bytes.of(keys)
+        if (values := found.get("value")) is not None:
+            self._values = _Bytes.of(values)
+        if (lists := found.get("headers")) is not None:
+            self._check(chunk, lists)
+            ends = np.frombuffer(lists.buffers()[1], np.int32)
+            self._headers_ends = ends[lists.offset : lists.offset + len(lists) + 1]
+            self._names = _Bytes.of(lists.values.field(0))
+            self._contents = _Bytes.of(lists.values.field(1))
+            self._check(chunk, lists.values.field(0))
+
+    def _check(self, chunk: Chunk, column: pa.Array) -> None:
+        if column.null_count:
+            is_of_rows = len(column) == len(self.offsets)
+            row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
             raise TransformFailed(
                 "a row came back without a timestamp, or headers or a header's key are null",
-                **_place(chunk, int(self.offsets[row])),
+                **_place(chunk, int(self.offsets[row if is_of_rows else 0])),
             )
-        times = self._timestamps.cast(pa.int64()).to_numpy(zero_copy_only=False)
-        self._times = np.floor_divide(times, US_PER_MS)
 
-    def _first_null(self) -> int:
-        times = self._timestamps.is_null().to_numpy(zero_copy_only=False)
-        return int(np.argmax(times)) if times.any() else 0
-
-    def batch(self, header: BatchHeader, first: int, stop: int, next_offset: int) -> bytes:
-        """Return rows `[first, stop)` as a batch in the place of one of the source's."""
-        if first == stop:
-            return _batch(header, b"", 0, next_offset, (header.max_timestamp,) * 2, Codec.NONE)
-        base_timestamp = int(self._times[first])
-        names = int(self._headers_ends[stop] - self._headers_ends[first])
-        room = (
-            (stop - first) * columns.RECORD_ROOM
-            + names * columns.HEADER_ROOM
-            + _span(self._keys.ends, first, stop)
-            + _span(self._values.ends, first, stop)
-            + _span(self._names.ends, *self._headers_ends[[first, stop]])
-            + _span(self._contents.ends, *self._headers_ends[[first, stop]])
+    def batch(self, chunk: Chunk, at: int, header: BatchHeader, stop: int) -> Sequence[Any]:
+        """Return the rows before `stop` as a batch in the place of the source's one at `at`."""
+        view, first = memoryview(chunk.data), self.next_row
+        if not self._changed and self._are_all(chunk, header, first, stop):
+            self._told[splice.NEXT_ROW] = stop
+            return [view[at : at + header.size]]
+        records = records_of(view, at, header)
+        next_offset = min(header.next_offset, chunk.before)
+        room = np.empty(HEADER_BYTES + self._room(records, first, stop), np.uint8)
+        end = splice.splice(
+            *(records.data, records.begin, records.end, header.records_count),
+            *(header.base_offset, chunk.first, chunk.before, header.base_timestamp),
+            *(header.max_timestamp, header.is_log_append_time, self._changed),
+            *(self.offsets, self._times, tuple(self._keys), tuple(self._values)),
+            *(self._headers_ends, tuple(self._names), tuple(self._contents)),
+            *(room, HEADER_BYTES, self._told),
         )
-        out = np.empty(room, np.uint8)
-        filled = columns.encode(
-            *(first, stop, header.base_offset, base_timestamp, self.offsets, self._times),
-            *(*self._keys, *self._values, self._headers_ends),
-            *(self._names.ends, self._names.data, *self._contents, out),
+        if end == splice.DAMAGED:
+            raise BatchError("records are damaged", base_offset=header.base_offset)
+        if end == splice.UNKNOWN:
+            raise _unknown(chunk, int(self.offsets[self.next_row]))
+        count = self.next_row - first
+        if not count:
+            times = (header.max_timestamp,) * 2
+            return [_header(header, b"", 0, next_offset, times, Codec.NONE)]
+        times = int(self._told[splice.BASE_TIME]), int(self._told[splice.MAX_TIME])
+        body: Any = room[HEADER_BYTES:end].data
+        if header.codec is not Codec.NONE:
+            body = compress(header.codec, body)
+        return [_header(header, body, count, next_offset, times, header.codec), body]
+
+    def _are_all(self, chunk: Chunk, header: BatchHeader, first: int, stop: int) -> bool:
+        """Return whether rows `[first, stop)` are all records of a batch without holes.
+
+        Rows ascend, so they are if they are as many, from its first offset on.
+        """
+        begin, end = header.base_offset, header.next_offset
+        return (
+            stop - first == header.records_count == end - begin
+            and chunk.first <= begin == self.offsets[first]
+            and end <= chunk.before
         )
-        body = compress(header.codec, out[:filled].tobytes())
-        times = base_timestamp, int(self._times[first:stop].max())
-        return _batch(header, body, stop - first, next_offset, times, header.codec)
+
+    def _room(self, records: RecordsOf, first: int, stop: int) -> int:
+        """Return how many bytes the records take at most."""
+        room = records.end - records.begin + (stop - first) * splice.RECORD_ROOM
+        if self._changed & columns.KEYS:
+            room += _span(self._keys.ends, first, stop)
+        if self._changed & columns.VALUES:
+            room += _span(self._values.ends, first, stop)
+        if self._changed & columns.HEADER_LISTS:
+            begin, end = self._headers_ends[[first, stop]].tolist()
+            room += (end - begin) * splice.HEADER_ROOM
+            room += _span(self._names.ends, begin, end) + _span(self._contents.ends, begin, end)
+        return room
 
 
-def _batch(  # noqa: PLR0917 - the fields that differ
+def _header(  # noqa: PLR0917 - the fields that differ
     like: BatchHeader,
-    body: bytes,
+    body: Any,
     records: int,
     next_offset: int,
     times: tuple[int, int],
     codec: Codec,
 ) -> bytes:
-    """Return a batch with this body, compressed already, and the offsets and producer of `like`."""
+    """Return the header of this body, compressed already, with offsets and producer of `like`."""
     base_timestamp, max_timestamp = times
     fields = like._replace(
         attributes=like.attributes & TRANSACTIONAL_BIT | codec.value,
@@ -186,7 +227,7 @@ def _batch(  # noqa: PLR0917 - the fields that differ
         max_timestamp=max_timestamp,
         records_count=records,
     )
-    return sealed(fields, body) + body
+    return sealed(fields, body)
 
 
 def _span(ends: Any, first: int, stop: int) -> int:

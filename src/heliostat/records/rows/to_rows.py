@@ -47,7 +47,7 @@ class Chunk(NamedTuple):
     """... and so are those from this offset on: a pipeline fails at that one."""
 
 
-class _Records(NamedTuple):
+class RecordsOf(NamedTuple):
     """The records of one batch, decompressed."""
 
     header: BatchHeader
@@ -101,16 +101,21 @@ def rows_of(chunk: Chunk, wanted: Collection[str] = ALL) -> pa.RecordBatch:
     return room.rows(chunk.source)
 
 
-def _each(chunk: Chunk) -> Iterator[_Records]:
+def _each(chunk: Chunk) -> Iterator[RecordsOf]:
     view = memoryview(chunk.data)
     for at, header in each_header(view, 0, len(view)):
         if header.records_count and not header.is_control:
-            begin, stop = at + HEADER_BYTES, at + header.size
-            data: Any = view
-            if header.codec is not Codec.NONE:
-                data = decompress(header.codec, view[begin:stop])
-                begin, stop = 0, len(data)
-            yield _Records(header, np.frombuffer(data, np.uint8), begin, stop)
+            yield records_of(view, at, header)
+
+
+def records_of(view: memoryview, at: int, header: BatchHeader) -> RecordsOf:
+    """Return the records of the batch at `at`."""
+    begin, stop = at + HEADER_BYTES, at + header.size
+    data: Any = view
+    if header.codec is not Codec.NONE:
+        data = decompress(header.codec, view[begin:stop])
+        begin, stop = 0, len(data)
+    return RecordsOf(header, np.frombuffer(data, np.uint8), begin, stop)
 
 
 class _Room:
@@ -131,7 +136,7 @@ class _Room:
         self._names = _Bytes(headers, int(totals[columns.NAME_BYTES]))
         self._contents = _Bytes(headers, int(totals[columns.CONTENT_BYTES]))
 
-    def take(self, records: _Records, start: int, before: int) -> None:
+    def take(self, records: RecordsOf, start: int, before: int) -> None:
         header = records.header
         first = int(self._at[columns.ROWS])
         is_whole = columns.fill(

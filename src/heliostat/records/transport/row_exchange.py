@@ -258,7 +258,8 @@ class RowExchange:
             out.stop = None  # the rest is asked for again
         if not out.has_failed:
             try:
-                out.data += batches_of(part, back, self._changed)
+                found = batches_of(part, back, self._changed)
+                out.data = out.data + found if out.data else found
             except TransformFailed as error:
                 out.data += self._before(error, part, back)
                 out.has_failed, out.stop = True, _stop_in(out, error)

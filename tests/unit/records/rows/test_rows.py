@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
-from support.batches import marker
+from support.batches import Record, StoredBatch, marker
 from support.provoked import Provoked
 from support.records import GZIP, LZ4, NONE, SNAPPY, ZSTD, Sample, encode, odd_records
 
@@ -17,7 +18,7 @@ from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.records.batches.batch import next_offset, read_header
 from heliostat.records.rows.from_rows import batches_of
 from heliostat.records.rows.layout import SCHEMA, marks
-from heliostat.records.rows.row_names import BACK
+from heliostat.records.rows.row_names import BACK, CHANGEABLE
 from heliostat.records.rows.to_rows import Chunk, rows_of, whole_batches
 
 SOURCE = TopicPartition(TopicName("orders"), PartitionId(3))
@@ -42,6 +43,19 @@ def seen(data: bytes) -> list[tuple[Any, ...]]:
         at += header.size
     assert at == len(data)
     return found
+
+
+SMALL = Sample(b"k", b"v", 7)
+
+
+def wanted(rows: pa.RecordBatch) -> list[tuple[Any, ...]]:
+    """What a reader is to see of rows."""
+    times = [int(each) // 1000 for each in rows.column("timestamp").cast(pa.int64()).to_pylist()]
+    columns = [rows.column(name).to_pylist() for name in ("offset", "key", "value", "headers")]
+    return [
+        (offset, time, key, value, [(each["key"], each["value"]) for each in headers])
+        for time, offset, key, value, headers in zip(times, *columns, strict=True)
+    ]
 
 
 def back(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -85,6 +99,67 @@ def test_a_filtered_record_is_a_hole_and_the_batch_keeps_its_offsets() -> None:
         headers.append((header.base_offset, header.next_offset, header.records_count))
         at += header.size
     assert headers == [(50, 60, 6), (60, 70, 0), (70, 80, 7)]
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+@pytest.mark.parametrize("changed", [(), *((each,) for each in CHANGEABLE), CHANGEABLE[1:]])
+def test_what_can_not_have_changed_is_as_it_was_and_all_else_as_it_came_back(
+    codec: int, changed: tuple[str, ...]
+) -> None:
+    """Given records of which some come back with other columns / then so they are read."""
+    rng = random.Random(codec + 10 * len(changed))
+    for _ in range(10):
+        batches = [(100, odd_records(rng, 12)), (112, odd_records(rng, 1)), (113, [SMALL] * 5)]
+        chunk = chunk_of(*batches, codec=codec, first=rng.choice([0, 103]))
+        given = rows_of(chunk)
+        others = rows_of(chunk_of((100, odd_records(rng, 18)), first=chunk.first))
+        new = [others.column(name) if name in changed else given.column(name) for name in BACK]
+        kept = pa.array([rng.random() < 0.7 or row > 12 for row in range(given.num_rows)])
+        rows = pa.RecordBatch.from_arrays(new, list(BACK)).filter(kept)
+        out = batches_of(chunk, [rows.select(["partition", "offset", *changed])], changed)
+        assert seen(bytes(out)) == wanted(rows)
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+def test_a_batch_of_which_nothing_was_filtered_keeps_its_bytes(codec: int) -> None:
+    batches = [(10 * number, [Sample(b"k", b"v", n) for n in range(10)]) for number in range(3)]
+    chunk = chunk_of(*batches, codec=codec)
+    rows = rows_of(chunk).select(["partition", "offset"])
+    assert batches_of(chunk, [rows], ()) == chunk.data
+    out = batches_of(chunk, [rows.slice(0, 9), rows.slice(10)], ())
+    assert [row[0] for row in seen(bytes(out))] == [*range(9), *range(10, 30)]
+    assert out.endswith(bytes(chunk.data)[len(chunk.data) // 3 :])
+
+
+@pytest.mark.parametrize("changed", [(), ("value",)])
+def test_a_row_of_a_record_that_was_copied_before_is_an_error(changed: tuple[str, ...]) -> None:
+    chunk = chunk_of((0, [SMALL] * 3), first=1)
+    rows = rows_of(chunk._replace(first=0)).select(["partition", "offset", *changed])
+    assert batches_of(chunk, [rows.slice(1)], changed)
+    with pytest.raises(TransformFailed, match="no record has"):
+        batches_of(chunk, [rows], changed)
+
+
+@pytest.mark.parametrize("changed", [(), ("key",), ("timestamp",)])
+def test_times_of_the_log_s_append_are_kept(changed: tuple[str, ...]) -> None:
+    """Given a topic with LogAppendTime / then records have that time, unless it is changed."""
+    stored = StoredBatch(
+        20, tuple(Record(5 + n, b"k", b"%d" % n) for n in range(4)), append_time=77
+    )
+    chunk = Chunk(7, SOURCE, bytes(stored.encode()))
+    rows = rows_of(chunk).slice(1)
+    out = batches_of(chunk, [rows.select(["partition", "offset", *changed])], changed)
+    assert [row[1] for row in seen(bytes(out))] == [77] * 3
+
+
+def test_a_row_of_a_hole_is_an_error_though_there_are_as_many_as_records() -> None:
+    """Given a batch of offsets 0 and 2 / when 0 and 1 come back / then 1 is no record's."""
+    three = chunk_of((0, [SMALL] * 3))
+    rows = rows_of(three).select(["partition", "offset"])
+    holes = Chunk(7, SOURCE, bytes(batches_of(three, [rows.take(pa.array([0, 2]))], ())))
+    assert batches_of(holes, [rows.take(pa.array([0, 2]))], ())
+    with pytest.raises(TransformFailed, match="no record has"):
+        batches_of(holes, [rows.slice(0, 2)], ())
 
 
 def test_records_from_a_failing_one_on_are_left_out() -> None:
@@ -140,8 +215,12 @@ def test_damaged_records_raise_and_never_read_beyond_their_end() -> None:
     rng = random.Random(5)
     for _ in range(300):
         data = bytearray(encode(odd_records(rng, 5)))
+        whole = back(rows_of(Chunk(0, SOURCE, bytes(data))))
         for _ in range(rng.randrange(1, 4)):
             data[rng.randrange(61, len(data))] = rng.randrange(256)
+        changed = rng.choice([(), ("key",), ("value", "headers"), CHANGEABLE])
+        with suppress(BatchError, TransformFailed):
+            batches_of(Chunk(0, SOURCE, bytes(data)), [whole.slice(1)], changed)
         try:
             rows = rows_of(Chunk(0, SOURCE, bytes(data)))
         except BatchError:

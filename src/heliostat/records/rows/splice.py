@@ -1,0 +1,233 @@
+"""Records of a source's batch with what a pipeline has made of them, in one loop by Numba.
+
+What the pipeline can't have changed is copied as it stands. Each record is read once and written
+once: 0.16 us for one of 500 bytes, where it was 0.73 us by way of columns (2 cores, 2026-11-25).
+
+Rules as in `reencode`: a number read from data is compared with the end of the data before it is
+used as an index.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+
+from heliostat.records.batches.batch import RECORD_BYTES_MIN
+from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes
+from heliostat.records.batches.reencode import (
+    VARINT_BYTES_MAX,
+    read_varint_compiled,
+    varint_bytes,
+    write_varint,
+)
+from heliostat.records.rows.record_columns import HEADER_LISTS, KEYS, VALUES, sized
+
+TIMES = 8
+"""Bit beside `KEYS`, `VALUES` and `HEADER_LISTS` of what the pipeline may have changed."""
+RECORD_ROOM = 4 * VARINT_BYTES_MAX + 1
+"""Most that a record takes beside its key, value and headers."""
+HEADER_ROOM = 2 * VARINT_BYTES_MAX
+"""Most that a header takes beside its key and value."""
+# Places in what `splice` tells, int64 each: the first row that it has not taken, and of those it
+# has the first one's timestamp, from which deltas count, and the latest one.
+NEXT_ROW, BASE_TIME, MAX_TIME = range(3)
+DAMAGED, UNKNOWN = -1, -2
+"""What `splice` returns instead of bytes: the records are damaged, or a row is of none of them."""
+
+_INT = types.int64
+_OUT = types.uint8[::1]
+_READ_INTS = types.Array(types.int64, 1, "C", readonly=True)
+_READ_OFFSETS = types.Array(types.int32, 1, "C", readonly=True)
+_COLUMN = types.Tuple((_READ_OFFSETS, BYTES, BYTES))
+"""A column of byte strings as Arrow has it: where each ends, whether it is there, and all."""
+
+
+def _compiled(signature: Any) -> Any:
+    return njit(signature, cache=True, nogil=True)
+
+
+@_compiled(_INT(_OUT, _INT, _COLUMN, _INT))
+def _write_sized(out: Any, at: int, column: Any, row: int) -> Any:
+    ends, has, data = column
+    if has[row] == 0:
+        return write_varint(out, at, -1)
+    size = np.int64(ends[row + 1] - ends[row])
+    at = write_varint(out, at, size)
+    copy_bytes(out, at, data, np.int64(ends[row]), size)
+    return at + size
+
+
+@_compiled(_INT(_COLUMN, _INT))
+def _bytes_of(column: Any, row: int) -> Any:
+    ends, has, _ = column
+    if has[row] == 0:
+        return np.int64(1)
+    size = np.int64(ends[row + 1] - ends[row])
+    return varint_bytes(size) + size
+
+
+@_compiled(_INT(_READ_OFFSETS, _COLUMN, _COLUMN, _INT))
+def _bytes_of_headers(ends: Any, names: Any, contents: Any, row: int) -> Any:
+    first, stop = np.int64(ends[row]), np.int64(ends[row + 1])
+    size = varint_bytes(stop - first)
+    for number in range(first, stop):
+        size += _bytes_of(names, number) + _bytes_of(contents, number)
+    return size
+
+
+@_compiled(_INT(_OUT, _INT, _READ_OFFSETS, _COLUMN, _COLUMN, _INT))
+def _write_headers(  # noqa: PLR0917 - compiled without keywords
+    out: Any, at: int, ends: Any, names: Any, contents: Any, row: int
+) -> Any:
+    first, stop = np.int64(ends[row]), np.int64(ends[row + 1])
+    at = write_varint(out, at, stop - first)
+    for number in range(first, stop):
+        at = _write_sized(out, at, names, number)
+        at = _write_sized(out, at, contents, number)
+    return at
+
+
+@_compiled(_INT(_OUT, _INT, BYTES, _INT, _INT))
+def _write_run(out: Any, out_at: int, data: Any, at: int, end: int) -> Any:
+    copy_bytes(out, out_at, data, at, end - at)
+    return out_at + end - at
+
+
+@_compiled(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
+def _ends(data: Any, at: int, end: int) -> Any:
+    """Return where the key that begins at `at` ends, and the value behind it; -1: damaged."""
+    begin, size = sized(data, at, end)
+    value_at = begin + max(size, 0)
+    if size < -1:
+        return np.int64(-1), np.int64(-1)
+    begin, size = sized(data, value_at, end)
+    if size < -1:
+        return np.int64(-1), np.int64(-1)
+    return value_at, begin + max(size, 0)
+
+
+@_compiled(
+    _INT(
+        *(BYTES, types.UniTuple(_INT, 4), _INT, _INT, _INT, _INT),
+        *(_COLUMN, _COLUMN, _READ_OFFSETS, _COLUMN, _COLUMN, _OUT, _INT),
+    )
+)
+def _write_record(  # noqa: PLR0917 - compiled without keywords
+    data: Any,
+    places: Any,
+    since: int,
+    delta: int,
+    changed: int,
+    row: int,
+    keys: Any,
+    values: Any,
+    headers: Any,
+    names: Any,
+    contents: Any,
+    out: Any,
+    at: int,
+) -> Any:
+    """Write one record, whose key, value and headers are at these places; return where it ends."""
+    key_at, value_at, headers_at, end = places
+    size = 1 + varint_bytes(since) + varint_bytes(delta)
+    size += _bytes_of(keys, row) if changed & KEYS else value_at - key_at
+    size += _bytes_of(values, row) if changed & VALUES else headers_at - value_at
+    if changed & HEADER_LISTS:
+        size += _bytes_of_headers(headers, names, contents, row)
+    else:
+        size += end - headers_at
+    at = write_varint(out, at, size)
+    out[at] = 0
+    at = write_varint(out, at + 1, since)
+    at = write_varint(out, at, delta)
+    if changed & KEYS:
+        at = _write_sized(out, at, keys, row)
+    else:
+        at = _write_run(out, at, data, key_at, value_at)
+    if changed & VALUES:
+        at = _write_sized(out, at, values, row)
+    else:
+        at = _write_run(out, at, data, value_at, headers_at)
+    if changed & HEADER_LISTS:
+        return _write_headers(out, at, headers, names, contents, row)
+    return _write_run(out, at, data, headers_at, end)
+
+
+@_compiled(
+    _INT(
+        *(BYTES, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _INT, types.boolean),
+        *(_INT, _READ_INTS, _READ_INTS, _COLUMN, _COLUMN, _READ_OFFSETS, _COLUMN, _COLUMN),
+        *(_OUT, _INT, types.int64[::1]),
+    )
+)
+def splice(  # noqa: PLR0917 - compiled without keywords
+    data: Any,
+    at: int,
+    end: int,
+    count: int,
+    base_offset: int,
+    start: int,
+    before: int,
+    base_timestamp: int,
+    append_time: int,
+    has_append_time: bool,
+    changed: int,
+    offsets: Any,
+    times: Any,
+    keys: Any,
+    values: Any,
+    headers: Any,
+    names: Any,
+    contents: Any,
+    out: Any,
+    out_at: int,
+    told: Any,
+) -> Any:
+    """Write those of the records in `data[at:end]` that came back, with what was `changed`.
+
+    Only records `[start, before)` went into the pipeline. `offsets` are those of all rows that came
+    back, ascending, from `told[NEXT_ROW]` on not taken yet; columns that are not `changed` may be
+    empty. `out` has room, from `out_at` on, for what the records and the changed columns hold, and
+    `RECORD_ROOM` for each record and `HEADER_ROOM` for each changed header.
+
+    Returns where the written records end in `out`, or `DAMAGED`, or `UNKNOWN`.
+    """
+    row: Any = told[NEXT_ROW]
+    first_row, last, base_time, latest = row, np.int64(-1), np.int64(0), np.int64(0)
+    for _ in range(count):
+        length, begin = read_varint_compiled(data, at, end)
+        if begin < 0 or length < RECORD_BYTES_MIN - 1 or length > end - begin:
+            return DAMAGED
+        at = begin + length
+        since, place = read_varint_compiled(data, begin + 1, at)
+        delta, key_at = read_varint_compiled(data, max(place, begin), at)
+        if place < 0 or key_at < 0 or delta <= last:
+            return DAMAGED
+        last = delta
+        if row == len(offsets) or base_offset + delta < start:
+            continue
+        if base_offset + delta >= before:
+            break
+        told[NEXT_ROW] = row
+        if offsets[row] < base_offset + delta:
+            return UNKNOWN
+        if offsets[row] != base_offset + delta:
+            continue
+        value_at, headers_at = _ends(data, key_at, at)
+        if value_at < 0:
+            return DAMAGED
+        time: Any = append_time if has_append_time else base_timestamp + since
+        if changed & TIMES:
+            time = times[row]
+        if row == first_row:
+            base_time = latest = time
+        since, latest = time - base_time, max(latest, time)
+        out_at = _write_record(
+            *(data, (key_at, value_at, headers_at, at), since, delta, changed, row),
+            *(keys, values, headers, names, contents, out, out_at),
+        )
+        row += 1
+    told[NEXT_ROW], told[BASE_TIME], told[MAX_TIME] = row, base_time, latest
+    return out_at
