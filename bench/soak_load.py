@@ -168,7 +168,7 @@ class Writers:
     def _record(self, load: Load, chance: random.Random, number: int) -> dict[str, Any]:
         key = b"k%d" % chance.randrange(KEYS)
         value = b"%d %s" % (number, chance.randbytes(VALUE_BYTES // 2).hex().encode())
-        headers = [("n", b"%d" % number)]
+        headers = [("n", b"%d" % number), *([("third", b"")] if number % 3 == 1 else [])]
         record: dict[str, Any] = {"key": key, "value": value, "headers": headers}
         if load.age_ms:
             record["timestamp_ms"] = time.time_ns() // 1_000_000 - load.age_ms

@@ -22,7 +22,7 @@ from support.clusters import create_topic, until
 from support.faults import DAY_MS, Stage, names_of, stage_of
 from support.links import ends
 from support.proxy import PRODUCE, Where
-from support.thinned import PIPELINE, thinned
+from support.thinned import IN_PLACE, PIPELINE, is_piped, marked, thinned
 
 from heliostat.names import TopicName
 
@@ -43,6 +43,8 @@ LOADS = (
     Load("m.piped"),
     Load("m.piped-transactions", is_transactional=True),
     Load("m.piped-old", age_ms=3 * DAY_MS),
+    Load("m.marked"),
+    Load("m.marked-transactions", is_transactional=True),
 )
 
 
@@ -54,7 +56,7 @@ def stage(tmp_path: Path, spark: SparkSession) -> Iterator[Stage]:
     }
     link = {
         "topics": {"include": [r"m\..*"], "refresh_interval_s": 1},
-        "pipelines": [PIPELINE],
+        "pipelines": [PIPELINE, IN_PLACE],
         "lanes": {"lease_s": 4},
     }
     with stage_of(
@@ -104,7 +106,8 @@ def audited(stage: Stage) -> list[Finding]:
     found = []
     for load in LOADS:
         for partition in range(PARTITIONS):
-            here = thinned(read(stage.source.bootstrap, load.topic, partition))
+            made = thinned if is_piped(load.topic) else marked
+            here = made(read(stage.source.bootstrap, load.topic, partition))
             there = read(stage.target.bootstrap, load.topic, partition)
             found.append(compare(load, partition, here, there))
     return found

@@ -1,6 +1,6 @@
-"""A pipeline for tests of faults: it leaves every third record out and changes the others.
+"""Pipelines for tests of faults: they leave every third record out and change the others.
 
-A record that went around it, twice through it, or is missing differs from what `thinned` gives.
+A record that went around one, twice through it, or is missing differs from what they give.
 """
 
 from __future__ import annotations
@@ -20,7 +20,17 @@ PIPELINE: dict[str, Any] = {
         {"insert_headers": {"through": "thin"}},
     ],
 }
-"""Of a link's configuration."""
+"""Of a link's configuration; its records are rows of Spark."""
+IN_PLACE: dict[str, Any] = {
+    "name": "mark",
+    "topics": [r"m\.marked.*"],
+    "steps": [
+        {"drop_with_header": {"name": "third"}},
+        {"rename_headers": {"n": "number"}},
+        {"insert_headers": {"through": "mark"}},
+    ],
+}
+"""The same for steps that are done on batches' bytes."""
 
 
 def is_piped(topic: str) -> bool:
@@ -38,6 +48,15 @@ def thinned(records: Iterable[Seen]) -> list[Seen]:
         each._replace(
             value=(each.value or b"") + b" thinned", headers=(*each.headers, ("through", b"thin"))
         )
+        for each in records
+        if each.number % 3 != 1
+    ]
+
+
+def marked(records: Iterable[Seen]) -> list[Seen]:
+    """Return what `IN_PLACE` makes of these."""
+    return [
+        each._replace(headers=(("number", b"%d" % each.number), ("through", b"mark")))
         for each in records
         if each.number % 3 != 1
     ]

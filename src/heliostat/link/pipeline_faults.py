@@ -118,7 +118,7 @@ class PipelineFaults:
 
     def failed(self, lane: LaneSpec, error: str) -> None:
         """Take the failure of a lane's round; it may have been alone with one record."""
-        if lane.pipeline is None or _OURS.search(error):
+        if lane.pipeline is None or lane.pipeline.in_place or _OURS.search(error):
             return
         with self._lock:
             found = self._lanes.setdefault(lane.lane, _Lane())

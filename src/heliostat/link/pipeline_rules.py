@@ -1,4 +1,4 @@
-"""Which topics go through which pipeline, and what its steps are for Spark."""
+"""Which topics go through which pipeline, and what its steps are."""
 
 from __future__ import annotations
 
@@ -18,6 +18,14 @@ from heliostat.records.copier.pipeline_steps import (
     Step,
     Where,
 )
+from heliostat.records.rows.header_steps import (
+    DropHeaders,
+    HasHeader,
+    HasValue,
+    InsertHeaders,
+    RenameHeaders,
+)
+from heliostat.records.spark.in_place_sql import literal
 
 
 def pipelines_of(link: LinkConfig) -> dict[str, Pipeline]:
@@ -67,28 +75,19 @@ def _steps(step: StepConfig) -> Iterator[Step]:
         yield CallFunction(step.function)
     yield from _field_steps(step)
     if step.keep_with_header is not None:
-        yield Where(_has_header(step.keep_with_header))
+        yield _header_step(step.keep_with_header, is_kept=True)
     if step.drop_with_header is not None:
-        yield Where(f"NOT {_has_header(step.drop_with_header)}")
+        yield _header_step(step.drop_with_header, is_kept=False)
     if step.drop_tombstones:
-        yield Where("value IS NOT NULL")
+        yield HasValue()
     if step.insert_headers is not None:
-        added = ", ".join(
-            f"named_struct('key', {_text(name)}, 'value', encode({_text(content)}, 'UTF-8'))"
-            for name, content in step.insert_headers.items()
-        )
-        yield SetColumns((("headers", f"concat(headers, array({added}))"),))
+        yield InsertHeaders(tuple(step.insert_headers.items()))
     if step.rename_headers is not None:
-        cases = " ".join(
-            f"WHEN {_text(old)} THEN {_text(new)}" for old, new in step.rename_headers.items()
-        )
-        renamed = f"named_struct('key', CASE h.key {cases} ELSE h.key END, 'value', h.value)"
-        yield SetColumns((("headers", f"transform(headers, h -> {renamed})"),))
+        yield RenameHeaders(tuple(step.rename_headers.items()))
     if step.drop_headers is not None:
-        names = ", ".join(map(_text, step.drop_headers))
-        yield SetColumns((("headers", f"filter(headers, h -> h.key NOT IN ({names}))"),))
+        yield DropHeaders(step.drop_headers)
     if step.replace is not None:
-        found, instead = _text(step.replace.found), _text(step.replace.instead)
+        found, instead = literal(step.replace.found), literal(step.replace.instead)
         replaced = f"regexp_replace(decode(value, 'UTF-8'), {found}, {instead})"
         yield SetColumns((("value", f"encode({replaced}, 'UTF-8')"),))
 
@@ -116,13 +115,10 @@ def _changes(step: JsonStep | AvroStep) -> dict[str, Any]:
     }
 
 
-def _has_header(match: HeaderMatch) -> str:
-    found = f"h.key = {_text(match.name)}"
-    if match.matches is not None:
-        found += f" AND decode(h.value, 'UTF-8') RLIKE {_text(f'^(?:{match.matches})$')}"
-    return f"exists(headers, h -> coalesce({found}, false))"
-
-
-def _text(text: str) -> str:
-    """Return a text as a literal of Spark SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+def _header_step(match: HeaderMatch, *, is_kept: bool) -> Step:
+    if match.matches is None:
+        return HasHeader(match.name, is_kept=is_kept)
+    pattern = literal(f"^(?:{match.matches})$")
+    found = f"h.key = {literal(match.name)} AND decode(h.value, 'UTF-8') RLIKE {pattern}"
+    has = f"exists(headers, h -> coalesce({found}, false))"
+    return Where(has if is_kept else f"NOT {has}")

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Sequence
 
 from heliostat.config import Config, LinkConfig
+from heliostat.link.pipeline_rules import pipelines_of
 from heliostat.records.spark.pipeline import SparkRounds
 
 
@@ -53,7 +54,11 @@ class SparkStart:
                 self._config.spark.master,
                 self._config.spark.conf,
                 task_cpus=self._config.spark.task_cpus,
-                has_pipelines=any(link.pipelines for link in self._links),
+                has_rows=any(
+                    not each.in_place
+                    for link in self._links
+                    for each in pipelines_of(link).values()
+                ),
             )
         except BaseException as error:  # noqa: BLE001  # raised where it is awaited
             self._failure = error

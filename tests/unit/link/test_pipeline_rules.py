@@ -21,6 +21,13 @@ from heliostat.records.copier.pipeline_steps import (
     Step,
     Where,
 )
+from heliostat.records.rows.header_steps import (
+    DropHeaders,
+    HasHeader,
+    HasValue,
+    InsertHeaders,
+    RenameHeaders,
+)
 
 
 def link_with(folder: Path, *pipelines: dict[str, Any], **more: Any) -> LinkConfig:
@@ -88,11 +95,11 @@ def test_a_topic_goes_through_the_first_pipeline_that_names_it(tmp_path: Path) -
         ({"where": "offset > 3"}, Where("offset > 3")),
         ({"set": {"key": "value"}}, SetColumns((("key", "value"),))),
         ({"function": "a.b:c"}, CallFunction("a.b:c")),
-        ({"drop_tombstones": True}, Where("value IS NOT NULL")),
-        (
-            {"keep_with_header": {"name": "it's"}},
-            Where(r"exists(headers, h -> coalesce(h.key = 'it\'s', false))"),
-        ),
+        ({"drop_tombstones": True}, HasValue()),
+        ({"keep_with_header": {"name": "it's"}}, HasHeader("it's", is_kept=True)),
+        ({"drop_with_header": {"name": "a"}}, HasHeader("a", is_kept=False)),
+        ({"insert_headers": {"a": "b", "c": "d"}}, InsertHeaders((("a", "b"), ("c", "d")))),
+        ({"rename_headers": {"a": "b"}}, RenameHeaders((("a", "b"),))),
         (
             {"drop_with_header": {"name": "a", "matches": r"\d+"}},
             Where(
@@ -100,10 +107,7 @@ def test_a_topic_goes_through_the_first_pipeline_that_names_it(tmp_path: Path) -
                 r"decode(h.value, 'UTF-8') RLIKE '^(?:\\d+)$', false))"
             ),
         ),
-        (
-            {"drop_headers": ["a", "b"]},
-            SetColumns((("headers", "filter(headers, h -> h.key NOT IN ('a', 'b'))"),)),
-        ),
+        ({"drop_headers": ["a", "b"]}, DropHeaders(("a", "b"))),
         (
             {
                 "avro_fields": {

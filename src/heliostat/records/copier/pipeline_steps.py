@@ -1,6 +1,7 @@
-"""What a lane's records go through on their way: a pipeline and its steps, as Spark is to run them.
+"""What a lane's records go through on their way: a pipeline and its steps.
 
-`heliostat.records.spark.frames` makes frames of them; fields of Avro records are in `avro_step`.
+`heliostat.records.spark.frames` makes frames of them, unless all are done on batches' bytes
+(`rows.header_steps`); fields of Avro records are in `avro_step`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,14 @@ from dataclasses import dataclass, field, replace
 
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 from heliostat.records.copier.field_changes import FieldChanges
+from heliostat.records.rows.header_steps import (
+    DropHeaders,
+    HasHeader,
+    HasValue,
+    InPlaceStep,
+    InsertHeaders,
+    RenameHeaders,
+)
 from heliostat.records.rows.row_names import CHANGEABLE
 
 
@@ -44,7 +53,7 @@ class JsonFields(FieldChanges):
     """The struct as Spark's DDL, such as `id bigint, name string`; other fields are dropped."""
 
 
-Step = Where | SetColumns | JsonFields | AvroFields | CallFunction
+Step = Where | SetColumns | JsonFields | AvroFields | CallFunction | InPlaceStep
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +64,12 @@ class Pipeline:
     steps: tuple[Step, ...]
     timeout_s: float = 60.0
     """How long it may keep records without any coming back."""
+
+    @property
+    def in_place(self) -> tuple[InPlaceStep, ...]:
+        """Its steps, if all of them are done on batches' bytes: no row goes through Spark."""
+        found = tuple(each for each in self.steps if isinstance(each, InPlaceStep))
+        return found if len(found) == len(self.steps) else ()
 
     @property
     def avro_steps(self) -> tuple[AvroFields, ...]:
@@ -87,5 +102,7 @@ def _changed_by(step: Step) -> Collection[str]:
             return [*([step.column] if is_written else []), *(["key"] if step.key_fields else [])]
         case CallFunction():
             return CHANGEABLE
-        case Where():
+        case DropHeaders() | RenameHeaders() | InsertHeaders():
+            return ["headers"]
+        case Where() | HasHeader() | HasValue():
             return ()

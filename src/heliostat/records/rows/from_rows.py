@@ -177,12 +177,12 @@ class _Rows:
         count = self.next_row - first
         if not count:
             times = (header.max_timestamp,) * 2
-            return [_header(header, b"", 0, next_offset, times, Codec.NONE)]
+            return [header_like(header, b"", 0, next_offset, times, Codec.NONE)]
         times = int(self._told[splice.BASE_TIME]), int(self._told[splice.MAX_TIME])
         body: Any = room[HEADER_BYTES:end].data
         if header.codec is not Codec.NONE:
             body = compress(header.codec, body)
-        return [_header(header, body, count, next_offset, times, header.codec), body]
+        return [header_like(header, body, count, next_offset, times, header.codec), body]
 
     def _are_all(self, chunk: Chunk, header: BatchHeader, first: int, stop: int) -> bool:
         """Return whether rows `[first, stop)` are all records of a batch without holes.
@@ -210,7 +210,7 @@ class _Rows:
         return room
 
 
-def _header(  # noqa: PLR0917 - the fields that differ
+def header_like(  # noqa: PLR0917 - the fields that differ
     like: BatchHeader,
     body: Any,
     records: int,
@@ -218,7 +218,19 @@ def _header(  # noqa: PLR0917 - the fields that differ
     times: tuple[int, int],
     codec: Codec,
 ) -> bytes:
-    """Return the header of this body, compressed already, with offsets and producer of `like`."""
+    """Return the header of a body that has come of another batch's.
+
+    Parameters
+    ----------
+    like
+        The other batch's header, whose offset, producer and transaction it keeps.
+    body, records, codec
+        Its records, how many, and how they are compressed already.
+    next_offset
+        First offset behind it.
+    times
+        Timestamp that its deltas count from, and its latest one; ms.
+    """
     base_timestamp, max_timestamp = times
     fields = like._replace(
         attributes=like.attributes & TRANSACTIONAL_BIT | codec.value,

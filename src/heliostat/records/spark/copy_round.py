@@ -21,7 +21,8 @@ from heliostat.records.spark.warm_up import warm_up
 from heliostat.records.transport.control_channel import StateChannel
 from heliostat.records.transport.kafka_network import WireNetwork
 from heliostat.records.transport.offset_map_topic import MapChannel
-from heliostat.records.transport.piped_network import PipedNetwork
+from heliostat.records.transport.piped_answers import InPlaceExchange
+from heliostat.records.transport.piped_network import Exchange, PipedNetwork
 from heliostat.records.transport.row_exchange import RowExchange
 
 STATE_TIMEOUT_S = 8.0
@@ -33,7 +34,7 @@ Python's 5 ms."""
 
 
 def network_of(
-    lane: LaneSpec, clock: Clock, dial: DialSettings, exchange: RowExchange | None = None
+    lane: LaneSpec, clock: Clock, dial: DialSettings, exchange: Exchange | None = None
 ) -> WireNetwork:
     """Return both clusters of a lane, not connected yet; the caller closes it."""
     target = WireCluster(lane.target_access, dial)
@@ -49,21 +50,25 @@ def network_of(
     )
 
 
-def copy_round(lane: LaneSpec, exchange: RowExchange | None = None) -> RoundReport:
+def copy_round(lane: LaneSpec, rows: RowExchange | None = None) -> RoundReport:
     """Run one round over real connections, in this process.
 
     Parameters
     ----------
     lane
         The round.
-    exchange
-        Leads through the lane's pipeline, if it has one; the caller closes it.
+    rows
+        Leads through the lane's pipeline, if its records are rows of Spark there; the caller
+        closes it.
     """
     warm_up()
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     clock = SystemClock()
     late_sends = KilledWhenLate()
     dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
+    exchange: Exchange | None = rows
+    if lane.pipeline is not None and rows is None:
+        exchange = InPlaceExchange(lane.partitions, lane.pipeline.in_place)
     network = network_of(lane, clock, dial, exchange)
     state_dial = replace(dial, request_timeout_s=STATE_TIMEOUT_S)
     state = StateChannel(
@@ -98,8 +103,8 @@ def copy_round(lane: LaneSpec, exchange: RowExchange | None = None) -> RoundRepo
             while not state.is_written(report.number):
                 time.sleep(WRITTEN_LOOK_S)
 
-        if exchange is not None:
-            exchange.suspect = lambda records: tell(copier.reports.suspected(records))
+        if rows is not None:
+            rows.suspect = lambda records: tell(copier.reports.suspected(records))
         try:
             report = copier.run(hooks)
         except TransformFailed as error:

@@ -38,7 +38,9 @@ from heliostat.records.copier.pipeline_steps import (
     Step,
     Where,
 )
+from heliostat.records.rows.header_steps import InPlaceStep
 from heliostat.records.rows.row_names import BACK, CHANGEABLE, TYPES
+from heliostat.records.spark.in_place_sql import in_sql
 from heliostat.records.spark.json_fields import IS_MARK, kept, with_json_fields
 
 if TYPE_CHECKING:
@@ -122,7 +124,7 @@ def with_steps(frame: DataFrame, pipeline: Pipeline) -> Piped:
 
 
 def _with_step(frame: DataFrame, step: Step) -> DataFrame:
-    match step:
+    match in_sql(step) if isinstance(step, InPlaceStep) else step:
         case Where(condition):
             return kept(frame, condition)
         case SetColumns(columns):
@@ -134,13 +136,13 @@ def _with_step(frame: DataFrame, step: Step) -> DataFrame:
                     for name, text in columns
                 }
             )
-        case JsonFields():
-            return with_json_fields(frame, step)
-        case AvroFields():
+        case JsonFields() as fields:
+            return with_json_fields(frame, fields)
+        case AvroFields() as fields:
             # Only here: most pipelines need no Avro.
             from heliostat.records.spark.avro_fields import with_avro_fields
 
-            return with_avro_fields(frame, step)
+            return with_avro_fields(frame, fields)
         case CallFunction(path):
             return _called(frame, path)
 

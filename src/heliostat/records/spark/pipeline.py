@@ -74,8 +74,8 @@ class SparkRounds:
     task_cpus
         Cores a lane counts for: lanes wait for the network most of the time (Spark 4.3 takes
         fractions).
-    has_pipelines
-        Whether records will go through pipelines: in executors, or in the driver if it is local.
+    has_rows
+        Whether records will be rows of Spark: in executors, or in the driver if it is local.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class SparkRounds:
         conf: Mapping[str, str],
         *,
         task_cpus: float,
-        has_pipelines: bool = False,
+        has_rows: bool = False,
     ) -> None:
         from py4j import protocol
         from pyspark import SparkConf, SparkContext
@@ -104,10 +104,10 @@ class SparkRounds:
             # Python workers pass on each batch of rows at once, see `frames`.
             "spark.python.udf.pipelined.enabled": "true",
             "spark.driver.extraJavaOptions": (
-                f"{driver_java_options(has_rows=has_pipelines and self.is_local)} {_log_option()}"
+                f"{driver_java_options(has_rows=has_rows and self.is_local)} {_log_option()}"
             ),
             **(LOCAL_SETTINGS if self.is_local else {}),
-            **session_settings(master, {**(EXECUTORS_WITH_ROWS if has_pipelines else {}), **conf}),
+            **session_settings(master, {**(EXECUTORS_WITH_ROWS if has_rows else {}), **conf}),
         }
         wanted = SparkConf().setAppName(app_name).setMaster(master).setAll(list(settings.items()))
         caught = signal.getsignal(signal.SIGINT)
@@ -163,7 +163,7 @@ class SparkRounds:
         context = self.context
         group, place = _job_group(lane), f"{lane.link}/{lane.lane}"
         context.setJobGroup(group, describe(lane), True)
-        if lane.pipeline is not None:
+        if lane.pipeline is not None and not lane.pipeline.in_place:
             return self._run_with_pipeline(lane, lane.pipeline)
         if self.is_local:
             return context.parallelize([lane], 1).mapPartitions(copy_rounds).collect()[0]
@@ -201,10 +201,11 @@ class SparkRounds:
     def refused(self, pipelines: Mapping[str, Pipeline]) -> dict[str, str]:
         """Return why Spark can't run some of these pipelines, by name."""
         found: dict[str, str] = {}
-        if not pipelines:
+        of_rows = {name: each for name, each in pipelines.items() if not each.in_place}
+        if not of_rows:
             return found  # a session would load thousands of classes
         session = frames.session_of_rows(self.session)
-        for name, pipeline in pipelines.items():
+        for name, pipeline in of_rows.items():
             try:
                 frames.on_lane(session, row_workers.LaneRows(), pipeline)
             except PipelineRefused as error:

@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from typing_extensions import override
 
 from heliostat.records.copier.lane import PartitionSpec
-from heliostat.records.copier.network import Event
+from heliostat.records.copier.network import Event, Transformed
+from heliostat.records.copier.transform import Transform
 from heliostat.records.transport.kafka_network import WireNetwork
-from heliostat.records.transport.row_exchange import RowExchange
+
+
+class Exchange(Transform, Protocol):
+    """A lane's pipeline, seen from its network."""
+
+    partitions: list[PartitionSpec]
+    """By index; the network adds what the lane takes."""
+
+    def fileno(self) -> int | None:
+        """Return a file that is readable when something has come back; None: it does at once."""
+        ...
+
+    def take(self) -> Sequence[Transformed]:
+        """Return the answers that have come back."""
+        ...
 
 
 class PipedNetwork(WireNetwork):
@@ -25,11 +40,12 @@ class PipedNetwork(WireNetwork):
     """
 
     def __init__(
-        self, exchange: RowExchange, partitions: Sequence[PartitionSpec], *network: Any, **more: Any
+        self, exchange: Exchange, partitions: Sequence[PartitionSpec], *network: Any, **more: Any
     ) -> None:
         super().__init__(partitions, *network, **more)
         self._exchange = exchange
-        self._watched.wake_by(exchange.fileno())
+        if (file := exchange.fileno()) is not None:
+            self._watched.wake_by(file)
 
     @override
     def change(self, gone: Sequence[int], new: Sequence[PartitionSpec]) -> None:

@@ -20,13 +20,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from heliostat.errors import TransformFailed
-from heliostat.records.batches.batch import OFFSET_MAX, each_header, next_offset
+from heliostat.records.batches.batch import each_header, next_offset
 from heliostat.records.batches.converted import Stop, StopReason
 from heliostat.records.copier.lane import PartitionSpec, Suspect
 from heliostat.records.copier.network import Fetched, Transformed
 from heliostat.records.rows.from_rows import batches_of
 from heliostat.records.rows.row_names import CHANGEABLE, NO_RECORD
-from heliostat.records.rows.to_rows import Chunk, whole_batches
+from heliostat.records.rows.to_rows import Chunk
+from heliostat.records.transport.piped_answers import unchanged, whole_of
 from heliostat.records.transport.row_pipe import RowPipe
 
 UNDER_WAY_BYTES_MAX = 16 * 1024 * 1024
@@ -134,28 +135,12 @@ class RowExchange:
 
     def put(self, fetched: Fetched) -> None:
         """See `Transform`."""
-        spec = self.partitions[fetched.want.index]
-        view = memoryview(fetched.buffer)
-        end, error = whole_batches(view, fetched.start, fetched.end)
-        stop = None
-        before = spec.fails_at if spec.fails_at >= 0 else OFFSET_MAX
-        if 0 <= spec.fails_at <= fetched.want.offset:
-            end = fetched.start
-            stop = Stop(StopReason[spec.fail_code], spec.fails_at, spec.why_fails)
-        elif error is not None:
-            at = next_offset(view, fetched.start, end)
-            at = fetched.want.offset if at is None else at
-            text = f"source offset {at} can't be read for the pipeline: {error.text}"
-            stop = Stop(StopReason.CORRUPT, at, text)
-        if end == fetched.start:
-            # Nothing whole: as it is, the copier asks for more bytes or stops.
-            cut = fetched if stop is None else fetched._replace(end=end)
-            self._done.append(Transformed(cut, stop))
+        chunk, stop = whole_of(self.partitions[fetched.want.index], fetched)
+        if chunk is None:
+            self._done.append(unchanged(fetched, stop))
             self._pipe.wake_up()
             return
-        data = view[fetched.start : end]
-        chunk = Chunk(0, spec.source, data, fetched.want.offset, before)
-        self._waiting.append(_Out(fetched, deque([chunk]), stop, len(data)))
+        self._waiting.append(_Out(fetched, deque([chunk]), stop, len(chunk.data)))
         self._go_on()
 
     def _go_on(self) -> None:

@@ -1,0 +1,84 @@
+"""What of an answer goes into a pipeline; and pipelines that are done at once, in place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from heliostat.records.batches.batch import OFFSET_MAX, next_offset
+from heliostat.records.batches.converted import Stop, StopReason
+from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.network import Fetched, Transformed
+from heliostat.records.rows.header_steps import InPlaceStep
+from heliostat.records.rows.in_place import InPlace
+from heliostat.records.rows.to_rows import Chunk, whole_batches
+
+
+def whole_of(spec: PartitionSpec, fetched: Fetched) -> tuple[Chunk | None, Stop | None]:
+    """Return what goes into a partition's pipeline, and why nothing after it can be copied.
+
+    No chunk: nothing does, see `unchanged`.
+    """
+    view = memoryview(fetched.buffer)
+    end, error = whole_batches(view, fetched.start, fetched.end)
+    stop = None
+    before = spec.fails_at if spec.fails_at >= 0 else OFFSET_MAX
+    if 0 <= spec.fails_at <= fetched.want.offset:
+        return None, Stop(StopReason[spec.fail_code], spec.fails_at, spec.why_fails)
+    if error is not None:
+        stop = _corrupt(fetched, next_offset(view, fetched.start, end), error.text)
+    if end == fetched.start:
+        return None, stop
+    return Chunk(0, spec.source, view[fetched.start : end], fetched.want.offset, before), stop
+
+
+def unchanged(fetched: Fetched, stop: Stop | None) -> Transformed:
+    """Return an answer of which nothing goes into a pipeline.
+
+    Without a stop it is as it came, and the copier asks for more bytes or stops.
+    """
+    cut = fetched if stop is None else fetched._replace(end=fetched.start)
+    return Transformed(cut, stop)
+
+
+def _corrupt(fetched: Fetched, at: int | None, text: str) -> Stop:
+    at = fetched.want.offset if at is None else at
+    said = f"source offset {at} can't be read for the pipeline: {text}"
+    return Stop(StopReason.CORRUPT, at, said)
+
+
+class InPlaceExchange:
+    """A pipeline that is done at once, a `Transform`.
+
+    Parameters
+    ----------
+    partitions
+        Partitions of the lane, in order of their indexes.
+    steps
+        The pipeline.
+    """
+
+    def __init__(self, partitions: Iterable[PartitionSpec], steps: Sequence[InPlaceStep]) -> None:
+        self.partitions = list(partitions)
+        """By index; the network adds what the lane takes."""
+        self._steps = InPlace(steps)
+        self._done: list[Transformed] = []
+
+    def fileno(self) -> None:
+        """Nothing comes back later than at once."""
+
+    def put(self, fetched: Fetched) -> None:
+        """See `Transform`."""
+        chunk, stop = whole_of(self.partitions[fetched.want.index], fetched)
+        if chunk is None:
+            self._done.append(unchanged(fetched, stop))
+            return
+        data, error = self._steps.applied(chunk)
+        if error is not None:
+            stop = _corrupt(fetched, next_offset(data, 0, len(data)), error.text)
+        whole = fetched._replace(buffer=data, start=0, end=len(data))
+        self._done.append(Transformed(whole, stop))
+
+    def take(self) -> list[Transformed]:
+        """Return the answers that have been put in since."""
+        found, self._done = self._done, []
+        return found

@@ -1,0 +1,94 @@
+"""Steps about headers and tombstones on batches' bytes, against the same in plain Python."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+import pytest
+from support.batches import Record, StoredBatch, marker
+from support.header_steps import left, random_headers, random_steps
+from support.records import GZIP, LZ4, NONE, SNAPPY, ZSTD, Sample, encode, odd_records
+from unit.records.rows.test_rows import SOURCE, at_offset, chunk_of, seen
+
+from heliostat.records.batches.batch import next_offset, read_header
+from heliostat.records.rows.header_steps import DropHeaders, HasHeader, HasValue, InsertHeaders
+from heliostat.records.rows.in_place import InPlace
+from heliostat.records.rows.to_rows import Chunk
+
+CODECS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
+SMALL = Sample(b"k", b"v", 7, (("h", b"1"),))
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+def test_records_are_what_the_steps_say_and_where_they_were(codec: int) -> None:
+    rng = random.Random(codec)
+    for _ in range(60):
+        offset, batches, expected = 100, [], []
+        steps = random_steps(rng)
+        first, before = rng.choice([(0, 1 << 62), (102, 1 << 62), (0, 110)])
+        for _ in range(3):
+            samples = [
+                replace(each, headers=random_headers(rng))
+                for each in odd_records(rng, rng.randrange(1, 9))
+            ]
+            batches.append((offset, samples))
+            for number, each in enumerate(samples, offset):
+                headers = left(steps, each.headers, each.value)
+                if headers is not None and first <= number < before:
+                    expected.append((number, each.timestamp_ms, each.key, each.value, headers))
+            offset += len(samples) + rng.randrange(2)
+        chunk = chunk_of(*batches, codec=codec, first=first, before=before)
+        out, error = InPlace(steps).applied(chunk)
+        assert error is None
+        assert seen(bytes(out)) == expected
+        ends = [begin + len(some) for begin, some in batches if begin < before]
+        assert next_offset(out, 0, len(out)) == min(ends[-1], before)
+
+
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
+def test_a_batch_that_no_step_concerns_keeps_its_bytes(codec: int) -> None:
+    batches = [(10 * number, [SMALL] * 10) for number in range(2)]
+    with_skip = [*[SMALL] * 9, replace(SMALL, headers=(("skip", None),))]
+    chunk = chunk_of(*batches, (20, with_skip), codec=codec)
+    steps = InPlace([HasHeader("skip", is_kept=False), DropHeaders(("x",)), HasValue()])
+    out, _ = steps.applied(chunk)
+    kept = len(bytes(chunk_of(*batches, codec=codec).data))
+    assert out[:kept] == bytes(chunk.data)[:kept]
+    last = read_header(out, kept, len(out))
+    assert last is not None
+    assert (last.records_count, last.next_offset, last.codec.value) == (9, 30, codec)
+
+
+def test_what_is_filtered_out_wholly_leaves_its_offsets_and_markers_stay() -> None:
+    data = bytes(at_offset(encode([SMALL] * 4), 10)) + marker(14, 9, commits=True).encode()
+    out, _ = InPlace([HasHeader("no", is_kept=True)]).applied(Chunk(7, SOURCE, data, before=12))
+    header = read_header(out, 0, len(out))
+    assert header is not None
+    assert (header.base_offset, header.next_offset, header.records_count) == (10, 12, 0)
+    assert header.size == len(out)
+    whole, _ = InPlace([HasHeader("no", is_kept=True)]).applied(Chunk(7, SOURCE, data))
+    assert next_offset(whole, 0, len(whole)) == 15
+
+
+def test_times_of_the_log_s_append_are_kept() -> None:
+    records = tuple(Record(5 + n, b"k", b"%d" % n) for n in range(4))
+    stored = StoredBatch(20, records, append_time=77)
+    out, _ = InPlace([InsertHeaders((("a", "b"),))]).applied(Chunk(7, SOURCE, stored.encode()))
+    assert [row[1] for row in seen(bytes(out))] == [77] * 4
+
+
+def test_damaged_records_are_named_and_what_is_before_them_is_kept() -> None:
+    rng = random.Random(5)
+    good = encode(odd_records(rng, 3))
+    named = 0
+    for _ in range(300):
+        data = bytearray(at_offset(encode(odd_records(rng, 5)), 3))
+        for _ in range(rng.randrange(1, 4)):
+            data[rng.randrange(61, len(data))] = rng.randrange(256)
+        out, error = InPlace(random_steps(rng)).applied(Chunk(0, SOURCE, good + bytes(data)))
+        if error is not None:
+            assert error.context["base_offset"] == 3
+            assert next_offset(out, 0, len(out)) == 3
+            named += 1
+    assert named > 100

@@ -1,0 +1,80 @@
+"""What of an answer goes into a pipeline, and pipelines in place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.batches import changed
+from support.records import Sample, encode
+from unit.records.rows.test_rows import at_offset, seen
+
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.records.batches.converted import StopReason
+from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.network import Fetched, Transformed, Want
+from heliostat.records.rows.header_steps import HasHeader
+from heliostat.records.transport.piped_answers import InPlaceExchange
+
+P = TopicPartition(TopicName("orders"), PartitionId(0))
+STEPS = [HasHeader("skip", is_kept=False)]
+
+
+def batch(offset: int, *, skips: bool = False) -> bytes:
+    headers = (("skip", None),) if skips else ()
+    return at_offset(encode([Sample(b"k", b"v", 5, headers), Sample(b"k", b"v", 6)]), offset)
+
+
+def through(data: bytes, *, want: int = 10, cut: int = 0, **spec: Any) -> Transformed:
+    one = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False, **spec)
+    exchange = InPlaceExchange([one], STEPS)
+    assert exchange.fileno() is None
+    buffer = bytearray(b"head" + data)
+    exchange.put(Fetched(Want(0, 1, want, 1 << 20), 0, 99, buffer, 4, len(buffer) - cut))
+    (found,) = exchange.take()
+    assert exchange.take() == []
+    return found
+
+
+def offsets(found: Transformed) -> list[int]:
+    event = found.fetched
+    return [row[0] for row in seen(bytes(memoryview(event.buffer)[event.start : event.end]))]
+
+
+def test_an_answer_comes_back_at_once_without_what_is_filtered() -> None:
+    found = through(batch(10, skips=True) + batch(12), want=10)
+    assert (offsets(found), found.stop) == ([11, 12, 13], None)
+    assert offsets(through(batch(10) + batch(12), want=11)) == [11, 12, 13]
+
+
+def test_a_cut_batch_waits_and_one_alone_is_asked_for_again() -> None:
+    assert offsets(through(batch(10) + batch(12), cut=3)) == [10, 11]
+    found = through(batch(10), cut=3)
+    assert found.stop is None
+    assert found.fetched.end - found.fetched.start == len(batch(10)) - 3
+
+
+def test_what_can_not_be_read_stops_the_partition_behind_what_can() -> None:
+    """Given a batch with a wrong checksum, or with damaged records under a right one / then both
+
+    are corrupt, and what is before them is copied.
+    """
+    wrong = bytearray(batch(12))
+    wrong[-1] ^= 1
+    damaged = bytearray(batch(12))
+    damaged[61] = 0xFF
+    for bad in (wrong, changed(damaged)):
+        found = through(batch(10) + bytes(bad))
+        assert offsets(found) == [10, 11]
+        assert found.stop is not None
+        assert (found.stop.reason, found.stop.offset) == (StopReason.CORRUPT, 12)
+        assert "source offset 12" in found.stop.text
+
+
+def test_a_record_that_is_to_stop_its_partition_does() -> None:
+    spec = {"fails_at": 11, "fail_code": "TRANSFORM_FAILED", "why_fails": "a person says so"}
+    assert offsets(through(batch(10), **spec)) == [10]
+    found = through(batch(10), want=11, **spec)
+    assert (found.fetched.start == found.fetched.end, found.stop and found.stop.offset) == (
+        True,
+        11,
+    )
