@@ -86,7 +86,7 @@ def complete(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None
         parser.error("steady runs ours alone")
     if given.part is None:
         scenario = SCENARIOS.get(given.scenario)
-        has_holes = scenario is not None and (scenario.holes or scenario.piped)
+        has_holes = scenario is not None and (scenario.holes or scenario.steps)
         names = PARTS_WITH_HOLES if has_holes else PART_NAMES
         base = [BASE_LINE] if has_base_line(given.scenario) else []
         given.part = [*base, *names, *(WORKERS if given.spark else ())]

@@ -108,6 +108,7 @@ TUNED: dict[str, str] = {
     "transactional": "2 tasks, 5 in flight",
     "compacted": "2 tasks, 5 in flight",
     "pipeline": "2 tasks, 5 in flight",
+    "pipeline_sql": "2 tasks, 5 in flight",
     "catchup": "2 tasks, 5 in flight",
     "latency": "2 tasks, 5 in flight, no linger",
     "efd": "4 tasks, 5 in flight, no linger",

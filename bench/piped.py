@@ -12,10 +12,15 @@ from fill import Headers
 
 SKIPPED = 10
 """One record in so many has the header by which it is filtered out."""
-STEPS: list[dict[str, Any]] = [
+STEPS: tuple[dict[str, Any], ...] = (
     {"drop_with_header": {"name": "skip"}},
     {"drop_headers": ["secret"]},
-]
+)
+SQL: tuple[dict[str, Any], ...] = (
+    {"where": "NOT exists(headers, h -> h.key = 'skip')"},
+    {"set": {"headers": "filter(headers, h -> h.key != 'secret')"}},
+)
+"""The same as expressions: all records are rows of Spark."""
 _TRANSFORMS = "org.apache.kafka.connect.transforms"
 _OF = "A->B."
 TRANSFORMS = {

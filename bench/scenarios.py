@@ -51,8 +51,8 @@ class Scenario:
     secure: bool = False
     holes: str = ""
     """Kind of holes between the offsets, see `holes`; empty: none."""
-    piped: bool = False
-    """Whether records go through a pipeline on their way, see `piped`."""
+    steps: tuple[Mapping[str, Any], ...] = ()
+    """The pipeline that records go through on their way, see `piped`."""
 
     def shrunk(self) -> Scenario:
         """Return the same shape with a few thousand records, for the benchmark's own test."""
@@ -120,7 +120,16 @@ SCENARIOS = {
         records=2_000_000,
         record_bytes=500,
         batch_records=128,
-        piped=True,
+        steps=piped.STEPS,
+    ),
+    "pipeline_sql": Scenario(
+        name="pipeline_sql",
+        codecs=("none", "lz4"),
+        partitions=4,
+        records=2_000_000,
+        record_bytes=500,
+        batch_records=128,
+        steps=piped.SQL,
     ),
 }
 
@@ -151,7 +160,7 @@ class Bench:
             self.due[topic] = holes.fill_transactions(self.pair.source, topic, each=each, **shape)
         elif self.scenario.holes == holes.COMPACTION:
             self.due[topic] = holes.fill_compacted(self.pair.source, topic, each=each, **shape)
-        elif self.scenario.piped:
+        elif self.scenario.steps:
             headers = piped.headers_of
             count = fill(
                 self.pair.source, topic, batch_records=each, codec=codec, headers=headers, **shape
@@ -180,7 +189,7 @@ class Bench:
         wanted = peer.properties(*self.pair.ways(), topic, codec, settings)
         # A separate group: the coordinator waits for the previous part, which was killed.
         wanted["B.group.id"] = f"mm2-{next(GROUP_NUMBERS)}"
-        wanted |= piped.TRANSFORMS if self.scenario.piped else {}
+        wanted |= piped.TRANSFORMS if self.scenario.steps else {}
         total = self.due.get(topic) or sum(self._high_watermarks(codec).values())
         return self._run(
             name,
@@ -199,8 +208,8 @@ class Bench:
         """Run Heliostat with defaults; its target must have the source's end offsets."""
         topic = self.scenario.topic(codec)
         wanted = ours.config(*self.pair.ways(), [topic])
-        if self.scenario.piped:
-            pipeline = {"name": "bench", "topics": [topic], "steps": piped.STEPS}
+        if self.scenario.steps:
+            pipeline = {"name": "bench", "topics": [topic], "steps": list(self.scenario.steps)}
             wanted["links"][0]["pipelines"] = [pipeline]
         command = ours.command(self.folder / f"ours-{codec}", wanted)
         if topic in self.due:
