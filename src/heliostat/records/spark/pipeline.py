@@ -190,7 +190,8 @@ class SparkRounds:
         # A frame has its workers' code pickled when it is made: the first one shows what they need.
         shape = frames.on_lane(session, row_workers.LaneRows(), pipeline)
         flush = frames.marks_needed(shape.frame)
-        rows = row_workers.LaneRows(name, flush, shape.reads)
+        is_careful = bool(lane.careful)
+        rows = row_workers.LaneRows(name, flush, shape.reads, is_careful=is_careful)
         piped = frames.on_lane(session, rows, pipeline)
         copy = row_workers.CopyRows(lane, name, piped.changed)
         found = piped.frame.mapInArrow(copy, row_workers.REPORT).collect()

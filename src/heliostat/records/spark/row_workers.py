@@ -29,20 +29,31 @@ class LaneRows:
         How many marks push rows through, see `frames.marks_needed`.
     reads
         Columns that the pipeline reads.
+    is_careful
+        Whether the round is: few records at a time, each of which is waited for.
     """
 
-    def __init__(self, name: str = "", flush: int = 0, reads: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        name: str = "",
+        flush: int = 0,
+        reads: tuple[str, ...] = (),
+        *,
+        is_careful: bool = False,
+    ) -> None:
         self._name = name
         self._flush = flush
         self._reads = reads
+        self._is_careful = is_careful
 
     def __call__(self, _rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows as long as the copier's worker sends batches."""
-        from heliostat.records.transport.row_pipe import read_rows
+        from heliostat.records.transport.row_pipe import PUSH_EVERY_S, read_rows
 
         for _ in _rows:
             pass
-        yield from read_rows(socket_path(self._name), self._flush, self._reads)
+        every_s = 0.0 if self._is_careful else PUSH_EVERY_S
+        yield from read_rows(socket_path(self._name), self._flush, self._reads, every_s)
 
 
 class CopyRows:

@@ -33,6 +33,8 @@ CONNECT_WITHIN_S = 60.0
 LOOK_S = 0.02
 IDLE_S = 0.001
 """How long the reader waits for more before it pushes rows through by marks."""
+PUSH_EVERY_S = 0.02
+"""Time between two pushes at least: each costs as much as some five hundred records."""
 _HEAD = struct.Struct(">qqqiHI")
 """Number, first offset, offset to stop before, partition, bytes of the topic's name, of the
 batches."""
@@ -144,7 +146,51 @@ def _connected(path: Path) -> socket.socket:
             return conn
 
 
-def read_rows(path: Path, flush: int, reads: Collection[str]) -> Iterator[pa.RecordBatch]:
+class Pushes:
+    """When rows are pushed through a pipeline by marks.
+
+    At once where nothing follows; where records come one after the other all the time, some go
+    together. Rows that so many others follow need no push.
+
+    Parameters
+    ----------
+    rows
+        How many rows push all before them through.
+    every_s
+        Time between two pushes at least.
+    """
+
+    def __init__(self, rows: int, every_s: float) -> None:
+        self._rows = rows
+        self._every_s = max(every_s, IDLE_S)
+        self._pushed_s = float("-inf")
+        self._due_s: float | None = None
+        self._behind = 0
+        """Rows that came after what is due."""
+
+    def sent(self, rows: int, now_s: float) -> None:
+        """Take it that so many rows have gone into the pipeline."""
+        self._behind += rows
+        if self._due_s is None:
+            self._due_s = max(now_s + IDLE_S, self._pushed_s + self._every_s)
+            self._behind = 0
+
+    def wait_s(self, now_s: float) -> float | None:
+        """Return the time until a push is due; 0: it is, None: there is nothing to push."""
+        if self._due_s is None:
+            return None
+        if self._behind >= self._rows:
+            self._due_s, self._behind = now_s + self._every_s, 0
+        return max(self._due_s - now_s, 0.0)
+
+    def pushed(self, now_s: float) -> None:
+        """Take it that marks have gone into the pipeline."""
+        self._pushed_s, self._due_s = now_s, None
+
+
+def read_rows(
+    path: Path, flush: int, reads: Collection[str], push_every_s: float = PUSH_EVERY_S
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the chunks that a copier sends; ends when it sends no more.
 
     Parameters
@@ -156,6 +202,8 @@ def read_rows(path: Path, flush: int, reads: Collection[str]) -> Iterator[pa.Rec
         batches of rows. They are sent when nothing follows at once.
     reads
         Columns that the pipeline reads; others are left null.
+    push_every_s
+        See `Pushes`.
     """
     with socket.socket(socket.AF_UNIX) as listener:
         before = os.umask(0o177)
@@ -167,21 +215,29 @@ def read_rows(path: Path, flush: int, reads: Collection[str]) -> Iterator[pa.Rec
         yield marks(0, flush)  # so that Spark starts the copier's worker
         conn, _ = listener.accept()
         path.unlink(missing_ok=True)
+    pushes = Pushes(flush, push_every_s)
+    number = 0
     with conn:
-        while (head := _received(conn, _HEAD.size)) is not None:
+        while True:
+            wait_s = pushes.wait_s(time.monotonic())
+            if wait_s is not None and not (wait_s and _has_more(conn, wait_s)):
+                yield marks(number, flush)
+                pushes.pushed(time.monotonic())
+                continue
+            head = _received(conn, _HEAD.size)
+            if head is None:
+                return
             number, first, stop, partition, name_bytes, size = _HEAD.unpack(head)
             topic = bytes(_received(conn, name_bytes) or b"").decode()
             data = _received(conn, size) or bytearray()
             source = TopicPartition(TopicName(topic), PartitionId(partition))
             rows = rows_of(Chunk(number, source, memoryview(data), first, stop), reads)
             yield pa.concat_batches([rows, marks(number, 1)])
-            if not _has_more(conn):
-                yield marks(number, flush)
+            pushes.sent(rows.num_rows + 1, time.monotonic())
 
 
-def _has_more(conn: socket.socket) -> bool:
-    """Whether something follows at once: marks cost as much as records."""
-    return bool(select.select([conn], [], [], IDLE_S)[0])
+def _has_more(conn: socket.socket, within_s: float) -> bool:
+    return bool(select.select([conn], [], [], within_s)[0])
 
 
 def _received(conn: socket.socket, size: int) -> bytearray | None:
