@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from heliostat.config import LinkConfig, PipelineConfig, compile_pattern
@@ -27,6 +27,9 @@ from heliostat.records.rows.header_steps import (
 )
 from heliostat.records.spark.in_place_sql import literal
 
+NAMED_MAX = 3
+"""Topics that a note names."""
+
 
 def pipelines_of(link: LinkConfig) -> dict[str, Pipeline]:
     """Return a link's pipelines by their names."""
@@ -42,6 +45,27 @@ def pipeline_of(link: LinkConfig, topic: TopicName) -> str:
     """Return the name of the pipeline that a source topic goes through; empty: none."""
     found = _config_of(link, topic)
     return "" if found is None else found.name
+
+
+def pipeline_notes(link: LinkConfig, topics: Iterable[TopicName]) -> tuple[str, ...]:
+    """Return what `plan` says of a link's pipelines: how many of these source topics each changes.
+
+    A pipeline without any topic is most often one whose names are misspelt.
+    """
+    by_name: dict[str, list[TopicName]] = {each.name: [] for each in link.pipelines}
+    for topic in sorted(topics):
+        if name := pipeline_of(link, topic):
+            by_name[name].append(topic)
+    return tuple(_pipeline_note(each, by_name[each.name]) for each in pipelines_of(link).values())
+
+
+def _pipeline_note(pipeline: Pipeline, topics: Sequence[TopicName]) -> str:
+    if not topics:
+        return f"pipeline {pipeline.name}: no topic of the link goes through it"
+    way = "on the bytes of batches" if pipeline.in_place else "as rows of Spark"
+    named = ", ".join(topics[:NAMED_MAX]) + (", ..." if len(topics) > NAMED_MAX else "")
+    plural = "" if len(topics) == 1 else "s"
+    return f"pipeline {pipeline.name}: {len(topics)} topic{plural} ({named}), {way}"
 
 
 def decoded_of(link: LinkConfig, topic: TopicName) -> SchemaFrames:

@@ -12,6 +12,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.gaps.gone_records import gone_lines
 from heliostat.link.exact import filling_notes, why_not_exact
+from heliostat.link.pipeline_rules import pipeline_notes
 from heliostat.link.topic_look import see
 from heliostat.names import LinkName, TopicName, id_text
 from heliostat.offsets.store import read_maps
@@ -61,7 +62,8 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
             target_admin,
             maps,
         )
-    notes = (*unfilled, *odd) if note is None else (*unfilled, *odd, note)
+    piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
+    notes = (*unfilled, *odd, *piped, *(() if note is None else (note,)))
     return replace(plan, notes=(*plan.notes, *notes), gone=gone)
 
 

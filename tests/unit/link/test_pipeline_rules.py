@@ -10,7 +10,12 @@ import yaml
 
 from heliostat.config import LinkConfig, load_config
 from heliostat.errors import ConfigError
-from heliostat.link.pipeline_rules import decoded_of, pipeline_of, pipelines_of
+from heliostat.link.pipeline_rules import (
+    decoded_of,
+    pipeline_notes,
+    pipeline_of,
+    pipelines_of,
+)
 from heliostat.names import TopicName
 from heliostat.records.copier.avro_step import AvroFields
 from heliostat.records.copier.lane import SchemaFrames
@@ -87,6 +92,21 @@ def test_a_topic_goes_through_the_first_pipeline_that_names_it(tmp_path: Path) -
     found = {name: pipeline_of(link, TopicName(name)) for name in ("orders", "ordeal", "x", "y")}
     assert found == {"orders": "one", "ordeal": "two", "x": "two", "y": ""}
     assert [len(each.steps) for each in pipelines_of(link).values()] == [1, 2]
+
+
+def test_a_plan_says_which_topics_are_changed_and_which_pipeline_has_none(tmp_path: Path) -> None:
+    link = link_with(
+        tmp_path,
+        {"name": "a", "topics": ["t.*"], "steps": [{"drop_tombstones": True}]},
+        {"name": "b", "topics": ["u"], "steps": [{"where": "true"}, {"drop_tombstones": True}]},
+        {"name": "c", "topics": ["misspelt"], "steps": [{"drop_headers": ["x"]}]},
+    )
+    topics = map(TopicName, ("u", "t4", "t1", "t2", "t3", "v"))
+    assert pipeline_notes(link, topics) == (
+        "pipeline a: 4 topics (t1, t2, t3, ...), on the bytes of batches",
+        "pipeline b: 1 topic (u), as rows of Spark",
+        "pipeline c: no topic of the link goes through it",
+    )
 
 
 @pytest.mark.parametrize(
