@@ -195,7 +195,11 @@ def test_changed_records_have_schemas_of_their_own(
         keys = {place: json.loads(each.key or b"") for place, each in reader.seen.items()}
         assert keys == {place: {"id": each["id"]} for place, each in expected.items()}
         subject = f"{piped.topic}-value"
-        assert len(piped.target.double.versions(subject, deleted=False)) == 2
+        made = piped.target.double.subjects[subject].values()
+        assert len(made) == 2
+        (told,) = said(piped.config, "schemas", "status")
+        assert {each["target_id"] for each in told["derived"]} == {each.schema_id for each in made}
+        assert told["in_sync"]
 
 
 def test_unknown_schemas_are_waited_for_and_what_is_no_record_stops_its_partition(

@@ -12,6 +12,7 @@ import click
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import load_config
+from heliostat.operate.derived_schemas import DerivedSchema
 from heliostat.operate.schemas import LinkSchemas, link_schemas, row_json, verify_schemas
 from heliostat.schemas import SchemaRow
 from heliostat.schemas.status import SchemaState
@@ -52,8 +53,8 @@ def status_command(
 ) -> None:
     r"""Show which versions of the source's subjects are at the target, and why others are not.
 
-    Marks: `=` there, `+` missing, `!` refused, `-` left out. Changes nothing. Exit code 0 when
-    everything is there, 1 otherwise.
+    Marks: `=` there, `+` missing, `!` refused, `-` left out. What pipelines make of schemas is
+    listed behind them. Changes nothing. Exit code 0 when everything is there, 1 otherwise.
 
     \b
     Examples:
@@ -156,6 +157,20 @@ def schema_lines(found: LinkSchemas, *, shows_all: bool = False) -> Iterator[str
     for row in found.rows:
         if shows_all or row.state not in settled:
             yield f"  {_row(row)}"
+    if found.derived:
+        missing = sum(each.target_id is None for each in found.derived)
+        yield f"made by pipelines: {len(found.derived)} schemas, {missing} not at the target"
+    for each in found.derived:
+        if shows_all or each.target_id is None:
+            yield f"  {_derived(each)}"
+
+
+def _derived(row: DerivedSchema) -> str:
+    mark = "!" if row.reason else "+" if row.target_id is None else "="
+    where = f" → {', '.join(row.subjects)}" if row.subjects else ""
+    there = "" if row.target_id is None else f" id {row.target_id}"
+    why = f": {row.reason}" if row.reason else ""
+    return f"{mark} id {row.schema_id} through {row.pipeline}{where}{there}{why}"
 
 
 def _row(row: SchemaRow) -> str:

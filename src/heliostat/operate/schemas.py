@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.link.schema_rules import frames_in, frames_of, rules_of
 from heliostat.link.topic_look import see
 from heliostat.names import LinkName, TopicName
+from heliostat.operate.derived_schemas import DerivedSchema, derived_schemas
 from heliostat.operate.links import links_of
 from heliostat.records.copier.lane import SchemaFrames
 from heliostat.schemas import (
@@ -24,7 +25,7 @@ from heliostat.schemas import (
     schema_rows,
     verify_ids,
 )
-from heliostat.schemas.content import fingerprint_alone
+from heliostat.schemas.content import RegistryContent, fingerprint_alone
 from heliostat.schemas.mirroring import plan_with_settings
 from heliostat.schemas.registry.values import Schema, SchemaId
 from heliostat.schemas.status import IdDifference, SchemaState
@@ -39,12 +40,16 @@ class LinkSchemas:
     strategy: str
     rows: tuple[SchemaRow, ...]
     plan: SchemaPlan
+    derived: tuple[DerivedSchema, ...] = ()
+    """What pipelines make of schemas."""
 
     @property
     def in_sync(self) -> bool:
-        """Whether all that the link mirrors is at the target."""
+        """Whether all that the link mirrors is at the target, and what its pipelines make of it."""
         settled = (SchemaState.MIRRORED, SchemaState.MAPPED, SchemaState.LEFT_OUT)
-        return not self.plan.actions and all(row.state in settled for row in self.rows)
+        is_settled = all(row.state in settled for row in self.rows)
+        is_derived = all(each.target_id is not None for each in self.derived)
+        return not self.plan.actions and is_settled and is_derived
 
     def to_json(self) -> dict[str, Any]:
         """Return it for `--json`."""
@@ -53,6 +58,7 @@ class LinkSchemas:
             "strategy": self.strategy,
             "in_sync": self.in_sync,
             "versions": [row_json(row) for row in self.rows],
+            "derived": [each.to_json() for each in self.derived],
         }
 
 
@@ -86,8 +92,11 @@ def link_schemas(config: Config, link_name: str | None) -> list[LinkSchemas]:
 
 def _link_schemas(config: Config, link: LinkConfig) -> LinkSchemas:
     with _registries(config, link) as (source, target):
-        plan, rules, rows = _look(config, link, source, target)
-    return LinkSchemas(LinkName(link.name), rules.strategy.value, rows, plan)
+        seen = _look(config, link, source, target)
+        derived = derived_schemas(link, seen.mirrors, seen.content, target)
+    return LinkSchemas(
+        LinkName(link.name), seen.rules.strategy.value, seen.rows, seen.plan, derived
+    )
 
 
 def _with_schemas(config: Config, link_name: str | None) -> Iterator[LinkConfig]:
@@ -117,11 +126,11 @@ def verify_schemas(config: Config, link_name: str | None) -> Iterator[LinkVerifi
     """
     for link in _with_schemas(config, link_name):
         with _registries(config, link) as (source, target):
-            plan, rules, rows = _look(config, link, source, target)
-            found = tuple(verify_ids(plan.ids, source, target, rules))
+            seen = _look(config, link, source, target)
+            found = tuple(verify_ids(seen.plan.ids, source, target, seen.rules))
         gone = (SchemaState.MISSING, SchemaState.REFUSED)
-        missing = tuple(row for row in rows if row.state in gone)
-        yield LinkVerified(LinkName(link.name), len(plan.ids), found, missing)
+        missing = tuple(row for row in seen.rows if row.state in gone)
+        yield LinkVerified(LinkName(link.name), len(seen.plan.ids), found, missing)
 
 
 def mirrored_ids(config: Config, link: LinkConfig) -> MirroredIds:
@@ -161,14 +170,22 @@ def _alike(content: Mapping[SchemaId, Schema], used: Iterable[SchemaId]) -> dict
     return found
 
 
-def _look(
-    config: Config, link: LinkConfig, source: HttpRegistry, target: HttpRegistry
-) -> tuple[SchemaPlan, SchemaRules, tuple[SchemaRow, ...]]:
+class _Seen(NamedTuple):
+    """The source's registry, and what is to be done at the target's."""
+
+    content: RegistryContent
+    mirrors: Mapping[TopicName, TopicName]
+    rules: SchemaRules
+    plan: SchemaPlan
+    rows: tuple[SchemaRow, ...]
+
+
+def _look(config: Config, link: LinkConfig, source: HttpRegistry, target: HttpRegistry) -> _Seen:
     there = observe_registry(source)
     mirrors, topics = _topics(config, link)
     rules = rules_of(link, mirrors, topics)(there)
     plan = plan_with_settings(there, target, rules)
-    return plan, rules, schema_rows(there, plan, rules)
+    return _Seen(there, mirrors, rules, plan, schema_rows(there, plan, rules))
 
 
 def _topics(

@@ -37,7 +37,7 @@ class Part:
         self.source, self.target = source.double, target
         self._asks = [HttpRegistry(RegistryAccess((each.url,))) for each in (source, target)]
         steps = (StepConfig(avro_fields=AvroStep(**step)),)
-        link = LinkConfig(
+        self.link = LinkConfig(
             name="l",
             source="summit",
             target="usdf",
@@ -47,7 +47,7 @@ class Part:
         self.told: list[Pipeline] = []
         self.refused: dict[str, str] = {}
         self.events = Events(lambda: 0, None)
-        self.part = AvroPart(link, lambda _: self.refused, self._learnt, self.events)
+        self.part = AvroPart(self.link, lambda _: self.refused, self._learnt, self.events)
 
     def _learnt(self, pipelines: Mapping[str, Pipeline], refused: Mapping[str, str]) -> None:
         assert refused == self.refused

@@ -1,0 +1,131 @@
+"""What pipelines make of Avro schemas, and whether it is at the target: for `heliostat schemas`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from heliostat.config import LinkConfig
+from heliostat.errors import RegistryError
+from heliostat.link.avro_part import SourceSchemas
+from heliostat.link.pipeline_rules import pipeline_of, pipelines_of
+from heliostat.names import TopicName
+from heliostat.records.copier.avro_step import AvroFields, AvroSchema
+from heliostat.schemas.content import RegistryContent
+from heliostat.schemas.naming import SubjectNaming
+from heliostat.schemas.observe import Registry
+from heliostat.schemas.registry import calls, error_codes
+from heliostat.schemas.registry.values import Schema, SchemaId, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class DerivedSchema:
+    """What a pipeline makes of a schema of the source.
+
+    Parameters
+    ----------
+    pipeline
+        Its name.
+    schema_id
+        Id at the source.
+    subjects
+        Subjects at the target, in the default context.
+    target_id
+        Id there; None if it is not registered.
+    reason
+        Why records of this schema can't go through the pipeline; empty: they can.
+    """
+
+    pipeline: str
+    schema_id: SchemaId
+    subjects: tuple[Subject, ...]
+    target_id: SchemaId | None
+    reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for `--json`."""
+        return {
+            "pipeline": self.pipeline,
+            "id": self.schema_id,
+            "target_subjects": list(self.subjects),
+            "target_id": self.target_id,
+            "reason": self.reason,
+        }
+
+
+_NOT_THERE = SchemaId(-1)
+"""As `AvroSchema` says it."""
+
+
+class _Looked:
+    """Looks for what a step makes of a schema; registers nothing. See `avro_part.Registered`."""
+
+    def __init__(self, target: Registry, naming: SubjectNaming) -> None:
+        self._target = target
+        self._naming = naming
+        self.subjects: dict[int, tuple[Subject, ...]] = {}
+
+    def __call__(
+        self, step: AvroFields, schema: AvroSchema, subjects: Sequence[Subject]
+    ) -> SchemaId:
+        from heliostat.records.avro.rewriting import rewriting_of
+
+        wanted = Schema(rewriting_of(step, schema).text)
+        names = dict.fromkeys(name for each in subjects for name in self._naming.names(each))
+        self.subjects[schema.schema_id] = tuple(names)
+        try:
+            ids = [self._target.ask(calls.look_up(name, wanted)).schema_id for name in names]
+        except RegistryError as error:
+            if error.registry_code not in error_codes.NOT_FOUND:
+                raise
+            return _NOT_THERE
+        return ids[0]
+
+
+def derived_schemas(
+    link: LinkConfig,
+    mirrors: Mapping[TopicName, TopicName],
+    content: RegistryContent,
+    target: Registry,
+) -> tuple[DerivedSchema, ...]:
+    """Return what the link's pipelines make of schemas; changes nothing.
+
+    Of subjects that are named after topics: which others records have is only known to a link that
+    runs.
+
+    Raises
+    ------
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        The target's registry does not answer, or refuses.
+    """
+    naming = SubjectNaming(dict(mirrors), keeps_original=link.schemas.keep_names)
+    source, found = SourceSchemas(content, naming), list[DerivedSchema]()
+    for name, pipeline in pipelines_of(link).items():
+        topics = frozenset(each for each in mirrors if pipeline_of(link, each) == name)
+        for step in pipeline.avro_steps:
+            if step.rewrites:
+                found += _of_step(name, step, topics, source, _Looked(target, naming))
+    return tuple(found)
+
+
+def _of_step(
+    pipeline: str,
+    step: AvroFields,
+    topics: frozenset[TopicName],
+    source: SourceSchemas,
+    looked: _Looked,
+) -> list[DerivedSchema]:
+    known, refused = source.of_step(step, topics, frozenset(), looked)
+    if refused:
+        raise RegistryError(refused[0])
+    return [
+        DerivedSchema(
+            pipeline,
+            SchemaId(each.schema_id),
+            looked.subjects.get(each.schema_id, ()),
+            None if each.target_id == _NOT_THERE else SchemaId(each.target_id),
+            each.problem,
+        )
+        for each in known
+    ]
