@@ -180,7 +180,9 @@ def gaps_words(gaps: Mapping[str, int]) -> str:
     unknown = gaps.get("unknown", 0)
     words = f"gaps: {count(gaps['rows'])} recorded, {count(gaps.get('records_lost', 0))} records"
     words += " lost" + (f", and {count(unknown)} of unknown size" if unknown else "")
-    return f"{words} (heliostat gaps)"
+    kept = gaps.get("dead_letters", 0)
+    words += f", {count(kept)} of them kept as dead letters" if kept else ""
+    return f"{words} (heliostat gaps{', heliostat dlq' if kept else ''})"
 
 
 def plain_line(status: LinkStatus) -> str:

@@ -50,3 +50,7 @@ def test_sums_in_the_status() -> None:
     assert gaps_words({"rows": 2, "records_lost": 1500, "unknown": 1}) == (
         "gaps: 2 recorded, 1,500 records lost, and 1 of unknown size (heliostat gaps)"
     )
+    assert gaps_words({"rows": 9, "records_lost": 9, "unknown": 0, "dead_letters": 7}) == (
+        "gaps: 9 recorded, 9 records lost, 7 of them kept as dead letters "
+        "(heliostat gaps, heliostat dlq)"
+    )
