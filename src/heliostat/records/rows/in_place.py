@@ -56,7 +56,7 @@ _NAME_AT, _NAME_BYTES, _CONTENT_AT, _CONTENT_BYTES, _FROM_STEP = range(5)
 _NAME, _CONTENT = 1, 2
 # What `_apply` tells.
 _KEPT, _BASE_TIME, _MAX_TIME, _CHANGED = range(4)
-_FILTERED, _DAMAGED, _NO_ROOM = -1, -2, -3
+_FILTERED, _DAMAGED, _NO_ROOM, _MANY_HEADERS = -1, -2, -3, -4
 _HEADERS = 64
 """Headers of one record for which there is room at first."""
 _RECORD_ROOM = 2 * VARINT_BYTES_MAX
@@ -90,7 +90,7 @@ def _read_headers(data: Any, at: int, end: int, headers: Any, more: int) -> Any:
     if place < 0 or count < 0 or count > end - place:
         return _DAMAGED
     if count + more > len(headers):
-        return _NO_ROOM
+        return _MANY_HEADERS
     for number in range(count):
         name_at, size = sized(data, place, end)
         if size < 0:
@@ -280,7 +280,11 @@ class InPlace:
         self._texts: list[tuple[int, int, int, int]] = []
         rows = [self._row(step) for step in steps]
         self._steps = np.array(rows, np.int64).reshape(-1, 3)
-        self._inserted = sum(stop - first for kind, first, stop in rows if kind == _INSERT)
+        new = [self._texts[n] for kind, *own in rows if kind == _INSERT for n in range(*own)]
+        self._inserted = len(new)
+        self._grows = _RECORD_ROOM + sum(
+            VARINT_BYTES_MAX + name + content for _, name, _, content in new
+        )
         self._of_steps = np.array(self._texts, np.int64).reshape(-1, 4)
         self._bytes = np.frombuffer(bytes(self._table), np.uint8)
         self._headers = np.empty((_HEADERS, 5), np.int64)
@@ -352,7 +356,7 @@ class InPlace:
     def _written(self, chunk: Chunk, records: RecordsOf, told: Any) -> tuple[Any, int]:
         """Return the changed records behind room for a header, and where they end."""
         header = records.header
-        room = records.end - records.begin + header.records_count * _RECORD_ROOM
+        room = records.end - records.begin + header.records_count * self._grows
         while True:
             out = np.empty(HEADER_BYTES + room, np.uint8)
             end = _apply(
@@ -366,10 +370,11 @@ class InPlace:
                 raise BatchError("records are damaged", base_offset=header.base_offset)
             if end >= 0:
                 return out, end
-            # Headers were added to or renamed, or a record has more than there is room for.
             told[:] = 0
-            room *= 2
-            self._headers = np.empty((2 * len(self._headers), 5), np.int64)
+            if end == _MANY_HEADERS:
+                self._headers = np.empty((2 * len(self._headers), 5), np.int64)
+            else:
+                room *= 2  # headers have longer names now
 
 
 def _with_size(content: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -12,7 +13,14 @@ from support.records import GZIP, LZ4, NONE, SNAPPY, ZSTD, Sample, encode, odd_r
 from unit.records.rows.test_rows import SOURCE, at_offset, chunk_of, seen
 
 from heliostat.records.batches.batch import next_offset, read_header
-from heliostat.records.rows.header_steps import DropHeaders, HasHeader, HasValue, InsertHeaders
+from heliostat.records.rows.header_steps import (
+    DropHeaders,
+    HasHeader,
+    HasValue,
+    InPlaceStep,
+    InsertHeaders,
+    RenameHeaders,
+)
 from heliostat.records.rows.in_place import InPlace
 from heliostat.records.rows.to_rows import Chunk
 
@@ -76,6 +84,33 @@ def test_times_of_the_log_s_append_are_kept() -> None:
     stored = StoredBatch(20, records, append_time=77)
     out, _ = InPlace([InsertHeaders((("a", "b"),))]).applied(Chunk(7, SOURCE, stored.encode()))
     assert [row[1] for row in seen(bytes(out))] == [77] * 4
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        InsertHeaders((("origin", "summit " * 40),)),
+        RenameHeaders((("h", "longer than before " * 9),)),
+    ],
+)
+def test_room_is_made_for_longer_headers_once_not_twice_as_much_each_time(
+    step: InPlaceStep,
+) -> None:
+    """Given headers longer than records / when they are in batch after batch / then none needs
+
+    more than the one before: what was twice as much each time ended the lane.
+    """
+    steps = InPlace([step])
+    chunk = chunk_of(*((10 * number, [SMALL] * 10) for number in range(60)))
+    tracemalloc.start()
+    try:
+        out, error = steps.applied(chunk)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert error is None
+    assert len(seen(bytes(out))) == 600
+    assert most < 10 * len(out)
 
 
 def test_damaged_records_are_named_and_what_is_before_them_is_kept() -> None:
