@@ -122,16 +122,10 @@ SCENARIOS = {
         batch_records=128,
         steps=piped.STEPS,
     ),
-    "pipeline_sql": Scenario(
-        name="pipeline_sql",
-        codecs=("none", "lz4"),
-        partitions=4,
-        records=2_000_000,
-        record_bytes=500,
-        batch_records=128,
-        steps=piped.SQL,
-    ),
 }
+SCENARIOS["pipeline_sql"] = dataclasses.replace(
+    SCENARIOS["pipeline"], name="pipeline_sql", steps=piped.SQL
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from heliostat.config import LinkConfig
 from heliostat.errors import RegistryError
-from heliostat.link.pipeline_rules import pipeline_of, pipelines_of
+from heliostat.link.pipeline_rules import pipeline_of, pipelines_of, topics_of_pipelines
 from heliostat.names import TopicName
 from heliostat.ops.events import Events
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
@@ -264,13 +264,13 @@ class AvroPart:
         registrar = Registrar(target, tuple(nodes), naming, self._ids, guard)
         changed: dict[str, Pipeline] = {}
         notes: list[str] = []
+        topics = topics_of_pipelines(self._link, mirrors)
         for name, pipeline in self._pipelines.items():
-            topics = frozenset(each for each in mirrors if pipeline_of(self._link, each) == name)
             with self._lock:
                 wanted = frozenset(self._wanted[name])
             found: dict[str, tuple[AvroSchema, ...]] = {}
             for step in pipeline.avro_steps:
-                found[step.column], missing = source.of_step(step, topics, wanted, registrar)
+                found[step.column], missing = source.of_step(step, topics[name], wanted, registrar)
                 notes += missing
             now = pipeline.with_schemas(found)
             if now != pipeline:
@@ -282,6 +282,16 @@ class AvroPart:
             self._learnt(changed, refused)
             self._pipelines |= changed
         return notes
+
+
+def made_by(
+    step: AvroFields, schema: AvroSchema, subjects: Sequence[Subject], naming: SubjectNaming
+) -> tuple[str, tuple[Subject, ...]]:
+    """Return what a step makes of a schema of these subjects, and its subjects at the target."""
+    from heliostat.records.avro.rewriting import rewriting_of
+
+    names = dict.fromkeys(name for each in subjects for name in naming.names(each))
+    return rewriting_of(step, schema).text, tuple(names)
 
 
 class Registrar:
@@ -318,10 +328,7 @@ class Registrar:
         self, step: AvroFields, schema: AvroSchema, subjects: Sequence[Subject]
     ) -> SchemaId:
         """See `Registered`."""
-        from heliostat.records.avro.rewriting import rewriting_of
-
-        text = rewriting_of(step, schema).text
-        names = dict.fromkeys(name for each in subjects for name in self._naming.names(each))
+        text, names = made_by(step, schema, subjects, self._naming)
         ids = {name: self._id(name, text) for name in names}
         first = next(iter(ids.values()))
         if set(ids.values()) != {first}:

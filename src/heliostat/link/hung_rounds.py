@@ -61,8 +61,7 @@ class HungRounds:
             item
             for item, at_s in heard
             if at_s is None
-            and item.spec.pipeline is not None
-            and not item.spec.pipeline.in_place
+            and item.spec.row_pipeline is not None
             and now_s > item.begun_s + PIPELINE_STARTS_S
         ]
 

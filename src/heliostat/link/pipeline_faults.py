@@ -118,7 +118,8 @@ class PipelineFaults:
 
     def failed(self, lane: LaneSpec, error: str) -> None:
         """Take the failure of a lane's round; it may have been alone with one record."""
-        if lane.pipeline is None or lane.pipeline.in_place or _OURS.search(error):
+        pipeline = lane.row_pipeline
+        if pipeline is None or _OURS.search(error):
             return
         with self._lock:
             found = self._lanes.setdefault(lane.lane, _Lane())
@@ -130,7 +131,7 @@ class PipelineFaults:
                 found.level = 2
             else:
                 found.level, found.found = 0, True
-                why = f"pipeline {lane.pipeline.name} fails at source offset {suspect.first}: "
+                why = f"pipeline {pipeline.name} fails at source offset {suspect.first}: "
                 self._fails[suspect.source] = suspect.first, why + _first_line(error)
 
     def forget(self, source: TopicPartition) -> None:

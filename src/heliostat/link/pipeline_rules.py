@@ -47,16 +47,26 @@ def pipeline_of(link: LinkConfig, topic: TopicName) -> str:
     return "" if found is None else found.name
 
 
+def topics_of_pipelines(
+    link: LinkConfig, topics: Iterable[TopicName]
+) -> dict[str, frozenset[TopicName]]:
+    """Return which of these source topics go through each pipeline, by its name."""
+    found: dict[str, set[TopicName]] = {each.name: set() for each in link.pipelines}
+    for topic in topics:
+        if name := pipeline_of(link, topic):
+            found[name].add(topic)
+    return {name: frozenset(each) for name, each in found.items()}
+
+
 def pipeline_notes(link: LinkConfig, topics: Iterable[TopicName]) -> tuple[str, ...]:
     """Return what `plan` says of a link's pipelines: how many of these source topics each changes.
 
     A pipeline without any topic is most often one whose names are misspelt.
     """
-    by_name: dict[str, list[TopicName]] = {each.name: [] for each in link.pipelines}
-    for topic in sorted(topics):
-        if name := pipeline_of(link, topic):
-            by_name[name].append(topic)
-    return tuple(_pipeline_note(each, by_name[each.name]) for each in pipelines_of(link).values())
+    by_name = topics_of_pipelines(link, topics)
+    return tuple(
+        _pipeline_note(each, sorted(by_name[each.name])) for each in pipelines_of(link).values()
+    )
 
 
 def _pipeline_note(pipeline: Pipeline, topics: Sequence[TopicName]) -> str:

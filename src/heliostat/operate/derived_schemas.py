@@ -8,8 +8,8 @@ from typing import Any
 
 from heliostat.config import LinkConfig
 from heliostat.errors import RegistryError
-from heliostat.link.avro_part import SourceSchemas
-from heliostat.link.pipeline_rules import pipeline_of, pipelines_of
+from heliostat.link.avro_part import SourceSchemas, made_by
+from heliostat.link.pipeline_rules import pipelines_of, topics_of_pipelines
 from heliostat.names import TopicName
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 from heliostat.schemas.content import RegistryContent
@@ -69,13 +69,10 @@ class _Looked:
     def __call__(
         self, step: AvroFields, schema: AvroSchema, subjects: Sequence[Subject]
     ) -> SchemaId:
-        from heliostat.records.avro.rewriting import rewriting_of
-
-        wanted = Schema(rewriting_of(step, schema).text)
-        names = dict.fromkeys(name for each in subjects for name in self._naming.names(each))
-        self.subjects[schema.schema_id] = tuple(names)
+        text, names = made_by(step, schema, subjects, self._naming)
+        self.subjects[schema.schema_id] = names
         try:
-            ids = [self._target.ask(calls.look_up(name, wanted)).schema_id for name in names]
+            ids = [self._target.ask(calls.look_up(name, Schema(text))).schema_id for name in names]
         except RegistryError as error:
             if error.registry_code not in error_codes.NOT_FOUND:
                 raise
@@ -101,11 +98,11 @@ def derived_schemas(
     """
     naming = SubjectNaming(dict(mirrors), keeps_original=link.schemas.keep_names)
     source, found = SourceSchemas(content, naming), list[DerivedSchema]()
+    topics = topics_of_pipelines(link, mirrors)
     for name, pipeline in pipelines_of(link).items():
-        topics = frozenset(each for each in mirrors if pipeline_of(link, each) == name)
         for step in pipeline.avro_steps:
             if step.rewrites:
-                found += _of_step(name, step, topics, source, _Looked(target, naming))
+                found += _of_step(name, step, topics[name], source, _Looked(target, naming))
     return tuple(found)
 
 

@@ -6,7 +6,7 @@ lack that request, and are asked for each subject and version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Protocol, TypeVar
@@ -82,7 +82,7 @@ def observe_registry(
             scopes = sorted({*names, *contexts, EVERYWHERE} - {NO_SUBJECT})
             found = threads.map(lambda scope: _setting(registry, calls.mode(scope)), scopes)
             modes |= {scope: mode for scope, mode in zip(scopes, found, strict=True) if mode}
-        levels = _levels(registry, threads, sorted(levels_of))
+        levels = _levels(registry, threads, levels_of)
         return RegistryContent(
             versions,
             modes is not None,
@@ -104,16 +104,17 @@ def with_levels_of(
         As the registry's adapter raises them.
     """
     with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
-        return replace(content, compatibilities=_levels(registry, threads, sorted(subjects)))
+        return replace(content, compatibilities=_levels(registry, threads, subjects))
 
 
 def _levels(
-    registry: Registry, threads: ThreadPoolExecutor, subjects: Sequence[Subject]
+    registry: Registry, threads: ThreadPoolExecutor, subjects: Iterable[Subject]
 ) -> dict[Subject, Compatibility]:
+    asked = sorted(subjects)
     found = threads.map(
-        lambda subject: _setting(registry, calls.compatibility(subject, inherited=True)), subjects
+        lambda subject: _setting(registry, calls.compatibility(subject, inherited=True)), asked
     )
-    return {subject: level for subject, level in zip(subjects, found, strict=True) if level}
+    return {subject: level for subject, level in zip(asked, found, strict=True) if level}
 
 
 def _all_versions(

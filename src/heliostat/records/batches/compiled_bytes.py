@@ -38,6 +38,11 @@ _LLVM_NAMES = {
 }
 
 
+def compiled(signature: Any) -> Any:
+    """Compile a function for these types, once for all processes; it leaves other threads alone."""
+    return njit(signature, cache=True, nogil=True)
+
+
 def _has_instruction() -> bool:
     """Return whether the code that Numba generates for this machine may use the instruction."""
     from llvmlite import binding
@@ -124,7 +129,7 @@ def _step8(_typing: Any, _crc: Any, _value: Any) -> Any:
     return types.uint32(types.uint32, types.uint8), generate
 
 
-@njit(_SIGNATURE, cache=True, nogil=True)
+@compiled(_SIGNATURE)
 def crc32c_by_tables(data: Any, at: int, end: int) -> Any:
     """Return the CRC-32C of `data[at:end]`, eight bytes at a time by eight tables."""
     crc = _ALL_ONES
@@ -166,7 +171,7 @@ def _by_instruction(data: Any, at: int, end: int) -> Any:
 
 
 crc32c_compiled: Any = (
-    njit(_SIGNATURE, cache=True, nogil=True)(_by_instruction)
+    compiled(_SIGNATURE)(_by_instruction)
     if _has_instruction() and not config.BOUNDSCHECK
     else crc32c_by_tables
 )

@@ -16,7 +16,7 @@ from enum import IntEnum
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from heliostat.records.batches.batch import (
     CODEC_BITS,
@@ -30,7 +30,7 @@ from heliostat.records.batches.batch import (
     MAGIC_AT,
     RECORD_BYTES_MIN,
 )
-from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes, crc32c_compiled
+from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes, crc32c_compiled
 
 GROWTH_BYTES_MAX = 14
 """A record's timestamp delta may grow from 1 byte to 10, its offset delta from 1 to 5, its length
@@ -69,11 +69,7 @@ _INT = types.int64
 _FIELDS = types.int64[::1]
 
 
-def _compiled(signature: Any) -> Any:
-    return njit(signature, cache=True, nogil=True)
-
-
-@_compiled(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
+@compiled(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
 def read_varint_compiled(data: Any, at: int, end: int) -> Any:
     """Return the signed number at `at`, and the index after it: -1 if it is cut or too long."""
     value = np.uint64(0)
@@ -90,7 +86,7 @@ def read_varint_compiled(data: Any, at: int, end: int) -> Any:
     return np.int64(0), np.int64(-1)
 
 
-@_compiled(_INT(_INT))
+@compiled(_INT(_INT))
 def varint_bytes(value: int) -> Any:
     """Return how many bytes a signed number takes."""
     rest = np.uint64(value << 1 ^ value >> 63)
@@ -101,7 +97,7 @@ def varint_bytes(value: int) -> Any:
     return count
 
 
-@_compiled(_INT(_OUT, _INT, _INT))
+@compiled(_INT(_OUT, _INT, _INT))
 def write_varint(out: Any, at: int, value: int) -> Any:
     """Write a signed number; return where the next byte goes."""
     rest = np.uint64(value << 1 ^ value >> 63)
@@ -113,12 +109,12 @@ def write_varint(out: Any, at: int, value: int) -> Any:
     return at + 1
 
 
-@_compiled(types.boolean(_INT, _INT, _INT))
+@compiled(types.boolean(_INT, _INT, _INT))
 def _overflows_sum(first: int, second: int, total: int) -> Any:
     return (first ^ total) & (second ^ total) < 0
 
 
-@_compiled(
+@compiled(
     _INT(BYTES, _INT, _INT, _INT, _INT, _INT, types.boolean, _INT, _INT, _OUT, _FIELDS, _FIELDS)
 )
 def encode_records(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
@@ -193,7 +189,7 @@ def encode_records(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
     return 0
 
 
-@_compiled(_INT(BYTES, _INT, _INT))
+@compiled(_INT(BYTES, _INT, _INT))
 def _read_number(data: Any, at: int, size: int) -> Any:
     """Return the signed big-endian number of `size` bytes."""
     value = np.uint64(0)
@@ -203,7 +199,7 @@ def _read_number(data: Any, at: int, size: int) -> Any:
     return np.int64(value) << unused >> unused
 
 
-@_compiled(types.void(BYTES, _INT, _INT, _INT, _INT, _INT, _OUT, _FIELDS, _FIELDS))
+@compiled(types.void(BYTES, _INT, _INT, _INT, _INT, _INT, _OUT, _FIELDS, _FIELDS))
 def join_plain(  # noqa: PLR0917 - compiled without keywords
     data: Any,
     end: int,
@@ -275,7 +271,7 @@ def join_plain(  # noqa: PLR0917 - compiled without keywords
         batch[AT] = batch_end
 
 
-@_compiled(_INT(BYTES, _INT, _INT, _INT, _INT, _OUT, _FIELDS, _FIELDS))
+@compiled(_INT(BYTES, _INT, _INT, _INT, _INT, _OUT, _FIELDS, _FIELDS))
 def join_thinned(  # noqa: PLR0911, PLR0917 - one compiled loop
     data: Any,
     end: int,

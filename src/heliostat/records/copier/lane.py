@@ -281,6 +281,11 @@ class LaneSpec:
         """Name of this round, unique within the link."""
         return f"{self.lane}/{self.generation}/{self.round_number}"
 
+    @property
+    def row_pipeline(self) -> Pipeline | None:
+        """Its pipeline, if records are rows of Spark there; see `Pipeline.in_place`."""
+        return None if self.pipeline is None or self.pipeline.in_place else self.pipeline
+
 
 @dataclass(frozen=True, slots=True)
 class TakenPartition:

@@ -16,7 +16,7 @@ import math
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from heliostat.clusters.wire import scan
 from heliostat.clusters.wire.scan import number_at, put_number
@@ -37,7 +37,7 @@ from heliostat.records.batches.batch import (
     RECORD_BYTES_MIN,
     TRANSACTIONAL_BIT,
 )
-from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes, crc32c_compiled
+from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes, crc32c_compiled
 from heliostat.records.batches.joining import JOIN_RECORDS_MAX
 from heliostat.records.batches.reencode import (
     AT,
@@ -93,11 +93,7 @@ _ROWS = types.int64[:, ::1]
 _ROW = types.int64[::1]
 
 
-def _compiled(signature: Any) -> Any:
-    return njit(signature, cache=True, nogil=True)
-
-
-@_compiled(types.boolean(_OUT, _INT, _INT, _INT, _INT, KNOWN, KNOWN))
+@compiled(types.boolean(_OUT, _INT, _INT, _INT, _INT, KNOWN, KNOWN))
 def _put_ids(  # noqa: PLR0917 - compiled without keywords
     out: Any, at: int, end: int, count: int, frames: int, known: Any, targets: Any
 ) -> Any:
@@ -108,7 +104,7 @@ def _put_ids(  # noqa: PLR0917 - compiled without keywords
     return put_ids(out, at, end, count, known, targets, keys, values) >= 0
 
 
-@_compiled(_INT(BYTES, _INT, _INT, _ROW, _ROW, _OUT, _INT, _ROW, KNOWN, KNOWN))
+@compiled(_INT(BYTES, _INT, _INT, _ROW, _ROW, _OUT, _INT, _ROW, KNOWN, KNOWN))
 def _take_one(  # noqa: PLR0917 - compiled without keywords
     data: Any,
     start: int,
@@ -161,7 +157,7 @@ def _take_one(  # noqa: PLR0917 - compiled without keywords
     return size
 
 
-@_compiled(_INT(BYTES, _INT, _INT, _INT))
+@compiled(_INT(BYTES, _INT, _INT, _INT))
 def _has_epoch(data: Any, start: int, end: int, epoch: int) -> Any:
     """Return whether whole batches fill `data[start:end]`, all of this leader epoch."""
     at = start
@@ -175,7 +171,7 @@ def _has_epoch(data: Any, start: int, end: int, epoch: int) -> Any:
     return at == end
 
 
-@_compiled(_INT(BYTES, _INT, _INT, _ROW, _ROW, _OUT, _INT, _ROW, _ROW, KNOWN, KNOWN))
+@compiled(_INT(BYTES, _INT, _INT, _ROW, _ROW, _OUT, _INT, _ROW, _ROW, KNOWN, KNOWN))
 def _take_several(  # noqa: PLR0917 - compiled without keywords
     data: Any,
     start: int,
@@ -231,7 +227,7 @@ def _take_several(  # noqa: PLR0917 - compiled without keywords
     return size
 
 
-@_compiled(types.boolean(_ROW, _ROW, _ROW, _ROW))
+@compiled(types.boolean(_ROW, _ROW, _ROW, _ROW))
 def _may_take(answer: Any, cells: Any, given: Any, brokers: Any) -> Any:
     """Return whether one more batch of the partition may be in flight."""
     size = answer[scan.END] - answer[scan.START]
@@ -248,7 +244,7 @@ def _may_take(answer: Any, cells: Any, given: Any, brokers: Any) -> Any:
     return is_free
 
 
-@_compiled(types.boolean(BYTES, _ROW, _ROW, KNOWN, KNOWN))
+@compiled(types.boolean(BYTES, _ROW, _ROW, KNOWN, KNOWN))
 def _may_pass(data: Any, answer: Any, cells: Any, readable: Any, passing: Any) -> Any:
     """Return whether all schema ids of a partition's records pass (I8).
 
@@ -269,7 +265,7 @@ def _may_pass(data: Any, answer: Any, cells: Any, readable: Any, passing: Any) -
     return left == 0
 
 
-@_compiled(_INT(BYTES, _ROW, _ROW, _ROW, _ROW, _OUT, _INT, _ROW, _ROW, KNOWN, KNOWN))
+@compiled(_INT(BYTES, _ROW, _ROW, _ROW, _ROW, _OUT, _INT, _ROW, _ROW, KNOWN, KNOWN))
 def _take_records(  # noqa: PLR0917 - compiled without keywords
     data: Any,
     answer: Any,
@@ -316,7 +312,7 @@ def _take_records(  # noqa: PLR0917 - compiled without keywords
     return size
 
 
-@_compiled(types.boolean(_ROW, _ROW, _INT))
+@compiled(types.boolean(_ROW, _ROW, _INT))
 def _take_end(answer: Any, cells: Any, now_ms: int) -> Any:
     """Take an answer without records: only the source's end has moved."""
     stable = answer[scan.LAST_STABLE_OFFSET]
@@ -329,7 +325,7 @@ def _take_end(answer: Any, cells: Any, now_ms: int) -> Any:
     return True
 
 
-@_compiled(types.boolean(BYTES, _ROW, _ROW, _ROWS))
+@compiled(types.boolean(BYTES, _ROW, _ROW, _ROWS))
 def _is_asked_for(data: Any, answer: Any, want: Any, table: Any) -> Any:
     """Return whether a plain partition is answered as it asks now, without anything special."""
     index = want[ASKED_INDEX]
@@ -345,7 +341,7 @@ def _is_asked_for(data: Any, answer: Any, want: Any, table: Any) -> Any:
     )
 
 
-@_compiled(
+@compiled(
     types.UniTuple(_INT, 3)(
         *(BYTES, _ROWS, _ROWS, _INT, _ROWS, _ROWS, _ROW, _ROW),
         *(_OUT, _INT, _ROWS, _INT, _ROW, _ROW, KNOWN, KNOWN, KNOWN),
@@ -423,14 +419,14 @@ def take_answer(  # noqa: PLR0917 - compiled without keywords
     return filled, count, missed
 
 
-@_compiled(_INT(_INT))
+@compiled(_INT(_INT))
 def bucket_of(latency_ms: int) -> Any:
     """Return the bucket in which `LatencyHistogram` counts a latency."""
     found = np.int64(BUCKETS_PER_DOUBLING * math.log2(1 + max(0, latency_ms)))
     return min(found, BUCKETS - 1)
 
 
-@_compiled(_INT(_ROWS, _ROWS, _ROW, _ROW))
+@compiled(_INT(_ROWS, _ROWS, _ROW, _ROW))
 def take_landed(table: Any, sends: Any, given: Any, left: Any) -> Any:
     """Move the positions of partitions whose appends landed where they were to (I1).
 

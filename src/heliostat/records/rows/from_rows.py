@@ -14,18 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from heliostat.errors import BatchError, TransformFailed
-from heliostat.records.batches.batch import (
-    HEADER_BYTES,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-    Codec,
-    each_header,
-    sealed,
-)
-from heliostat.records.batches.codecs import compress
+from heliostat.records.batches.batch import HEADER_BYTES, BatchHeader, each_header
 from heliostat.records.rows import record_columns as columns
 from heliostat.records.rows import splice
 from heliostat.records.rows.row_names import CHANGEABLE
+from heliostat.records.rows.thinned_batch import thinned_batch
 from heliostat.records.rows.to_rows import US_PER_MS, Chunk, RecordsOf, records_of
 
 _BITS = {
@@ -160,7 +153,6 @@ class _Rows:
             self._told[splice.NEXT_ROW] = stop
             return [view[at : at + header.size]]
         records = records_of(view, at, header)
-        next_offset = min(header.next_offset, chunk.before)
         room = np.empty(HEADER_BYTES + self._room(records, first, stop), np.uint8)
         end = splice.splice(
             *(records.data, records.begin, records.end, header.records_count),
@@ -174,15 +166,8 @@ class _Rows:
             raise BatchError("records are damaged", base_offset=header.base_offset)
         if end == splice.UNKNOWN:
             raise _unknown(chunk, int(self.offsets[self.next_row]))
-        count = self.next_row - first
-        if not count:
-            times = (header.max_timestamp,) * 2
-            return [header_like(header, b"", 0, next_offset, times, Codec.NONE)]
         times = int(self._told[splice.BASE_TIME]), int(self._told[splice.MAX_TIME])
-        body: Any = room[HEADER_BYTES:end].data
-        if header.codec is not Codec.NONE:
-            body = compress(header.codec, body)
-        return [header_like(header, body, count, next_offset, times, header.codec), body]
+        return thinned_batch(header, room[:end], self.next_row - first, chunk.before, times)
 
     def _are_all(self, chunk: Chunk, header: BatchHeader, first: int, stop: int) -> bool:
         """Return whether rows `[first, stop)` are all records of a batch without holes.
@@ -208,38 +193,6 @@ class _Rows:
             room += (end - begin) * splice.HEADER_ROOM
             room += _span(self._names.ends, begin, end) + _span(self._contents.ends, begin, end)
         return room
-
-
-def header_like(  # noqa: PLR0917 - the fields that differ
-    like: BatchHeader,
-    body: Any,
-    records: int,
-    next_offset: int,
-    times: tuple[int, int],
-    codec: Codec,
-) -> bytes:
-    """Return the header of a body that has come of another batch's.
-
-    Parameters
-    ----------
-    like
-        The other batch's header, whose offset, producer and transaction it keeps.
-    body, records, codec
-        Its records, how many, and how they are compressed already.
-    next_offset
-        First offset behind it.
-    times
-        Timestamp that its deltas count from, and its latest one; ms.
-    """
-    base_timestamp, max_timestamp = times
-    fields = like._replace(
-        attributes=like.attributes & TRANSACTIONAL_BIT | codec.value,
-        last_offset_delta=next_offset - 1 - like.base_offset,
-        base_timestamp=base_timestamp,
-        max_timestamp=max_timestamp,
-        records_count=records,
-    )
-    return sealed(fields, body)
 
 
 def _span(ends: Any, first: int, stop: int) -> int:

@@ -15,25 +15,21 @@ from collections.abc import Sequence
 from typing import Any, assert_never
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from heliostat.errors import BatchError
 from heliostat.records.batches.batch import (
     HEADER_BYTES,
-    RECORD_BYTES_MIN,
     BatchHeader,
-    Codec,
     each_header,
 )
-from heliostat.records.batches.codecs import compress
-from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes
+from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes
 from heliostat.records.batches.reencode import (
     VARINT_BYTES_MAX,
     read_varint_compiled,
     varint_bytes,
     write_varint,
 )
-from heliostat.records.rows.from_rows import header_like
 from heliostat.records.rows.header_steps import (
     DropHeaders,
     HasHeader,
@@ -42,7 +38,8 @@ from heliostat.records.rows.header_steps import (
     InsertHeaders,
     RenameHeaders,
 )
-from heliostat.records.rows.record_columns import sized
+from heliostat.records.rows.record_columns import key_and_value, record_begins, sized
+from heliostat.records.rows.thinned_batch import thinned_batch
 from heliostat.records.rows.to_rows import Chunk, RecordsOf, records_of
 
 _KEEP_WITH, _DROP_WITH, _HAS_VALUE, _DROP, _RENAME, _INSERT = range(6)
@@ -68,11 +65,7 @@ _ROWS = types.int64[:, ::1]
 _OUT = types.uint8[::1]
 
 
-def _compiled(signature: Any) -> Any:
-    return njit(signature, cache=True, nogil=True)
-
-
-@_compiled(types.boolean(BYTES, BYTES, _INTS, _INTS))
+@compiled(types.boolean(BYTES, BYTES, _INTS, _INTS))
 def _is_named(data: Any, table: Any, header: Any, text: Any) -> Any:
     if header[_NAME_BYTES] != text[_TEXT_BYTES]:
         return False
@@ -83,7 +76,7 @@ def _is_named(data: Any, table: Any, header: Any, text: Any) -> Any:
     return True
 
 
-@_compiled(_INT(BYTES, _INT, _INT, _ROWS, _INT))
+@compiled(_INT(BYTES, _INT, _INT, _ROWS, _INT))
 def _read_headers(data: Any, at: int, end: int, headers: Any, more: int) -> Any:
     """Read a record's headers into rows, with room for `more`; return how many there are."""
     count, place = read_varint_compiled(data, at, end)
@@ -106,7 +99,7 @@ def _read_headers(data: Any, at: int, end: int, headers: Any, more: int) -> Any:
     return count if place == end else _DAMAGED
 
 
-@_compiled(types.boolean(BYTES, BYTES, _INTS, _ROWS, _INTS))
+@compiled(types.boolean(BYTES, BYTES, _INTS, _ROWS, _INTS))
 def _is_any(data: Any, table: Any, header: Any, texts: Any, step: Any) -> Any:
     for row in range(step[_FIRST], step[_STOP]):
         if _is_named(data, table, header, texts[row]):
@@ -114,7 +107,7 @@ def _is_any(data: Any, table: Any, header: Any, texts: Any, step: Any) -> Any:
     return False
 
 
-@_compiled(types.UniTuple(_INT, 2)(BYTES, types.boolean, _ROWS, _INT, _ROWS, _ROWS, BYTES))
+@compiled(types.UniTuple(_INT, 2)(BYTES, types.boolean, _ROWS, _INT, _ROWS, _ROWS, BYTES))
 def _do_steps(  # noqa: C901, PLR0912, PLR0917 - compiled without keywords
     data: Any, has_value: bool, headers: Any, count: int, steps: Any, texts: Any, table: Any
 ) -> Any:
@@ -157,7 +150,7 @@ def _do_steps(  # noqa: C901, PLR0912, PLR0917 - compiled without keywords
     return count, changed
 
 
-@_compiled(_INT(_OUT, _INT, BYTES, BYTES, _ROWS, _INT))
+@compiled(_INT(_OUT, _INT, BYTES, BYTES, _ROWS, _INT))
 def _write_headers(  # noqa: PLR0917 - compiled without keywords
     out: Any, at: int, data: Any, table: Any, headers: Any, count: int
 ) -> Any:
@@ -179,7 +172,7 @@ def _write_headers(  # noqa: PLR0917 - compiled without keywords
     return at
 
 
-@_compiled(_INT(_ROWS, _INT))
+@compiled(_INT(_ROWS, _INT))
 def _bytes_of_headers(headers: Any, count: int) -> Any:
     size = varint_bytes(count)
     for row in range(count):
@@ -188,7 +181,7 @@ def _bytes_of_headers(headers: Any, count: int) -> Any:
     return size
 
 
-@_compiled(
+@compiled(
     _INT(
         *(BYTES, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _INT, types.boolean),
         *(_ROWS, _ROWS, BYTES, _INT, _ROWS, _OUT, _INT, _INTS),
@@ -220,23 +213,15 @@ def _apply(  # noqa: PLR0917 - compiled without keywords
     """
     last: Any = np.int64(-1)
     for _ in range(count):
-        length, begin = read_varint_compiled(data, at, end)
-        if begin < 0 or length < RECORD_BYTES_MIN - 1 or length > end - begin:
-            return _DAMAGED
-        at = begin + length
-        since, place = read_varint_compiled(data, begin + 1, at)
-        delta, key_at = read_varint_compiled(data, max(place, begin), at)
-        if place < 0 or key_at < 0 or delta <= last:
+        since, delta, key_at, at = record_begins(data, at, end)
+        if at < 0 or delta <= last:
             return _DAMAGED
         last = delta
         if base_offset + delta < start or base_offset + delta >= before:
             told[_CHANGED] = 1
             continue
-        key, size = sized(data, key_at, at)
-        value_at = key + max(size, 0)
-        headers_at, value = sized(data, value_at, at)
-        headers_at += max(value, 0)
-        if size < -1 or value < -1:
+        value_at, value, headers_at = key_and_value(data, key_at, at)
+        if value_at < 0:
             return _DAMAGED
         found = _read_headers(data, headers_at, at, headers, inserted)
         if found < 0:
@@ -342,16 +327,9 @@ class InPlace:
         room, end = self._written(chunk, records, told)
         if not told[_CHANGED]:
             return [view[at : at + header.size]]
-        next_offset = min(header.next_offset, chunk.before)
         kept, base_timestamp, max_timestamp, _ = told.tolist()
-        if not kept:
-            times = (header.max_timestamp,) * 2
-            return [header_like(header, b"", 0, next_offset, times, Codec.NONE)]
-        body: Any = room[HEADER_BYTES:end].data
-        if header.codec is not Codec.NONE:
-            body = compress(header.codec, body)
         times = base_timestamp, max_timestamp
-        return [header_like(header, body, kept, next_offset, times, header.codec), body]
+        return thinned_batch(header, room[:end], kept, chunk.before, times)
 
     def _written(self, chunk: Chunk, records: RecordsOf, told: Any) -> tuple[Any, int]:
         """Return the changed records behind room for a header, and where they end."""

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from heliostat.records.batches.batch import RECORD_BYTES_MIN
-from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes
+from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes
 from heliostat.records.batches.reencode import read_varint_compiled
 
 # Places in the totals that `measure` adds to and `fill` goes on from: int64 each.
@@ -32,11 +32,7 @@ _FLAGS = types.uint8[::1]
 _OUT = types.uint8[::1]
 
 
-def _compiled(signature: Any) -> Any:
-    return njit(signature, cache=True, nogil=True)
-
-
-@_compiled(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
+@compiled(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
 def sized(data: Any, at: int, end: int) -> Any:
     """Return where the bytes at `at` begin and how many there are; -1: null, -2: damaged."""
     size, begin = read_varint_compiled(data, at, end)
@@ -45,21 +41,50 @@ def sized(data: Any, at: int, end: int) -> Any:
     return begin, size
 
 
-@_compiled(types.boolean(BYTES, _INT, _INT, _INT, _INTS))
+@compiled(types.UniTuple(_INT, 4)(BYTES, _INT, _INT))
+def record_begins(data: Any, at: int, end: int) -> Any:
+    """Read the record at `at` up to its key; -1 for where it ends: it is damaged.
+
+    Returns both deltas, of timestamp and offset, where its key begins, and where it ends.
+    """
+    damaged = np.int64(0), np.int64(0), np.int64(0), np.int64(-1)
+    length, begin = read_varint_compiled(data, at, end)
+    if begin < 0 or length < RECORD_BYTES_MIN - 1 or length > end - begin:
+        return damaged
+    end = begin + length
+    since, place = read_varint_compiled(data, begin + 1, end)
+    if place < 0:
+        return damaged
+    delta, place = read_varint_compiled(data, place, end)
+    if place < 0:
+        return damaged
+    return since, delta, place, end
+
+
+@compiled(types.UniTuple(_INT, 3)(BYTES, _INT, _INT))
+def key_and_value(data: Any, at: int, end: int) -> Any:
+    """Return where the value behind the key at `at` begins, its size (-1: null), where it ends.
+
+    Value and key begin with their sizes; -1 for where it begins: they are damaged.
+    """
+    begin, size = sized(data, at, end)
+    if size < -1:
+        return np.int64(-1), np.int64(0), np.int64(0)
+    value_at = begin + max(size, 0)
+    begin, size = sized(data, value_at, end)
+    if size < -1:
+        return np.int64(-1), np.int64(0), np.int64(0)
+    return value_at, size, begin + max(size, 0)
+
+
+@compiled(types.boolean(BYTES, _INT, _INT, _INT, _INTS))
 def measure(  # noqa: PLR0911 - one compiled loop
     data: Any, at: int, end: int, count: int, totals: Any
 ) -> Any:
     """Add up what the `count` records in `data[at:end]` hold; False: they are damaged."""
     for _ in range(count):
-        length, begin = read_varint_compiled(data, at, end)
-        if begin < 0 or length < RECORD_BYTES_MIN - 1 or length > end - begin:
-            return False
-        at = begin + length
-        _, place = read_varint_compiled(data, begin + 1, at)
-        if place < 0:
-            return False
-        _, place = read_varint_compiled(data, place, at)
-        if place < 0:
+        _, _, place, at = record_begins(data, at, end)
+        if at < 0:
             return False
         for column in (KEY_BYTES, VALUE_BYTES):
             place, size = sized(data, place, at)
@@ -89,7 +114,7 @@ def measure(  # noqa: PLR0911 - one compiled loop
     return at == end
 
 
-@_compiled(_INT(BYTES, _INT, _INT, _INT, types.boolean, _OUT, _OFFSETS, _FLAGS, _INTS, _INT))
+@compiled(_INT(BYTES, _INT, _INT, _INT, types.boolean, _OUT, _OFFSETS, _FLAGS, _INTS, _INT))
 def _take(  # noqa: PLR0917 - compiled without keywords
     data: Any,
     at: int,
@@ -114,7 +139,7 @@ def _take(  # noqa: PLR0917 - compiled without keywords
     return at + size
 
 
-@_compiled(
+@compiled(
     types.boolean(
         *(BYTES, _INT, _INT, _INT, _INT, _INT, _INT, types.boolean, _INT, _INT, _INT),
         *(_INTS, _INTS, _INTS, _OFFSETS, _FLAGS, _OUT, _OFFSETS, _FLAGS, _OUT),

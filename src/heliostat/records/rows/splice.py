@@ -12,17 +12,21 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
-from heliostat.records.batches.batch import RECORD_BYTES_MIN
-from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes
+from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes
 from heliostat.records.batches.reencode import (
     VARINT_BYTES_MAX,
-    read_varint_compiled,
     varint_bytes,
     write_varint,
 )
-from heliostat.records.rows.record_columns import HEADER_LISTS, KEYS, VALUES, sized
+from heliostat.records.rows.record_columns import (
+    HEADER_LISTS,
+    KEYS,
+    VALUES,
+    key_and_value,
+    record_begins,
+)
 
 TIMES = 8
 """Bit beside `KEYS`, `VALUES` and `HEADER_LISTS` of what the pipeline may have changed."""
@@ -44,11 +48,7 @@ _COLUMN = types.Tuple((_READ_OFFSETS, BYTES, BYTES))
 """A column of byte strings as Arrow has it: where each ends, whether it is there, and all."""
 
 
-def _compiled(signature: Any) -> Any:
-    return njit(signature, cache=True, nogil=True)
-
-
-@_compiled(_INT(_OUT, _INT, _COLUMN, _INT))
+@compiled(_INT(_OUT, _INT, _COLUMN, _INT))
 def _write_sized(out: Any, at: int, column: Any, row: int) -> Any:
     ends, has, data = column
     if has[row] == 0:
@@ -59,7 +59,7 @@ def _write_sized(out: Any, at: int, column: Any, row: int) -> Any:
     return at + size
 
 
-@_compiled(_INT(_COLUMN, _INT))
+@compiled(_INT(_COLUMN, _INT))
 def _bytes_of(column: Any, row: int) -> Any:
     ends, has, _ = column
     if has[row] == 0:
@@ -68,7 +68,7 @@ def _bytes_of(column: Any, row: int) -> Any:
     return varint_bytes(size) + size
 
 
-@_compiled(_INT(_READ_OFFSETS, _COLUMN, _COLUMN, _INT))
+@compiled(_INT(_READ_OFFSETS, _COLUMN, _COLUMN, _INT))
 def _bytes_of_headers(ends: Any, names: Any, contents: Any, row: int) -> Any:
     first, stop = np.int64(ends[row]), np.int64(ends[row + 1])
     size = varint_bytes(stop - first)
@@ -77,7 +77,7 @@ def _bytes_of_headers(ends: Any, names: Any, contents: Any, row: int) -> Any:
     return size
 
 
-@_compiled(_INT(_OUT, _INT, _READ_OFFSETS, _COLUMN, _COLUMN, _INT))
+@compiled(_INT(_OUT, _INT, _READ_OFFSETS, _COLUMN, _COLUMN, _INT))
 def _write_headers(  # noqa: PLR0917 - compiled without keywords
     out: Any, at: int, ends: Any, names: Any, contents: Any, row: int
 ) -> Any:
@@ -89,26 +89,13 @@ def _write_headers(  # noqa: PLR0917 - compiled without keywords
     return at
 
 
-@_compiled(_INT(_OUT, _INT, BYTES, _INT, _INT))
+@compiled(_INT(_OUT, _INT, BYTES, _INT, _INT))
 def _write_run(out: Any, out_at: int, data: Any, at: int, end: int) -> Any:
     copy_bytes(out, out_at, data, at, end - at)
     return out_at + end - at
 
 
-@_compiled(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
-def _ends(data: Any, at: int, end: int) -> Any:
-    """Return where the key that begins at `at` ends, and the value behind it; -1: damaged."""
-    begin, size = sized(data, at, end)
-    value_at = begin + max(size, 0)
-    if size < -1:
-        return np.int64(-1), np.int64(-1)
-    begin, size = sized(data, value_at, end)
-    if size < -1:
-        return np.int64(-1), np.int64(-1)
-    return value_at, begin + max(size, 0)
-
-
-@_compiled(
+@compiled(
     _INT(
         *(BYTES, types.UniTuple(_INT, 4), _INT, _INT, _INT, _INT),
         *(_COLUMN, _COLUMN, _READ_OFFSETS, _COLUMN, _COLUMN, _OUT, _INT),
@@ -155,7 +142,7 @@ def _write_record(  # noqa: PLR0917 - compiled without keywords
     return _write_run(out, at, data, headers_at, end)
 
 
-@_compiled(
+@compiled(
     _INT(
         *(BYTES, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _INT, types.boolean),
         *(_INT, _READ_INTS, _READ_INTS, _COLUMN, _COLUMN, _READ_OFFSETS, _COLUMN, _COLUMN),
@@ -197,13 +184,8 @@ def splice(  # noqa: PLR0917 - compiled without keywords
     row: Any = told[NEXT_ROW]
     first_row, last, base_time, latest = row, np.int64(-1), np.int64(0), np.int64(0)
     for _ in range(count):
-        length, begin = read_varint_compiled(data, at, end)
-        if begin < 0 or length < RECORD_BYTES_MIN - 1 or length > end - begin:
-            return DAMAGED
-        at = begin + length
-        since, place = read_varint_compiled(data, begin + 1, at)
-        delta, key_at = read_varint_compiled(data, max(place, begin), at)
-        if place < 0 or key_at < 0 or delta <= last:
+        since, delta, key_at, at = record_begins(data, at, end)
+        if at < 0 or delta <= last:
             return DAMAGED
         last = delta
         if row == len(offsets) or base_offset + delta < start:
@@ -215,7 +197,7 @@ def splice(  # noqa: PLR0917 - compiled without keywords
             return UNKNOWN
         if offsets[row] != base_offset + delta:
             continue
-        value_at, headers_at = _ends(data, key_at, at)
+        value_at, _, headers_at = key_and_value(data, key_at, at)
         if value_at < 0:
             return DAMAGED
         time: Any = append_time if has_append_time else base_timestamp + since

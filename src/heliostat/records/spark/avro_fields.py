@@ -19,6 +19,7 @@ from heliostat.errors import PipelineRefused
 from heliostat.records.avro.columns import ColumnType, columns_of
 from heliostat.records.avro.schema_text import AvroUnusable, read_schema
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
+from heliostat.records.spark.in_place_sql import literal
 from heliostat.records.spark.json_fields import (
     FIELDS,
     changed,
@@ -53,8 +54,7 @@ def with_avro_fields(frame: DataFrame, step: AvroFields) -> DataFrame:
     if not usable:
         # Records with an id wait before the pipeline (`SchemaGate`): what is here has none.
         why = step.schemas[0].problem if step.schemas else _NO_SCHEMA
-        told = why.replace("\\", "\\\\").replace("'", "\\'")
-        return kept(frame, f"{step.column} IS NULL OR raise_error('{told}')")
+        return kept(frame, f"{step.column} IS NULL OR raise_error({literal(why)})")
     _check_names(step, usable)
     columns = _columns(usable)
     made: list[str] = []

@@ -163,8 +163,8 @@ class SparkRounds:
         context = self.context
         group, place = _job_group(lane), f"{lane.link}/{lane.lane}"
         context.setJobGroup(group, describe(lane), True)
-        if lane.pipeline is not None and not lane.pipeline.in_place:
-            return self._run_with_pipeline(lane, lane.pipeline)
+        if lane.row_pipeline is not None:
+            return self._run_with_pipeline(lane, lane.row_pipeline)
         if self.is_local:
             return context.parallelize([lane], 1).mapPartitions(copy_rounds).collect()[0]
         executors = self._wait_executors()

@@ -189,7 +189,7 @@ class Pushes:
 
 
 def read_rows(
-    path: Path, flush: int, reads: Collection[str], push_every_s: float = PUSH_EVERY_S
+    path: Path, flush: int, reads: Collection[str], push_every_s: float
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the chunks that a copier sends; ends when it sends no more.
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 from support.batches import Record, StoredBatch, marker
 from support.header_steps import left, random_headers, random_steps
-from support.records import GZIP, LZ4, NONE, SNAPPY, ZSTD, Sample, encode, odd_records
-from unit.records.rows.test_rows import SOURCE, at_offset, chunk_of, seen
+from support.records import Sample, encode, odd_records
+from unit.records.rows.test_rows import CODECS, SOURCE, at_offset, chunk_of, seen
 
 from heliostat.records.batches.batch import next_offset, read_header
 from heliostat.records.rows.header_steps import (
@@ -24,7 +24,6 @@ from heliostat.records.rows.header_steps import (
 from heliostat.records.rows.in_place import InPlace
 from heliostat.records.rows.to_rows import Chunk
 
-CODECS = {"none": NONE, "gzip": GZIP, "snappy": SNAPPY, "lz4": LZ4, "zstd": ZSTD}
 SMALL = Sample(b"k", b"v", 7, (("h", b"1"),))
 
 
