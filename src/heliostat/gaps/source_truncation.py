@@ -135,7 +135,7 @@ class EpochBook:
                     self._begun[report.source] = source_id
             was = topic.partitions.get(partition)
             is_stopped = report.state.is_stopped
-            is_shorter = self._is_shorter(report, source_id)
+            is_shorter = self._is_shorter(report, source_id, was)
             if was is not None and report.position < was.offset and not is_stopped:
                 if not is_shorter:
                     continue  # it reads holes again: markers, aborted transactions
@@ -175,11 +175,14 @@ class EpochBook:
             and id_text(source_ids[item.partition.topic]) == source_id
         ]
 
-    def _is_shorter(self, report: PartitionReport, source_id: str) -> bool:
-        """Return whether the mirror ends earlier than reported before; True if not known."""
+    def _is_shorter(self, report: PartitionReport, source_id: str, was: CopyNote | None) -> bool:
+        """Return whether the mirror ends earlier than reported before; True if not known.
+
+        Another driver has reported to the note only.
+        """
         known_id, before = self._target_ends.get(report.source, ("", -1))
         if known_id != source_id:
-            before = -1
+            before = -1 if was is None else was.end
         is_shorter = before < 0 or report.target_end < before
         if report.target_end >= 0:
             self._target_ends[report.source] = source_id, report.target_end
@@ -303,4 +306,4 @@ def _end_of(report: PartitionReport) -> int:
     it ends: no report shows what was copied again before its first report.
     """
     is_level = report.copied_to == report.position and report.state is PartitionState.COPYING
-    return report.target_end if is_level and report.records else -1
+    return report.target_end if is_level else -1

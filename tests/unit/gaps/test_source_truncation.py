@@ -119,6 +119,24 @@ def test_a_mirror_with_an_unchanged_end_has_lost_nothing(
     assert book.take([report(82, copied=(82, 3), target_end=now)], {T: ID}) == []
 
 
+@pytest.mark.parametrize(
+    ("end", "found", "lost"), [(0, 0, False), (7, 7, False), (7, 8, False), (7, 6, True)]
+)
+def test_a_round_that_has_appended_nothing_notes_the_end_too(
+    end: int, found: int, *, lost: bool
+) -> None:
+    """Given a round that saw only records that a pipeline leaves out / when another driver begins
+
+    at the end that it noted, and passes them again / then nothing was lost; at a lower end it was.
+    """
+    book = EpochBook({})
+    assert book.take([report(850, copied=(850, 3), target_end=end)], {T: ID}) == []
+    written = book.due(all_moved=True)
+    assert written[T].partitions == {P.partition: CopyNote(Offset(850), 3, end)}
+    expected = [LostRange(P, P, 9, 850)] if lost else []
+    assert EpochBook(written).take([report(9, target_end=found)], {T: ID}) == expected
+
+
 def test_the_end_of_a_deleted_topic_of_that_name_is_ignored() -> None:
     book = EpochBook({})
     book.take([report(82, copied=(82, 3), target_end=70)], {T: ID})
@@ -225,7 +243,7 @@ def test_a_rounds_end_before_a_settled_gap_is_forgotten() -> None:
     [
         (60, 5, PartitionState.COPYING, 58),
         (61, 5, PartitionState.COPYING, -1),  # after a marker: the mirror's end is elsewhere
-        (60, 0, PartitionState.COPYING, -1),  # that round copied nothing: it was given the end
+        (60, 0, PartitionState.COPYING, 58),  # that round passed holes only
         (60, 5, PartitionState.GAP, -1),
     ],
 )
