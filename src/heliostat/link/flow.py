@@ -30,11 +30,11 @@ from heliostat.gaps.rows import Memory
 from heliostat.link.compacted_later import CompactedLater
 from heliostat.link.exact import filling_notes, why_not_exact, with_filling
 from heliostat.link.known import Known
-from heliostat.link.lane_packing import pack
+from heliostat.link.lane_packing import Packing, pack, pack_pipeline
 from heliostat.link.lane_set import LaneSet
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.pipeline_faults import PipelineFaults
-from heliostat.link.pipeline_rules import pipeline_of
+from heliostat.link.pipeline_rules import pipeline_of, pipelines_of
 from heliostat.link.planning import Planner
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
@@ -53,12 +53,10 @@ from heliostat.topics.select import why_nothing_selected
 from heliostat.topics.topic_plan import Mirror, TopicPlan
 from heliostat.topics.values import SourceTopics
 
-PIPELINE_LANES = 10_000
-"""Lanes from this number on have a pipeline."""
 Load = Mapping[TopicPartition, float]
 """Observed bytes a second by source partition."""
-Lanes = Callable[[int, float | None], int]
-"""The most lanes, by the number of partitions and their load; None: not known yet."""
+Lanes = Callable[[int, float | None, str], int]
+"""The most lanes, by the number of partitions, their load (None: not known yet) and pipeline."""
 FramesOf = Callable[[TopicName], SchemaFrames]
 
 
@@ -154,10 +152,7 @@ class Reconciler:
         backlog = self.notes.old_backlog(known, applied)
         self.notes.remark(known, plan.notes + held + backlog + notes)
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
-        plain = [each for each in partitions if not specs[each].pipeline]
-        count = self.lane_count(len(plain), sum(load.values()) if load else None)
-        known.packing = pack(plain, load, count, known.packing)
-        known.packing |= self._pipeline_lanes(partitions, specs)
+        known.packing = self._packed(partitions, specs, load, known.packing)
         wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}
         self.lanes.assign(wanted)
         known.turns += 1
@@ -165,16 +160,33 @@ class Reconciler:
     def _pipeline_of(self, topic: TopicName) -> str:
         return pipeline_of(self.link, topic)
 
-    def _pipeline_lanes(
-        self, partitions: Sequence[TopicPartition], specs: Mapping[TopicPartition, PartitionSpec]
+    def _packed(
+        self,
+        partitions: Sequence[TopicPartition],
+        specs: Mapping[TopicPartition, PartitionSpec],
+        load: Load,
+        previous: Packing,
     ) -> dict[LaneId, tuple[TopicPartition, ...]]:
-        """Return the lanes of pipelines: each has one, beside those of all other partitions."""
-        found: dict[LaneId, tuple[TopicPartition, ...]] = {}
-        for number, pipeline in enumerate(self.link.pipelines):
-            some = tuple(each for each in partitions if specs[each].pipeline == pipeline.name)
-            if some:
-                found[LaneId(PIPELINE_LANES + number)] = some
+        """Return the lanes of partitions without a pipeline, and those of each pipeline.
+
+        One whose records are rows of Spark has one lane: its task has three processes.
+        """
+        of: dict[str, list[TopicPartition]] = {}
+        for each in partitions:
+            of.setdefault(specs[each].pipeline, []).append(each)
+        plain = of.get("", [])
+        found = pack(plain, load, self._lanes_for(plain, load), previous)
+        for number, pipeline in enumerate(pipelines_of(self.link).values()):
+            if some := of.get(pipeline.name, []):
+                count = self._lanes_for(some, load, pipeline.name) if pipeline.in_place else 1
+                found |= pack_pipeline(number, some, load, count, previous)
         return found
+
+    def _lanes_for(
+        self, partitions: Sequence[TopicPartition], load: Load, pipeline: str = ""
+    ) -> int:
+        bytes_per_s = sum(load.get(each, 0.0) for each in partitions) if load else None
+        return self.lane_count(len(partitions), bytes_per_s, pipeline)
 
     def _filled(
         self, specs: Mapping[TopicPartition, PartitionSpec]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 FEWER_AFTER_S = 60.0
 """How long cores must be missing, or idle: a dead executor is mostly back within seconds, others
@@ -23,8 +24,20 @@ LANE_PARTITIONS = 1_000
 broker to watch quiet ones (`fetch_plan`)."""
 
 
+@dataclass(slots=True)
+class _Known:
+    """The last answer for some partitions."""
+
+    is_guess: bool
+    count: int = 0
+    fewer_since_s: float | None = None
+
+
 class LaneCount:
     """The most lanes there may be, asked at each reconciliation.
+
+    Partitions without a pipeline are asked for first; those of each pipeline whose steps are done
+    in place have lanes of their own, as many as they need and Spark has room for.
 
     Parameters
     ----------
@@ -33,7 +46,8 @@ class LaneCount:
     cores
         Cores that Spark offers now.
     slots
-        How many lanes Spark can run at once now: a lane more would wait for ever.
+        How many lanes Spark can run at once now, beside one of each pipeline: a lane more would
+        wait for ever.
     links
         How many links share them.
     monotonic_s
@@ -58,11 +72,11 @@ class LaneCount:
         self._links = links
         self._monotonic_s = monotonic_s
         self._by_load = by_load
-        self._count = 0
-        self._is_guess = by_load
-        self._fewer_since_s: float | None = None
+        self._known: dict[str, _Known] = {}
 
-    def __call__(self, partitions: int = 0, bytes_per_s: float | None = None) -> int:
+    def __call__(
+        self, partitions: int = 0, bytes_per_s: float | None = None, pipeline: str = ""
+    ) -> int:
         """Return the most lanes, at least 1; it rises at once and falls after a while.
 
         Parameters
@@ -71,22 +85,37 @@ class LaneCount:
             Number of partitions to copy.
         bytes_per_s
             Load, including the backlog; None before anything is known.
+        pipeline
+            Their pipeline; empty: none.
         """
+        known = self._known.setdefault(pipeline, _Known(self._by_load))
         now_s = self._monotonic_s()
+        count = min(self._wanted(partitions, bytes_per_s), self._room(pipeline))
+        if count >= known.count:
+            known.fewer_since_s = None
+        elif known.fewer_since_s is None:
+            known.fewer_since_s = now_s
+        after_s = GUESS_LASTS_S if known.is_guess else FEWER_AFTER_S
+        if count >= known.count or now_s >= (known.fewer_since_s or now_s) + after_s:
+            known.is_guess &= count >= known.count
+            known.count = count
+            known.fewer_since_s = None
+        return known.count
+
+    def _wanted(self, partitions: int, bytes_per_s: float | None) -> int:
         if isinstance(self._configured, int):
-            count = min(self._configured, max(1, self._slots() // self._links))
-        else:
-            count = max(1, self._cores() // self._links)
-        if self._configured == "auto" and self._by_load and bytes_per_s is not None:
+            return self._configured
+        count = max(1, self._cores() // self._links)
+        if self._by_load and bytes_per_s is not None:
             needed = max(bytes_per_s / LANE_BYTES_PER_S, partitions / LANE_PARTITIONS, 1.0)
             count = min(count, math.ceil(needed))
-        if count >= self._count:
-            self._fewer_since_s = None
-        elif self._fewer_since_s is None:
-            self._fewer_since_s = now_s
-        after_s = GUESS_LASTS_S if self._is_guess else FEWER_AFTER_S
-        if count >= self._count or now_s >= (self._fewer_since_s or now_s) + after_s:
-            self._is_guess &= count >= self._count
-            self._count = count
-            self._fewer_since_s = None
-        return self._count
+        return count
+
+    def _room(self, pipeline: str) -> int:
+        """Return how many lanes there is room for beside the others' last counts."""
+        taken = sum(
+            known.count - bool(name)  # a slot of each pipeline is not in `slots`
+            for name, known in self._known.items()
+            if name != pipeline
+        )
+        return max(1, self._slots() // self._links - taken + bool(pipeline))

@@ -15,6 +15,10 @@ WEIGHT_BYTES_FLOOR = 256.0
 LOPSIDED_RATIO = 1.5
 """Lanes are packed again when the heaviest has this many times its share."""
 
+PIPELINE_LANES = 10_000
+"""Lanes of the first pipeline have numbers from this one on, of the second from twice this one on,
+and so on: a lane has one pipeline, or none. More than a link may have without (`lanes.count`)."""
+
 Packing = Mapping[LaneId, tuple[TopicPartition, ...]]
 
 
@@ -48,6 +52,23 @@ def pack(
     if _is_lopsided(packing, weights, lane_count):
         packing = _fill({}, weights, lane_count)
     return {lane: tuple(sorted(items)) for lane, items in sorted(packing.items()) if items}
+
+
+def pack_pipeline(
+    number: int,
+    partitions: Sequence[TopicPartition],
+    bytes_per_s: Mapping[TopicPartition, float],
+    lane_count: int,
+    previous: Packing,
+) -> dict[LaneId, tuple[TopicPartition, ...]]:
+    """Spread the partitions of a link's pipeline of this number, from 0, over lanes of its own.
+
+    See `pack`; `previous` may have other lanes, too.
+    """
+    first = PIPELINE_LANES * (number + 1)
+    own = {LaneId(lane - first): items for lane, items in previous.items()}  # others drop out
+    packing = pack(partitions, bytes_per_s, lane_count, own)
+    return {LaneId(first + lane): items for lane, items in packing.items()}
 
 
 def _kept(

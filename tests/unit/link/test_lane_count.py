@@ -42,6 +42,28 @@ def test_a_configured_number_holds_as_far_as_there_is_room() -> None:
     assert cores.lanes(9, links=99)() == 1
 
 
+def test_pipelines_have_as_many_as_there_is_room_for_beside_the_others() -> None:
+    """Given room for 16 and one of each pipeline / then a pipeline gets one, and what is left."""
+    lanes = Cores().lanes(12)
+    assert lanes() == 12
+    assert lanes(4, None, "a") == 5
+    assert lanes(4, None, "b") == 1
+    assert lanes() == 12
+    assert Cores().lanes(1)(4, None, "a") == 1
+
+
+def test_lanes_of_a_pipeline_follow_its_own_load() -> None:
+    """Given a busy pipeline and idle topics / when asked / then each has as many as it needs."""
+    cores = Cores()
+    lanes = cores.needed()
+    assert [lanes(8, None), lanes(8, None, "a")] == [4, 4]
+    cores.now_s += GUESS_LASTS_S
+    for _ in range(2):
+        found = [lanes(8, 10.0), lanes(8, LANE_BYTES_PER_S * 2.5, "a")]
+        cores.now_s += GUESS_LASTS_S
+    assert found == [1, 3]
+
+
 def test_room_that_is_lost_reduces_a_configured_number_after_a_minute() -> None:
     cores = Cores()
     lanes = cores.lanes(7)

@@ -5,7 +5,14 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from heliostat.link.lane_packing import LOPSIDED_RATIO, WEIGHT_BYTES_FLOOR, pack
+from heliostat.link.lane_packing import (
+    LOPSIDED_RATIO,
+    PIPELINE_LANES,
+    WEIGHT_BYTES_FLOOR,
+    Packing,
+    pack,
+    pack_pipeline,
+)
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
 
 
@@ -86,3 +93,25 @@ def test_a_hot_partition_moves_no_other() -> None:
     wanted = partitions(5)
     before = {LaneId(0): tuple(wanted[:2]), LaneId(1): tuple(wanted[2:])}
     assert pack(wanted, {wanted[0]: 1e6}, 2, before) == before
+
+
+def test_lanes_of_pipelines_are_their_own_and_stay() -> None:
+    """Given partitions with and without pipelines / when packed again / then each lane stays."""
+    names = [TopicPartition(TopicName(name), PartitionId(n)) for name in "abc" for n in range(4)]
+    plain, first, second = names[:4], names[4:8], names[8:]
+
+    def packed(previous: Packing, lanes: int) -> dict[LaneId, tuple[TopicPartition, ...]]:
+        return (
+            pack(plain, {}, 2, previous)
+            | pack_pipeline(0, first, {}, lanes, previous)
+            | pack_pipeline(1, second, {}, 1, previous)
+        )
+
+    once = packed({}, 2)
+    of_first = [PIPELINE_LANES, PIPELINE_LANES + 1]
+    assert list(once) == [0, 1, *of_first, 2 * PIPELINE_LANES]
+    assert sorted(p for lane in of_first for p in once[LaneId(lane)]) == first
+    assert once[LaneId(2 * PIPELINE_LANES)] == tuple(second)
+    halves = {LaneId(of_first[0]): tuple(first[:2]), LaneId(of_first[1]): tuple(first[2:])}
+    assert packed(once | halves, 2) == once | halves
+    assert packed(once, 1)[LaneId(PIPELINE_LANES)] == tuple(first)
