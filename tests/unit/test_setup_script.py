@@ -91,6 +91,7 @@ def test_first_run_installs_by_hash_and_the_second_does_nothing(project: Project
     assert jars == "jars"
     assert classes == [
         "python -m heliostat.records.spark.keep_classes",
+        "python -m heliostat.records.spark.keep_classes rows",
         "python -m heliostat_sandbox.keep_classes",
     ]
     again = project.run()
@@ -102,7 +103,7 @@ def test_changed_lock_is_installed(project: Project) -> None:
     project.calls()
     (project.root / "requirements.lock").write_text("a==2\n")
     assert project.run().returncode == 0
-    assert len(project.calls()) == 6
+    assert len(project.calls()) == 7
 
 
 def test_failed_step_is_done_again(project: Project) -> None:

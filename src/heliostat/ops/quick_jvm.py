@@ -18,6 +18,9 @@ from pathlib import Path
 
 ARCHIVE = Path(sys.prefix) / "share" / "heliostat" / "spark-classes.jsa"
 """Classes of Spark's driver, beside the packages that they come from; about 70 MB."""
+ROWS_ARCHIVE = ARCHIVE.with_name("spark-rows-classes.jsa")
+"""The same for a driver through which the rows of pipelines go: Spark SQL has as many again, and
+each driver that maps them needs 65 MB more (2026-11-26, Java 17)."""
 QUICK_JVM = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """For a JVM that should start fast and never has much to do."""
 SMALL_HEAP = ("-Xms48m", "-Xmn16m")
@@ -27,6 +30,7 @@ up to `spark.driver.memory`."""
 BUSY_JVM = ("-XX:+UseSerialGC", "-Xmn128m")
 """For a JVM through which the rows of pipelines go: all stages of compilation, and room for what
 lives for milliseconds."""
+_PLAIN_JVM = (*QUICK_JVM, *SMALL_HEAP)
 UNMOVED = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-XX:+UnlockDiagnosticVMOptions",
@@ -55,13 +59,14 @@ def driver_java_options(*, has_rows: bool = False) -> str:
 
     `has_rows`: Spark itself works on records.
     """
-    kind = BUSY_JVM if has_rows else (*QUICK_JVM, *SMALL_HEAP)
-    return _as_setting((*kind, *archive_options(ARCHIVE)))
+    kind, archive = (BUSY_JVM, ROWS_ARCHIVE) if has_rows else (_PLAIN_JVM, ARCHIVE)
+    return _as_setting((*kind, *archive_options(archive)))
 
 
-def archiving_java_options(draft: Path) -> str:
+def archiving_java_options(draft: Path, *, has_rows: bool = False) -> str:
     """Return the options of a session whose JVM writes its classes to `draft` when it ends."""
-    return _as_setting((*QUICK_JVM, *SMALL_HEAP, *archiving_options(draft)))
+    kind = BUSY_JVM if has_rows else _PLAIN_JVM
+    return _as_setting((*kind, *archiving_options(draft)))
 
 
 def _as_setting(arguments: Sequence[str]) -> str:
