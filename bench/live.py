@@ -22,6 +22,7 @@ from typing import Any
 
 import delays
 import load
+import piped
 from clusters import Pair
 from delays import Window
 from live_scenarios import Live, sample
@@ -177,6 +178,8 @@ def watching(run: LiveRun) -> Iterator[Watch]:
     """Run the watcher during the block."""
     rows = run.folder / "seen.rows"
     words = ["--bootstrap", run.pair.target, "--wanted", str(write_wanted(run))]
+    if run.live.steps and run.process:
+        words += ["--without", piped.DROPPED[0][0]]
     with helper(WATCH, [*words, "--rows", str(rows)], run.folder) as process:
         yield Watch(process, rows)
 
@@ -190,6 +193,8 @@ def loading(
     write_streams(streams, run.streams)
     words = ["--bootstrap", run.pair.source, "--streams", str(streams), "--rows", str(rows)]
     words += ["--rate", str(rate), "--seconds", str(seconds), "--first-number", str(number)]
+    if run.live.steps:
+        words.append("--headers")
     if run.live.single:
         words.append("--single")
     with helper(LOAD, words, run.folder) as process:

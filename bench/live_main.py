@@ -16,6 +16,7 @@ import live_report
 import machine
 import ours
 import peer
+import piped
 import report
 from clusters import (
     KAFKA_VERSION,
@@ -158,12 +159,16 @@ def replicator_of(
     """Return the command to start, its prefix at the target, and its settings for the report."""
     if name == "ours":
         wanted = ours.config(*pair.ways(), scenario.patterns())
+        if scenario.steps:
+            wanted["links"][0]["pipelines"] = [ours.pipeline(scenario.patterns(), scenario.steps)]
         part = live_part(name, ours.command(folder, wanted), folder, signal.SIGTERM)
         return part, ours.PREFIX, {}
     best = peer.TUNED[scenario.name] if name == "mm2_tuned" else None
     settings = {**peer.CANDIDATES, **peer.QUICK}[best] if best else {}
     topics = ",".join(scenario.patterns())
     wanted_mm2 = peer.properties(*pair.ways(), topics, "none", settings)
+    if scenario.steps:
+        wanted_mm2 |= piped.TRANSFORMS_DROP
     command = peer.command(find_java(), folder, wanted_mm2, quick=scenario.small)
     part = live_part(name, command, folder, signal.SIGKILL)
     said = {"settings": best, "properties": settings} if best else {}

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import piped
 from stamped import Stream
 
 from heliostat_sandbox import Storage, efd_topics
@@ -51,6 +53,8 @@ class Live:
         Records of 500 bytes in separate topics, before the replicator starts; 0 is none.
     start_deadline_s
         Time limit from the replicator's start until a record of every partition has arrived.
+    steps
+        Steps of a pipeline that drops a header, which then each record has.
     """
 
     name: str
@@ -66,6 +70,7 @@ class Live:
     heap_mb: int = 1024
     backlog_records: int = 0
     start_deadline_s: float = 180.0
+    steps: tuple[dict[str, Any], ...] = ()
     small: bool = False
 
     def shape(self) -> dict[str, object]:
@@ -178,6 +183,10 @@ LIVE = {
     ),
 }
 
+LIVE |= {
+    name: dataclasses.replace(LIVE["latency"], name=name, steps=steps)
+    for name, steps in (("latency_pipeline", piped.DROP), ("latency_sql", piped.DROP_SQL))
+}
 STEADY = dataclasses.replace(
     LIVE["efd"],
     name="steady",
@@ -190,7 +199,10 @@ STEADY = dataclasses.replace(
 easily: what grows is to be seen, not a machine that falls behind."""
 
 SMALL = {
-    "latency": dataclasses.replace(LIVE["latency"], warm_s=2, window_s=5, small=True),
+    **{
+        name: dataclasses.replace(LIVE[name], warm_s=2, window_s=5, small=True)
+        for name in ("latency", "latency_pipeline", "latency_sql")
+    },
     "efd": dataclasses.replace(
         LIVE["efd"], warm_s=2, window_s=4, topics=40, partitions=5, sampled=20, small=True
     ),

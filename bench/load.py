@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import piped
+from fill import Headers
 from stamped import SEED, SEED_NUMBER, Stream, batch, frames, places, read_streams, tails, value
 from wire import Connection
 
@@ -37,9 +39,17 @@ class Sender:
     number.
     """
 
-    def __init__(self, source: Connection, streams: Sequence[Stream], *, single: bool) -> None:
+    def __init__(
+        self,
+        source: Connection,
+        streams: Sequence[Stream],
+        *,
+        single: bool,
+        headers: Headers = (),
+    ) -> None:
         self.source = source
         self.single = single
+        self.headers = headers
         self.rows = array("q")
         self.waiting: deque[tuple[int, int]] = deque()  # rows from and to of requests in flight
         self.stopped = False
@@ -93,7 +103,7 @@ class Sender:
             topic, partition = self._places[index]
             head, tail = self._frames[index], self._tails[index]
             values = [head + value(stamp_ns, each, tail) for each in numbers]
-            requests.setdefault(topic, []).append((partition, batch(values, now_ms)))
+            requests.setdefault(topic, []).append((partition, batch(values, now_ms, self.headers)))
             for each in numbers:
                 self.rows.extend((stamp_ns, 0, index, each))
         self.source.send_produce_many(requests)
@@ -141,9 +151,11 @@ def main() -> None:
     parser.add_argument("--first-number", type=int, default=0)
     parser.add_argument("--rows", type=Path, required=True)
     parser.add_argument("--single", action="store_true")
+    parser.add_argument("--headers", action="store_true", help="that a pipeline drops")
     given = parser.parse_args()
     with Connection(given.bootstrap, client_id="bench-load") as source:
-        sender = Sender(source, read_streams(given.streams), single=given.single)
+        headers = piped.DROPPED if given.headers else ()
+        sender = Sender(source, read_streams(given.streams), single=given.single, headers=headers)
 
         def stop(*_: object) -> None:
             sender.stopped = True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,11 @@ def config(
             }
         ],
     }
+
+
+def pipeline(topics: Sequence[str], steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the pipeline of these topics, for a link's configuration."""
+    return {"name": LINK, "topics": list(topics), "steps": [dict(each) for each in steps]}
 
 
 def _cluster(way: Way) -> dict[str, Any]:

@@ -111,6 +111,8 @@ TUNED: dict[str, str] = {
     "pipeline_sql": "2 tasks, 5 in flight",
     "catchup": "2 tasks, 5 in flight",
     "latency": "2 tasks, 5 in flight, no linger",
+    "latency_pipeline": "2 tasks, 5 in flight, no linger",
+    "latency_sql": "2 tasks, 5 in flight, no linger",
     "efd": "4 tasks, 5 in flight, no linger",
     "many": "4 tasks, 5 in flight, no linger",
 }

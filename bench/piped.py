@@ -12,13 +12,20 @@ from fill import Headers
 
 SKIPPED = 10
 """One record in so many has the header by which it is filtered out."""
+DROPPED: Headers = (("secret", b"0123456789"),)
+"""The header that is dropped."""
+DROP: tuple[dict[str, Any], ...] = ({"drop_headers": ["secret"]},)
+DROP_SQL: tuple[dict[str, Any], ...] = (
+    {"set": {"headers": "filter(headers, h -> h.key != 'secret')"}},
+)
+"""Live load loses only the header, so that each record sent is one that arrives."""
 STEPS: tuple[dict[str, Any], ...] = (
     {"drop_with_header": {"name": "skip"}},
-    {"drop_headers": ["secret"]},
+    *DROP,
 )
 SQL: tuple[dict[str, Any], ...] = (
     {"where": "NOT exists(headers, h -> h.key = 'skip')"},
-    {"set": {"headers": "filter(headers, h -> h.key != 'secret')"}},
+    *DROP_SQL,
 )
 """The same as expressions: all records are rows of Spark."""
 _TRANSFORMS = "org.apache.kafka.connect.transforms"
@@ -34,12 +41,18 @@ TRANSFORMS = {
     f"{_OF}transforms.drop.headers": "secret",
 }
 """The same for MirrorMaker 2."""
+TRANSFORMS_DROP = {
+    f"{_OF}transforms": "drop",
+    f"{_OF}transforms.drop.type": f"{_TRANSFORMS}.DropHeaders",
+    f"{_OF}transforms.drop.headers": "secret",
+}
+"""The same as `DROP`."""
 
 
 def headers_of(number: int) -> Headers:
     """Return the headers of a batch's record of this number."""
     skip = [("skip", b"1")] if number % SKIPPED == 0 else []
-    return [("secret", b"0123456789"), *skip]
+    return [*DROPPED, *skip]
 
 
 def left(records: int, batch_records: int) -> int:

@@ -203,8 +203,7 @@ class Bench:
         topic = self.scenario.topic(codec)
         wanted = ours.config(*self.pair.ways(), [topic])
         if self.scenario.steps:
-            pipeline = {"name": "bench", "topics": [topic], "steps": list(self.scenario.steps)}
-            wanted["links"][0]["pipelines"] = [pipeline]
+            wanted["links"][0]["pipelines"] = [ours.pipeline([topic], self.scenario.steps)]
         command = ours.command(self.folder / f"ours-{codec}", wanted)
         if topic in self.due:
             return self._run(

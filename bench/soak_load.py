@@ -51,6 +51,8 @@ AGAIN_S = 1.0
 WAIT_S = 30.0
 RECORDS_S = 60
 """Records a second of each writer."""
+TURN_S = 0.1
+"""Time between two writes of records outside transactions."""
 STUCK_S = 90.0
 """Longer than any single wait of a healthy producer."""
 
@@ -86,6 +88,9 @@ class Writers:
         Topics and records to write.
     records_s
         Records a second of each of them.
+    turn_s
+        Time between two writes of records outside transactions, and least time between two
+        transactions: each costs a cluster of three brokers some ten requests.
     """
 
     def __init__(
@@ -94,10 +99,12 @@ class Writers:
         seed: int,
         loads: Sequence[Load] = LOADS,
         records_s: int = RECORDS_S,
+        turn_s: float = TURN_S,
     ) -> None:
         self._bootstrap = bootstrap
         self._stop = threading.Event()
         self._records_s = records_s
+        self._turn_s = turn_s
         self._loads = {load.topic: load for load in loads}
         self.sent = dict.fromkeys(self._loads, 0)
         self.failed = dict.fromkeys(self._loads, 0)
@@ -168,19 +175,19 @@ class Writers:
     def _record(self, load: Load, chance: random.Random, number: int) -> dict[str, Any]:
         key = b"k%d" % chance.randrange(KEYS)
         value = b"%d %s" % (number, chance.randbytes(VALUE_BYTES // 2).hex().encode())
-        headers = [("n", b"%d" % number), *([("third", b"")] if number % 3 == 1 else [])]
+        headers = [("n", b"%d" % number), *([("fourth", b"")] if number % 4 == 1 else [])]
         record: dict[str, Any] = {"key": key, "value": value, "headers": headers}
         if load.age_ms:
             record["timestamp_ms"] = time.time_ns() // 1_000_000 - load.age_ms
         return record
 
     def _write(self, load: Load, chance: random.Random, numbers: Iterator[int]) -> None:
-        """Write records one by one; those of a tenth of a second at a time."""
+        """Write records one by one; those of a turn at a time."""
         topic, producer = load.topic, self._producer()
         try:
             while self._goes_on(topic):
                 began_s = time.monotonic()
-                some = itertools.islice(numbers, self._records_s // 10)
+                some = itertools.islice(numbers, round(self._records_s * self._turn_s))
                 sent = [
                     producer.send(topic, partition=n % PARTITIONS, **self._record(load, chance, n))
                     for n in some
@@ -188,7 +195,7 @@ class Writers:
                 for each in sent:
                     each.get(WAIT_S)
                 self.sent[topic] += len(sent)
-                self._stop.wait(max(0.0, 0.1 - (time.monotonic() - began_s)))
+                self._stop.wait(max(0.0, self._turn_s - (time.monotonic() - began_s)))
         finally:
             producer.close(timeout=WAIT_S)
 
@@ -211,7 +218,7 @@ class Writers:
                 else:
                     producer.commit_transaction()
                     self.sent[topic] += len(some)
-                pause_s = len(some) / self._records_s - (time.monotonic() - began_s)
-                self._stop.wait(max(0.0, pause_s))
+                pause_s = max(self._turn_s, len(some) / self._records_s)
+                self._stop.wait(max(0.0, pause_s - (time.monotonic() - began_s)))
         finally:
             producer.close(timeout=WAIT_S)

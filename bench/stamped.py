@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from awscrt import checksums
+from fill import Headers
 
 MARK = b"\xf0stamped"
 HEAD = struct.Struct(">8sqq")
@@ -86,11 +87,17 @@ def found_in(data: bytes) -> Iterator[tuple[int, int]]:
         yield struct.unpack(">qq", match[1])
 
 
-def batch(values: Sequence[bytes], now_ms: int) -> bytes:
-    """Encode one uncompressed v2 batch of records with null keys (KIP-98's layout)."""
+def batch(values: Sequence[bytes], now_ms: int, headers: Headers = ()) -> bytes:
+    """Encode one uncompressed v2 batch of records with null keys (KIP-98's layout).
+
+    Every record has the same headers.
+    """
     records = []
+    tail = _varint(len(headers)) + b"".join(
+        _varint(len(part)) + part for name, each in headers for part in (name.encode(), each)
+    )
     for delta, each in enumerate(values):
-        body = b"".join((b"\0\0", _varint(delta), b"\x01", _varint(len(each)), each, b"\0"))
+        body = b"".join((b"\0\0", _varint(delta), b"\x01", _varint(len(each)), each, tail))
         records.append(_varint(len(body)) + body)
     last = len(values) - 1
     covered = struct.pack(">hiqqqhii", 0, last, now_ms, now_ms, -1, -1, -1, len(values))

@@ -30,12 +30,15 @@ LOOK_AGAIN_S = 0.1
 class Watcher:
     """Follows the partitions from their beginning."""
 
-    def __init__(self, target: Connection, wanted: list[tuple[str, int, int]]) -> None:
+    def __init__(
+        self, target: Connection, wanted: list[tuple[str, int, int]], without: bytes = b""
+    ) -> None:
         self._target = target
         self._index = {(topic, partition): index for topic, partition, index in wanted}
         self._positions: dict[str, dict[int, int]] = {}
         for topic, partition, _ in wanted:
             self._positions.setdefault(topic, {})[partition] = 0
+        self._without = without
         self.stopped = False
 
     def look(self) -> array[int]:
@@ -54,6 +57,8 @@ class Watcher:
             if following is None:
                 continue
             self._positions[topic][partition] = following
+            if self._without and self._without in data[:size]:
+                raise WireError(f"{topic}-{partition} has {self._without!r}, which is dropped")
             index = self._index[topic, partition]
             for stamp_ns, number in found_in(data[:size]):
                 if number != SEED_NUMBER:
@@ -68,10 +73,11 @@ def main() -> None:
     parser.add_argument("--bootstrap", required=True)
     parser.add_argument("--wanted", type=Path, required=True, help="[[topic, partition, index]]")
     parser.add_argument("--rows", type=Path, required=True)
+    parser.add_argument("--without", default="", help="what no batch may have")
     given = parser.parse_args()
     wanted = [tuple(row) for row in json.loads(given.wanted.read_text())]
     with Connection(given.bootstrap, client_id="bench-watch") as target:
-        watcher = Watcher(target, wanted)
+        watcher = Watcher(target, wanted, given.without.encode())
 
         def stop(*_: object) -> None:
             watcher.stopped = True
