@@ -72,12 +72,14 @@ def until(
 
     Long waits are printed.
     """
-    began_s = time.monotonic()
+    began_s = looked_s = time.monotonic()
     while not holds():
-        passed_s = time.monotonic() - began_s
+        now_s = time.monotonic()
+        passed_s = now_s - began_s
         if passed_s > timeout_s:
             raise AssertionError(f"waited {timeout_s:.0f} s for {_text(what)}")
-        time.sleep(pause_s(passed_s, LOOK_S))
+        time.sleep(pause_s(passed_s, LOOK_S, now_s - looked_s))
+        looked_s = time.monotonic()
     if (passed_s := time.monotonic() - began_s) > TOLD_FROM_S:
         print(f"{_text(what)}: {passed_s:.1f} s", file=sys.stderr)
 

@@ -58,8 +58,9 @@ LEVEL_WITHIN_S = 180.0
 CALM_WITHIN_S = 60.0
 STARTED_WITHIN_S = 120.0
 LOOK_S = 2.0
-RECORDS_S = 20
-"""Records a second of each load: two cores run six brokers, two links and both sides' clients."""
+RECORDS_S, TURN_S = 12, 2.0
+"""Records a second of each load, and how often they are written: two cores run six brokers, two
+links, both sides' clients, and proxies that each request and each replica's fetch pass."""
 SETTINGS = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
@@ -246,9 +247,10 @@ def running_matrix(folder: Path) -> Iterator[Matrix]:
         clock = SteppedClock(folder)
         driver = Driver(config, environment=clock.environment)
         stack.callback(driver.kill_all)
-        writers = Writers(source.bootstrap, 12, LOADS, records_s=RECORDS_S)
+        writers = Writers(source.bootstrap, 12, LOADS, records_s=RECORDS_S, turn_s=TURN_S)
         made = Matrix(source, target, config, driver, clock, writers, proxies)
+        made.start_driver()  # before there is load: two cores have enough to do with that
         writers.start()
         stack.callback(writers.stop)
-        made.start_driver()
+        made.wait_calm()  # a mirror without records has nothing to lose
         yield made

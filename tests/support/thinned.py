@@ -1,4 +1,4 @@
-"""Pipelines for tests of faults: they leave every third record out and change the others.
+"""Pipelines for tests of faults: they leave every fourth record out and change the others.
 
 A record that went around one, twice through it, or is missing differs from what they give.
 """
@@ -15,7 +15,7 @@ PIPELINE: dict[str, Any] = {
     "name": "thin",
     "topics": [r"[mf]\.(s-)?piped.*"],
     "steps": [
-        {"where": "CAST(split_part(decode(value, 'UTF-8'), ' ', 1) AS bigint) % 3 != 1"},
+        {"where": "CAST(split_part(decode(value, 'UTF-8'), ' ', 1) AS bigint) % 4 != 1"},
         {"set": {"value": "encode(concat(decode(value, 'UTF-8'), ' thinned'), 'UTF-8')"}},
         {"insert_headers": {"through": "thin"}},
     ],
@@ -25,7 +25,7 @@ IN_PLACE: dict[str, Any] = {
     "name": "mark",
     "topics": [r"m\.marked.*"],
     "steps": [
-        {"drop_with_header": {"name": "third"}},
+        {"drop_with_header": {"name": "fourth"}},
         {"rename_headers": {"n": "number"}},
         {"insert_headers": {"through": "mark"}},
     ],
@@ -49,7 +49,7 @@ def thinned(records: Iterable[Seen]) -> list[Seen]:
             value=(each.value or b"") + b" thinned", headers=(*each.headers, ("through", b"thin"))
         )
         for each in records
-        if each.number % 3 != 1
+        if each.number % 4 != 1
     ]
 
 
@@ -58,5 +58,5 @@ def marked(records: Iterable[Seen]) -> list[Seen]:
     return [
         each._replace(headers=(("number", b"%d" % each.number), ("through", b"mark")))
         for each in records
-        if each.number % 3 != 1
+        if each.number % 4 != 1
     ]
