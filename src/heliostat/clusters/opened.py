@@ -18,8 +18,10 @@ from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
+from heliostat.clusters.kafka_decoders import make_decoders_alone
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 
+make_decoders_alone()
 T = TypeVar("T")
 SETUP_TIMEOUT_MS = 4_000
 """A broker that hangs accepts connections but never answers: another one is tried after this time.

@@ -18,11 +18,13 @@ from typing import Any
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
+from heliostat.clusters.kafka_decoders import make_decoders_alone
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.primitives import request_header, skip_tagged_fields
 from heliostat.errors import AccessRefused, ConnectionLost, HeliostatError, ProtocolError
 from heliostat.names import BrokerId, Endpoint
 
+make_decoders_alone()
 SOFTWARE_NAME = "heliostat"
 QUESTION_S = 2.0
 """Longest wait for an answer at first; it doubles with each request that is not answered."""
