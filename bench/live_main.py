@@ -158,9 +158,7 @@ def replicator_of(
 ) -> tuple[Part, str, Mapping[str, Any]]:
     """Return the command to start, its prefix at the target, and its settings for the report."""
     if name == "ours":
-        wanted = ours.config(*pair.ways(), scenario.patterns())
-        if scenario.steps:
-            wanted["links"][0]["pipelines"] = [ours.pipeline(scenario.patterns(), scenario.steps)]
+        wanted = ours.config(*pair.ways(), scenario.patterns(), steps=scenario.steps)
         part = live_part(name, ours.command(folder, wanted), folder, signal.SIGTERM)
         return part, ours.PREFIX, {}
     best = peer.TUNED[scenario.name] if name == "mm2_tuned" else None

@@ -30,9 +30,18 @@ def map_rows(bootstrap: str) -> dict[bytes, bytes]:
 
 
 def config(
-    source: Way, target: Way, topics: Sequence[str], master: str = "local[*]"
+    source: Way,
+    target: Way,
+    topics: Sequence[str],
+    master: str = "local[*]",
+    *,
+    steps: Sequence[Mapping[str, Any]] = (),
 ) -> dict[str, Any]:
-    """Return the minimal configuration of a user: no setting is tuned for the benchmark."""
+    """Return the minimal configuration of a user: no setting is tuned for the benchmark.
+
+    `steps` are of a pipeline that all records go through; empty: there is none.
+    """
+    pipeline = {"name": LINK, "topics": list(topics), "steps": [dict(each) for each in steps]}
     return {
         "clusters": {"A": _cluster(source), "B": _cluster(target)},
         "spark": {"master": master},
@@ -42,14 +51,10 @@ def config(
                 "source": "A",
                 "target": "B",
                 "topics": {"include": list(topics), "naming": {"prefix": PREFIX}},
+                **({"pipelines": [pipeline]} if steps else {}),
             }
         ],
     }
-
-
-def pipeline(topics: Sequence[str], steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the pipeline of these topics, for a link's configuration."""
-    return {"name": LINK, "topics": list(topics), "steps": [dict(each) for each in steps]}
 
 
 def _cluster(way: Way) -> dict[str, Any]:

@@ -201,9 +201,7 @@ class Bench:
     def heliostat(self, codec: str) -> dict[str, Any]:
         """Run Heliostat with defaults; its target must have the source's end offsets."""
         topic = self.scenario.topic(codec)
-        wanted = ours.config(*self.pair.ways(), [topic])
-        if self.scenario.steps:
-            wanted["links"][0]["pipelines"] = [ours.pipeline([topic], self.scenario.steps)]
+        wanted = ours.config(*self.pair.ways(), [topic], steps=self.scenario.steps)
         command = ours.command(self.folder / f"ours-{codec}", wanted)
         if topic in self.due:
             return self._run(

@@ -1,4 +1,6 @@
-"""All that we need of kafka-python's private parts: here, and nowhere else.
+"""All that we need of kafka-python's private parts: here, and in `kafka_decoders`, nowhere else.
+
+That is a module of its own as lanes need it, and nothing of this one.
 
 They may change with any release of it. `tests/unit/clusters/test_kafka_python.py` tests what we
 rely on, and fails if a new version no longer has it.

@@ -34,7 +34,7 @@ from heliostat.link.lane_packing import Packing, pack, pack_pipeline
 from heliostat.link.lane_set import LaneSet
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.pipeline_faults import PipelineFaults
-from heliostat.link.pipeline_rules import pipeline_of, pipelines_of
+from heliostat.link.pipeline_rules import pipeline_of
 from heliostat.link.planning import Planner
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
@@ -176,9 +176,11 @@ class Reconciler:
             of.setdefault(specs[each].pipeline, []).append(each)
         plain = of.get("", [])
         found = pack(plain, load, self._lanes_for(plain, load), previous)
-        for number, pipeline in enumerate(pipelines_of(self.link).values()):
-            if some := of.get(pipeline.name, []):
-                count = self._lanes_for(some, load, pipeline.name) if pipeline.in_place else 1
+        for number, name in enumerate(each.name for each in self.link.pipelines):
+            if some := of.get(name, []):
+                pipeline = self.faults.pipeline(name)
+                is_in_place = pipeline is not None and pipeline.in_place
+                count = self._lanes_for(some, load, name) if is_in_place else 1
                 found |= pack_pipeline(number, some, load, count, previous)
         return found
 
