@@ -11,7 +11,7 @@ import pytest
 import yaml
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat, said
-from support.holes import read
+from support.holes import read_if_there
 from support.links import RunningLink, ends, write_config
 from support.one_partition import damage, segment_of
 from support.piped import Piped
@@ -72,7 +72,7 @@ class Link:
             assert admin.alter_configs({self.topic: values}) == {self.topic: None}
 
     def values(self) -> list[bytes | None]:
-        rows = read(self.pair.target.bootstrap, self.topic, "read_uncommitted")
+        rows = read_if_there(self.pair.target.bootstrap, self.topic)
         return [row[2] for row in rows]
 
 

@@ -148,6 +148,21 @@ class Mirror:
             for row in status["problems"]
         }
 
+    def unreadable(self, partition: int, offset: int) -> tuple[str, str]:
+        """Wait until the schema of this source offset is what it waits for: state and reason.
+
+        A status that was made before may still tell of an earlier record, which has arrived since.
+        """
+        found: list[tuple[str, str]] = []
+
+        def is_told() -> bool:
+            state, code, reason = self.problems().get(partition, ("", "", ""))
+            found[:] = [(state, reason)]
+            return code == UNREADABLE and reason.startswith(f"source offset {offset}:")
+
+        until(is_told, lambda: f"the reason, there is {found}")
+        return found[0]
+
     def values(self) -> list[bytes | None]:
         """What a consumer of the target reads."""
         consumer = open_consumer(self.pair.target.bootstrap)
@@ -187,8 +202,7 @@ def test_schemas_arrive_with_their_ids_and_before_their_records(
         mirror.write(0, framed(known, 3))
         mirror.write(1, framed(known, 4))
         mirror.wait(5, 2)
-        until(lambda: mirror.problems().get(0, ("",) * 3)[1] == UNREADABLE, "the reason")
-        state, _, reason = mirror.problems()[0]
+        state, reason = mirror.unreadable(0, 5)
         assert state == "retrying"
         assert reason.startswith(f"source offset 5: schema id {unknown} can't be read")
         (status,) = said(mirror.config, "status")
@@ -274,7 +288,7 @@ def test_foreign_content_under_an_id_stops_its_records_only(
     mirror.write(1, framed(free))
     with RunningLink(mirror.config):
         mirror.wait(0, 1)
-        until(lambda: mirror.problems().get(0, ("",) * 3)[1] == UNREADABLE, "the reason")
+        mirror.unreadable(0, 0)
         answer = heliostat(mirror.config, "schemas", "status")
         assert answer.returncode == 1
         assert "id_taken" in answer.stdout
@@ -348,7 +362,7 @@ def test_troubles_of_registries_delay_new_schemas_only(
                 mirror.write(0, framed(known, number))
                 count[0] += 1
                 mirror.wait(*count)
-                until(lambda: mirror.problems().get(1, ("",) * 3)[1] == UNREADABLE, "the reason")
+                mirror.unreadable(1, count[1])
                 until(lambda: "schemas: " in running.text(), "the log")
                 side.troubles.clear()
                 count[1] += 1
@@ -377,7 +391,7 @@ def test_a_target_that_is_read_only_slow_or_restored_gets_its_schemas_in_the_end
         deleted = registries.register(fresh, record())
         registries.source.double.delete_version(fresh, "1", permanent=False)
         mirror.write(0, framed(deleted))
-        until(lambda: mirror.problems().get(0, ("",) * 3)[1] == UNREADABLE, "the reason")
+        mirror.unreadable(0, 1)
         assert heliostat(mirror.config, "schemas", "status").returncode == 1
         target.double.set_mode(None, "READWRITE", force=True)
         mirror.wait(2, 0)

@@ -8,6 +8,7 @@ from typing import Any
 
 from kafka import KafkaProducer
 from kafka import TopicPartition as KafkaPartition
+from kafka.errors import KafkaTimeoutError
 from support.clusters import HEAP_MB, ClusterPair, fresh_name
 from support.consumers import open_consumer
 
@@ -56,6 +57,18 @@ def read(bootstrap: str, topic: str, isolation: str) -> list[Seen]:
         return seen
     finally:
         consumer.close()
+
+
+def read_if_there(bootstrap: str, topic: str) -> list[Seen]:
+    """As `read`, all records; none while the topic is not there yet.
+
+    kafka-python asks for its end again until its patience is over, 10 s: on a slow day a link takes
+    longer to create it.
+    """
+    try:
+        return read(bootstrap, topic, "read_uncommitted")
+    except KafkaTimeoutError:
+        return []
 
 
 def transactions(bootstrap: str, topic: str, rng: random.Random, count: int) -> int:

@@ -6,10 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from kafka.errors import KafkaTimeoutError
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import said
-from support.holes import read
+from support.holes import read_if_there
 from support.links import write_config
 from support.records import NONE, Sample, encode, write_batches
 
@@ -63,10 +62,7 @@ class Piped:
 
     def read(self, topic: TopicName | None = None) -> list[Any]:
         """All that a reader of the target sees; nothing while the topic is not there yet."""
-        try:
-            return read(self.pair.target.bootstrap, topic or self.topic, "read_uncommitted")
-        except KafkaTimeoutError:
-            return []
+        return read_if_there(self.pair.target.bootstrap, topic or self.topic)
 
     def values(self, topic: TopicName | None = None) -> list[bytes | None]:
         # Rows are (offset, key, value, timestamp, headers).
