@@ -18,8 +18,10 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.clusters.recent_records import RecentRecords
-from heliostat.errors import ConnectionLost
-from heliostat.names import TopicName
+from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
+from heliostat.names import LinkName, TopicName
+from heliostat.offsets.store import OffsetMaps
+from heliostat.state_topics import offsets_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 
@@ -136,3 +138,49 @@ def test_a_new_client_reads_the_remaining_recent_reports(bootstrap: list[str]) -
             recent.poll(0.1)
         found = wait_for("what came since", lambda: recent.poll(0.5))
         assert [each.value for each in found] == [{"n": 2}]
+
+
+def test_maps_that_are_deleted_while_they_are_read_are_not_waited_for(
+    bootstrap: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a driver that has looked where the maps end / when somebody deletes them then / then
+
+    its look ends with an error soon: the driver's next turn finds that they are gone.
+    """
+    link = LinkName(fresh_name("link"))
+    name = TopicName(offsets_topic(link))
+    with ByteTopic(bootstrap, name, "test") as rows, ClusterAdmin(bootstrap) as admin:
+        rows.ensure(admin)
+        rows.write([ByteRecord(b"x", b"no row of ours")])
+        with closing(OffsetMaps(bootstrap, link)) as maps:
+            maps.refresh()
+            rows.write([ByteRecord(b"y", b"nor this")])
+            end_of = maps._topic.end
+
+            def end() -> int:
+                found = end_of()
+                assert admin.delete_topics([name]) == {name: None}
+                wait_for("no topic", lambda: admin.describe_topics([name])[name].error)
+                return found
+
+            monkeypatch.setattr(maps._topic, "end", end)
+            found = within(60, maps.refresh)
+            assert isinstance(found, (BrokerError, ConnectionLost))
+
+
+def within(timeout_s: float, call: Any) -> HeliostatError | None:
+    """Return the error that a call ends with, in time."""
+    found: list[HeliostatError | None] = []
+
+    def run() -> None:
+        try:
+            call()
+            found.append(None)
+        except HeliostatError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    assert not thread.is_alive(), f"it waits for more than {timeout_s:.0f} s"
+    return found[0]

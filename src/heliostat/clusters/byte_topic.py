@@ -108,7 +108,7 @@ class ByteTopic(OnePartitionTopic):
         deadline_s = monotonic() + ANSWER_TIMEOUT_S
         while True:
             with self._errors("read"):
-                position = consumer.position(self._partition)
+                position = self._at(consumer)
             if position >= end:
                 return
             if monotonic() > deadline_s:
@@ -128,7 +128,7 @@ class ByteTopic(OnePartitionTopic):
         """Offset of the next record that `poll` returns; 0 if the topic is missing."""
         with self._errors("read"):
             consumer = self._reader()
-            return 0 if consumer is None else int(consumer.position(self._partition))
+            return 0 if consumer is None else self._at(consumer)
 
     def seek_back(self, records: int) -> bool:
         """Make `poll` begin that many records before the end; False if the topic is missing."""

@@ -95,7 +95,7 @@ class KeyedTopic(OnePartitionTopic):
                 return state
             consumer.seek_to_beginning(self._partition)
             end = self._end(consumer, min(PATIENCE_MS, round(timeout_s * 500)))
-            while (position := consumer.position(self._partition)) < end:
+            while (position := self._at(consumer)) < end:
                 if monotonic() > deadline_s:
                     raise ConnectionLost(
                         f"topic {self.topic} was not read in time", position=position, end=end

@@ -133,6 +133,17 @@ class OnePartitionTopic:
         partition = self._partition
         return int(consumer.end_offsets([partition], timeout_ms=patience_ms)[partition])
 
+    def _at(self, consumer: Any) -> int:
+        """Offset of the next record that this reader returns.
+
+        Without a limit of time a reader that has to look it up waits as long as no broker answers
+        (kafka-python 3.0.12).
+        """
+        found = consumer.position(self._partition, timeout_ms=PATIENCE_MS)
+        if found is None:
+            raise KafkaTimeoutError(f"a reader does not know where it is in {self.topic}")
+        return int(found)
+
     def _writer(self) -> Any:
         if self._producer is None:
             self._producer = opened(

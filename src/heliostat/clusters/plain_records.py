@@ -125,8 +125,9 @@ class PlainReader:
                 raise ConnectionLost(f"{partition} was not read in time", at=position, end=end)
             with self._errors(f"read {partition}"):
                 polled = self._consumer.poll(timeout_ms=round(POLL_S * 1000))
-                reached = self._consumer.position(one)
-            if reached > position:
+                # None: it has to look that up, and no broker answers.
+                reached = self._consumer.position(one, timeout_ms=round(POLL_S * 1000))
+            if reached is not None and reached > position:
                 position, deadline_s = reached, monotonic() + ANSWER_TIMEOUT_S
             for record in polled.get(one, ()):
                 if record.offset < end:

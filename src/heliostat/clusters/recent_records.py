@@ -96,7 +96,7 @@ class RecentRecords(OnePartitionTopic):
             found = consumer.offsets_for_times(times, timeout_ms=PATIENCE_MS)[partition]
             if found is None:
                 consumer.seek_to_end(partition)
-                self._goes_on_at = int(consumer.position(partition))
+                self._goes_on_at = self._at(consumer)
             else:
                 consumer.seek(partition, found.offset)
                 self._goes_on_at = found.offset
@@ -128,7 +128,7 @@ class RecentRecords(OnePartitionTopic):
 
     def _position(self) -> int:
         with self._errors(READ):
-            return int(self._assigned().position(self._partition))
+            return self._at(self._assigned())
 
     def _assigned(self) -> Any:
         consumer = self._reader()

@@ -9,13 +9,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
+from time import monotonic
 
 from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.keyed_topic import ensure_compacted
-from heliostat.errors import BrokerError, OffsetMapLost
+from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
 from heliostat.names import (
     LinkName,
     Offset,
@@ -40,6 +41,9 @@ LANE_BREAKS = 4_000_000
 """If it is known, the lane gets all breaks after it, and a share of so many, some 9 MB a lane."""
 DELETED_AT_ONCE = 5_000
 POLL_S = 0.05
+LOOK_EVERY_S = 2.0
+"""If no rows come for so long, it is asked whether the topic still has them."""
+ROWS_WITHIN_S = 15.0
 CLIENT_ID = "heliostat-offsets"
 
 
@@ -126,13 +130,7 @@ class OffsetMaps:
             The topic can't be read.
         """
         with self._reading:
-            end = self._topic.end()
-            while self._next_offset < end:
-                records = self._topic.poll(POLL_S)
-                with self._lock:
-                    for record in records:
-                        self._take(record)
-                    self._next_offset = self._topic.position()
+            self._read_to(self._topic.end())
             with self._lock:
                 self._take_lost()
             # Checked after reading: rows that were gone before it are noticed now.
@@ -143,6 +141,33 @@ class OffsetMaps:
                 if why := known.why_lost(now):
                     raise OffsetMapLost(f"topic {self.topic} has lost rows: {why}")
                 self._known = MapTopic(now.topic_id, now.start, self._next_offset)
+
+    def _read_to(self, end: int) -> None:
+        """Read the rows before an end that the topic had.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            They don't come: the topic was deleted meanwhile, or its reader is stuck. A reader of
+            kafka-python waits for records of a deleted topic without an error.
+        """
+        came_s = looked_s = monotonic()
+        while self._next_offset < end:
+            before = self._next_offset
+            records = self._topic.poll(POLL_S)
+            with self._lock:
+                for record in records:
+                    self._take(record)
+                self._next_offset = self._topic.position()
+            now_s = monotonic()
+            if self._next_offset > before:
+                came_s = looked_s = now_s
+            elif now_s - looked_s > LOOK_EVERY_S:
+                looked_s = now_s
+                found = self._look()
+                if found is None or found.end < end or now_s - came_s > ROWS_WITHIN_S:
+                    self._topic.look_again()
+                    raise ConnectionLost(f"topic {self.topic} was not read to its end", end=end)
 
     def look_again(self) -> None:
         """Connect again, as the topic was recreated: kafka-python would never get its end."""

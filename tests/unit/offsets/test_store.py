@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from heliostat.clusters.byte_topic import ByteRecord
+from heliostat.errors import ConnectionLost
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets import store as offset_maps
 from heliostat.offsets.map_rows import KEPT_VALUE, KeptFrom, Prunable, RowKey, Stamp
@@ -144,3 +145,46 @@ def test_a_lane_gets_the_map_from_the_noted_end_and_a_share(
     assert known[1].knows(50_005)
     assert not known[0].knows(50_005)
     assert [one.source_of(199_995) for one in known] == [19_999 * 11 + 1 + 5] * 3
+
+
+class Silent:
+    """A topic whose reader gets nothing, as kafka-python's does once its topic is deleted."""
+
+    topic = "heliostat.l.offsets"
+
+    def __init__(self) -> None:
+        self.renewed = 0
+
+    def end(self) -> int:
+        return 12
+
+    def poll(self, _timeout_s: float) -> list[ByteRecord]:
+        return []
+
+    def position(self) -> int:
+        return 10
+
+    def look_again(self) -> None:
+        self.renewed += 1
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("now", [None, MapTopic("id", 0, 3), MapTopic("id", 0, 12)])
+def test_rows_that_do_not_come_are_not_waited_for(
+    maps: OffsetMaps, monkeypatch: pytest.MonkeyPatch, now: MapTopic | None
+) -> None:
+    """Given rows that were there / when the topic is gone or another one, or the reader is stuck /
+
+    then the look ends with an error, and the next one has a new reader.
+    """
+    silent = Silent()
+    maps.close()
+    monkeypatch.setattr(maps, "_topic", silent)
+    monkeypatch.setattr(maps, "_look", lambda: now)
+    monkeypatch.setattr(offset_maps, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(offset_maps, "ROWS_WITHIN_S", 0.05)
+    with pytest.raises(ConnectionLost, match="was not read to its end"):
+        maps.refresh()
+    assert silent.renewed == 1
