@@ -61,6 +61,8 @@ LOOK_S = 2.0
 RECORDS_S, TURN_S = 12, 2.0
 """Records a second of each load, and how often they are written: two cores run six brokers, two
 links, both sides' clients, and proxies that each request and each replica's fetch pass."""
+FIRST_RECORDS = 20
+"""Of each load, before the first test."""
 SETTINGS = {
     "min.insync.replicas": "2",
     "default.replication.factor": "3",
@@ -158,9 +160,9 @@ class Matrix:
         stops = [line for line in told if " is retrying " not in line]
         return all(any(f" {topic}-" in line for line in stops) for topic in expected)
 
-    def wait_moving(self) -> float:
-        """Wait until both links copy; return when that was seen."""
-        topics = {"m.fresh": 3, "f.fresh": 3}
+    def wait_moving(self, kind: str) -> float:
+        """Wait until both links copy their load of a kind; return when that was seen."""
+        topics = {f"{link}.{kind}": 3 for link in "mf"}
         before = looked_at(self.target.bootstrap, topics)
 
         def move() -> bool:
@@ -252,5 +254,7 @@ def running_matrix(folder: Path) -> Iterator[Matrix]:
         made.start_driver()  # before there is load: two cores have enough to do with that
         writers.start()
         stack.callback(writers.stop)
-        made.wait_calm()  # a mirror without records has nothing to lose
+        # A mirror without records has nothing to lose.
+        until(lambda: min(writers.sent.values()) > FIRST_RECORDS, "load", STARTED_WITHIN_S)
+        made.wait_calm()
         yield made
