@@ -109,6 +109,7 @@ TUNED: dict[str, str] = {
     "compacted": "2 tasks, 5 in flight",
     "pipeline": "2 tasks, 5 in flight",
     "pipeline_sql": "2 tasks, 5 in flight",
+    "pipeline_avro": "2 tasks, 5 in flight",
     "catchup": "2 tasks, 5 in flight",
     "latency": "2 tasks, 5 in flight, no linger",
     "latency_pipeline": "2 tasks, 5 in flight, no linger",

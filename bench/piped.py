@@ -6,9 +6,11 @@ can change no field of a value and insert no header (`ByteArrayConverter` takes 
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from fill import Headers
+from stamped import frame
 
 SKIPPED = 10
 """One record in so many has the header by which it is filtered out."""
@@ -28,6 +30,23 @@ SQL: tuple[dict[str, Any], ...] = (
     *DROP_SQL,
 )
 """The same as expressions: all records are rows of Spark."""
+NAME = "somebody's name"
+AVRO: tuple[dict[str, Any], ...] = (
+    *STEPS,
+    {"avro_fields": {"mask": {"name": None}, "drop": ["id"]}},
+)
+"""And fields of Avro records: MirrorMaker 2 does no such thing, and has `TRANSFORMS` alone."""
+AVRO_SCHEMA = json.dumps(
+    {
+        "type": "record",
+        "name": "Piped",
+        "fields": [
+            {"name": "id", "type": "long"},
+            {"name": "name", "type": ["null", "string"], "default": None},
+            {"name": "content", "type": "bytes"},
+        ],
+    }
+)
 _TRANSFORMS = "org.apache.kafka.connect.transforms"
 _OF = "A->B."
 TRANSFORMS = {
@@ -59,3 +78,15 @@ def left(records: int, batch_records: int) -> int:
     """Return how many of the records, in whole batches, are not filtered out."""
     skipped = len(range(0, batch_records, SKIPPED))
     return records // batch_records * (batch_records - skipped)
+
+
+def avro_begins(schema_id: int, record_bytes: int) -> bytes:
+    """Return what values of `record_bytes` begin with, to be records of `AVRO_SCHEMA`.
+
+    Numbers are zigzag varints (Avro's specification): two bytes for the size of a content of 64 to
+    8,191 bytes.
+    """
+    fields = b"\x54" + b"\x02" + bytes([2 * len(NAME)]) + NAME.encode()
+    begins = frame(schema_id) + fields
+    size = 2 * (record_bytes - len(begins) - 2)
+    return begins + bytes([size & 0x7F | 0x80, size >> 7])

@@ -14,6 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 STOP_S = 10.0
@@ -65,3 +66,15 @@ def registry(folder: Path, name: str, subjects: Subjects = ()) -> Iterator[Regis
             process.communicate(timeout=STOP_S)
         process.kill()
         process.wait()
+
+
+@contextlib.contextmanager
+def registries_of(
+    wanted: dict[str, Any], folder: Path, strategy: str, source: Subjects, target: Subjects = ()
+) -> Iterator[None]:
+    """Add running registries of both sides, and a strategy, to a configuration."""
+    with registry(folder, "source", source) as here, registry(folder, "target", target) as there:
+        for name, each in (("A", here), ("B", there)):
+            wanted["clusters"][name]["schema_registry"] = {"urls": each.url}
+        wanted["links"][0]["schemas"] = {"strategy": strategy}
+        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import itertools
 import signal
@@ -20,6 +21,7 @@ import piped
 from clusters import Pair, create_topic, log_ends
 from fill import fill
 from measure import Part
+from registries import registries_of
 
 PART_NAMES = ("append_limit", "mm2_default", "mm2_tuned", "ours")
 """Order of parts: the first also warms up the brokers' compiled code for the others."""
@@ -53,6 +55,8 @@ class Scenario:
     """Kind of holes between the offsets, see `holes`; empty: none."""
     steps: tuple[Mapping[str, Any], ...] = ()
     """The pipeline that records go through on their way, see `piped`."""
+    avro: bool = False
+    """Whether values are framed Avro records, whose schema a registry has."""
 
     def shrunk(self) -> Scenario:
         """Return the same shape with a few thousand records, for the benchmark's own test."""
@@ -126,6 +130,9 @@ SCENARIOS = {
 SCENARIOS["pipeline_sql"] = dataclasses.replace(
     SCENARIOS["pipeline"], name="pipeline_sql", steps=piped.SQL
 )
+SCENARIOS["pipeline_avro"] = dataclasses.replace(
+    SCENARIOS["pipeline"], name="pipeline_avro", steps=piped.AVRO, avro=True
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +162,11 @@ class Bench:
         elif self.scenario.holes == holes.COMPACTION:
             self.due[topic] = holes.fill_compacted(self.pair.source, topic, each=each, **shape)
         elif self.scenario.steps:
-            headers = piped.headers_of
-            count = fill(
-                self.pair.source, topic, batch_records=each, codec=codec, headers=headers, **shape
-            )
+            more: dict[str, Any] = {"headers": piped.headers_of}
+            if self.scenario.avro:
+                # The first id that a registry gives.
+                more["frame"] = piped.avro_begins(1, self.scenario.record_bytes)
+            count = fill(self.pair.source, topic, batch_records=each, codec=codec, **more, **shape)
             self.due[topic] = piped.left(count, each)
         else:
             fill(self.pair.source, topic, batch_records=each, codec=codec, **shape)
@@ -201,20 +209,18 @@ class Bench:
     def heliostat(self, codec: str) -> dict[str, Any]:
         """Run Heliostat with defaults; its target must have the source's end offsets."""
         topic = self.scenario.topic(codec)
+        folder = self.folder / f"ours-{codec}"
         wanted = ours.config(*self.pair.ways(), [topic], steps=self.scenario.steps)
-        command = ours.command(self.folder / f"ours-{codec}", wanted)
+        expected: dict[str, Any] = {"ends": self._high_watermarks(codec)}
         if topic in self.due:
-            return self._run(
-                "ours",
-                codec,
-                command,
-                ours.target_topic(topic),
-                records_total=self.due[topic],
-                look=self._map_size,
-            )
-        return self._run(
-            "ours", codec, command, ours.target_topic(topic), ends=self._high_watermarks(codec)
-        )
+            expected = {"records_total": self.due[topic], "look": self._map_size}
+        with contextlib.ExitStack() as open_until_done:
+            if self.scenario.avro:
+                subjects = [(f"{topic}-value", piped.AVRO_SCHEMA)]
+                having = registries_of(wanted, folder, "isolate", subjects)
+                open_until_done.enter_context(having)
+            command = ours.command(folder, wanted)
+            return self._run("ours", codec, command, ours.target_topic(topic), **expected)
 
     def _map_size(self) -> dict[str, Any]:
         """Return the size of the offset map: keys and values of its rows after compaction."""

@@ -30,7 +30,7 @@ from clusters import KAFKA_VERSION, Pair, create_topic, create_topics, log_ends,
 from fill import fill
 from live_scenarios import LIVE, SMALL, Live
 from measure import Part, own_cpu_s
-from registries import registry, schema_of
+from registries import registries_of, registry, schema_of
 from stamped import frame
 
 from heliostat.access import RegistryAccess
@@ -142,10 +142,7 @@ def configured(
     # So that each id has to be replaced: the target counts on from its own.
     own = [(f"Own{n}", schema_of(OWN_FROM + n)) for n in range(OWN_SUBJECTS)]
     own = own if strategy == "rewrite" else []
-    with registry(folder, "source", subjects) as here, registry(folder, "target", own) as there:
-        for name, each in (("A", here), ("B", there)):
-            wanted["clusters"][name]["schema_registry"] = {"urls": each.url}
-        wanted["links"][0]["schemas"] = {"strategy": strategy}
+    with registries_of(wanted, folder, strategy, subjects, own):
         yield wanted
 
 

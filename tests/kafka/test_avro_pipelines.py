@@ -57,7 +57,7 @@ class Piped:
     """A topic with an Avro pipeline, a link, and a registry at each side."""
 
     def __init__(
-        self, pair: ClusterPair, folder: Path, strategy: str, step: dict[str, Any]
+        self, pair: ClusterPair, folder: Path, strategy: str, step: dict[str, Any], **link: Any
     ) -> None:
         self.pair = pair
         self.source, self.target = (
@@ -76,6 +76,7 @@ class Piped:
             topics={"include": [self.topic], "refresh_interval_s": 0.5},
             schemas={"strategy": strategy, "interval_s": 1},
             pipelines=[{"name": "p", "topics": [self.topic], "steps": [{"avro_fields": step}]}],
+            **link,
         )
         config = yaml.safe_load(self.config.read_text())
         config["clusters"]["east"]["schema_registry"] = {"urls": self.source.url}
@@ -200,6 +201,50 @@ def test_changed_records_have_schemas_of_their_own(
         (told,) = said(piped.config, "schemas", "status")
         assert {each["target_id"] for each in told["derived"]} == {each.schema_id for each in made}
         assert told["in_sync"]
+
+
+def test_fields_are_cut_without_rows(cluster_pair: ClusterPair, tmp_path: Path) -> None:
+    """Given records of two versions, the second of which is registered while the link runs, and one
+
+    that can't be cut / when fields are masked and dropped, and nothing else / then a consumer
+    decodes each record the moment it sees it, all but that one come, and it is accounted for.
+    """
+    step = {"mask": {"secret": None}, "drop": ["price"], "rename": {"other": "others"}}
+    kept = {"transform": {"policy": "dead_letter"}}
+    with Piped(cluster_pair, tmp_path, "isolate", step, errors=kept) as piped:
+        assert "on the bytes of batches" in heliostat(piped.config, "plan").stdout
+        with piped.writer(FIRST) as first, piped.reader() as reader:
+            values = first.encode(piped.topic, *(row(n) for n in range(6)))
+            piped.write(values[0], None, values[1], codec=GZIP)
+            piped.write(values[2], values[3][:-3], values[4], codec=GZIP)
+            piped.write(values[5])
+            with RunningLink(piped.config) as link:
+                until(lambda: len(reader.seen) == 5, lambda: piped.told(reader), timeout_s=90)
+                with piped.writer(SECOND) as second:
+                    later = second.encode(piped.topic, row(6, more="m", other=5))
+                piped.write(*later, partition=1)
+                until(lambda: len(reader.seen) == 6, lambda: piped.told(reader), timeout_s=60)
+                assert not link.has_ended
+                until(lambda: not piped.problems(), lambda: f"{piped.problems()}")
+        assert reader.failures == []
+        found = {place: each.record for place, each in reader.seen.items()}
+        for each in found.values():
+            assert each.pop("at").timestamp() * 1000 == AT_MS
+
+        def cut(number: int, **more: Any) -> dict[str, Any]:
+            changed = row(number, secret="", others="x", **more)
+            return {
+                name: each for name, each in changed.items() if name not in ("price", "other", "at")
+            }
+
+        places = {0: 0, 2: 1, 3: 2, 4: 4, 5: 5}  # the mirror closes the hole
+        expected = {(0, offset): cut(number) for offset, number in places.items()}
+        expected[1, 0] = {**cut(6, more="m"), "others": 5}
+        assert found == expected
+        (report,) = said(piped.config, "gaps")
+        (gap,) = report["rows"]
+        assert (gap["cause"], gap["first"], gap["last"]) == ("record_failed", 4, 4)
+        assert gap["choice"] == "dead_letter"
 
 
 def test_unknown_schemas_are_waited_for_and_what_is_no_record_stops_its_partition(

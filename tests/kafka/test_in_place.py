@@ -48,7 +48,7 @@ def test_spark_makes_the_same_of_each_record(spark: SparkSession) -> None:
         by_bytes, error = InPlace(steps).applied(chunk)
         assert error is None
         pipeline = Pipeline("p", tuple(steps))
-        assert pipeline.in_place == tuple(steps)
+        assert pipeline.is_in_place
         by_spark = tried(session, pipeline, pa.Table.from_batches([rows_of(chunk)]))
         expected = [each.after for each in by_spark if each.after is not None]
         assert rows_of(Chunk(1, P, by_bytes)).to_pylist() == expected

@@ -179,7 +179,7 @@ class Reconciler:
         for number, name in enumerate(each.name for each in self.link.pipelines):
             if some := of.get(name, []):
                 pipeline = self.faults.pipeline(name)
-                is_in_place = pipeline is not None and pipeline.in_place
+                is_in_place = pipeline is not None and pipeline.is_in_place
                 count = self._lanes_for(some, load, name) if is_in_place else 1
                 found |= pack_pipeline(number, some, load, count, previous)
         return found

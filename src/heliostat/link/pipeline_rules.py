@@ -72,7 +72,7 @@ def pipeline_notes(link: LinkConfig, topics: Iterable[TopicName]) -> tuple[str, 
 def _pipeline_note(pipeline: Pipeline, topics: Sequence[TopicName]) -> str:
     if not topics:
         return f"pipeline {pipeline.name}: no topic of the link goes through it"
-    way = "on the bytes of batches" if pipeline.in_place else "as rows of Spark"
+    way = "on the bytes of batches" if pipeline.is_in_place else "as rows of Spark"
     named = ", ".join(topics[:NAMED_MAX]) + (", ..." if len(topics) > NAMED_MAX else "")
     plural = "" if len(topics) == 1 else "s"
     return f"pipeline {pipeline.name}: {len(topics)} topic{plural} ({named}), {way}"

@@ -55,7 +55,7 @@ class SparkStart:
                 self._config.spark.conf,
                 task_cpus=self._config.spark.task_cpus,
                 has_rows=any(
-                    not each.in_place
+                    not each.is_in_place
                     for link in self._links
                     for each in pipelines_of(link).values()
                 ),

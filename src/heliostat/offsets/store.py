@@ -217,16 +217,7 @@ class OffsetMaps:
         """
         if self._admin is None:
             self._admin = ClusterAdmin(self._cluster, CLIENT_ID)
-        info = self._admin.describe_topics([self.topic])[self.topic]
-        if info.error is not None:
-            if info.error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION and self._known is None:
-                return None
-            raise info.error
-        one = TopicPartition(self.topic, PartitionId(0))
-        bounds = bounds_of(self._admin, [one])[one]
-        if isinstance(bounds, BrokerError):
-            raise bounds
-        return MapTopic(id_text(info.topic_id), *bounds)
+        return _bounds(self._admin, self.topic, was_there=self._known is not None)
 
     def tails(
         self,
@@ -326,3 +317,16 @@ class OffsetMaps:
         if self._admin is not None:
             self._admin.close()
             self._admin = None
+
+
+def _bounds(admin: ClusterAdmin, topic: TopicName, *, was_there: bool) -> MapTopic | None:
+    info = admin.describe_topics([topic])[topic]
+    if info.error is not None:
+        if info.error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION and not was_there:
+            return None
+        raise info.error
+    one = TopicPartition(topic, PartitionId(0))
+    bounds = bounds_of(admin, [one])[one]
+    if isinstance(bounds, BrokerError):
+        raise bounds
+    return MapTopic(id_text(info.topic_id), *bounds)

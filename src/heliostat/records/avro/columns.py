@@ -36,8 +36,9 @@ from heliostat.records.avro.schema_text import (
     read_schema,
     write_schema,
 )
-from heliostat.records.avro.spans import field_ends, walk_of
+from heliostat.records.avro.spans import walk_of
 from heliostat.records.copier.avro_step import AvroSchema
+from heliostat.records.rows.avro_walk import field_ends
 
 DECIMAL_DIGITS_MAX = 38
 _UTC = "UTC"
@@ -217,7 +218,7 @@ class _Reading:
             return
         writer, reader = read_schema(schema.text), read_schema(schema.reader)
         self.walk = walk_of(writer)
-        self.ends = np.zeros(self.walk.fields, np.int64)
+        self.ends = np.zeros(self.walk.fields + 1, np.int64)
         self.writer = fastavro.parse_schema(undressed(writer))
         self.reader: Any = None  # resolution takes as long as reading: not where nothing differs
         if schema.reader == schema.text:
@@ -268,7 +269,7 @@ class Decoder:
             why = "it is not known" if reading is None else reading.problem
             raise TransformFailed(f"it can't be decoded with schema id {number}: {why}")
         walk = reading.walk
-        if not field_ends(framed.data, begin, end, walk.nodes, walk.children, reading.ends):
+        if not field_ends(framed.data, begin, end, walk.nodes, walk.children, 0, reading.ends):
             raise TransformFailed(f"it is no record of schema id {number}")
         try:
             with io.BytesIO(framed.bytes[begin:end]) as payload:

@@ -15,8 +15,9 @@ from heliostat.records.avro.columns import undressed
 from heliostat.records.avro.frames import Framed
 from heliostat.records.avro.rewriting import Part, rewriting_of, scalar_of
 from heliostat.records.avro.schema_text import Avro, AvroUnusable, read_schema
-from heliostat.records.avro.spans import field_ends, walk_of
+from heliostat.records.avro.spans import walk_of
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
+from heliostat.records.rows.avro_walk import field_ends
 
 _MILLIS = ("timestamp-millis", "local-timestamp-millis")
 _US_PER_MS = 1000
@@ -30,7 +31,7 @@ class _Writing:
         if schema.problem:
             return
         self.walk = walk_of(read_schema(schema.text))
-        self.ends = np.zeros(self.walk.fields, np.int64)
+        self.ends = np.zeros(self.walk.fields + 1, np.int64)
         found = rewriting_of(step, schema)
         self.parts = found.parts
         self.head = b"\x00" + schema.target_id.to_bytes(4, "big")
@@ -39,16 +40,15 @@ class _Writing:
     def record(self, framed: Framed, begin: int, end: int, made: dict[str, Any]) -> bytes:
         """Return a record's new value: `made` has the contents of computed fields."""
         walk, ends = self.walk, self.ends
-        if not field_ends(framed.data, begin, end, walk.nodes, walk.children, ends):
+        if not field_ends(framed.data, begin, end, walk.nodes, walk.children, 0, ends):
             raise TransformFailed(f"it is no record of schema id {self.number}")
-        pieces = (self._piece(part, framed, begin, made) for part in self.parts)
+        pieces = (self._piece(part, framed, made) for part in self.parts)
         return b"".join((self.head, *pieces))
 
-    def _piece(self, part: Part, framed: Framed, begin: int, made: dict[str, Any]) -> Any:
+    def _piece(self, part: Part, framed: Framed, made: dict[str, Any]) -> Any:
         if part.fields is not None:
             first, last = part.fields
-            start = begin if first == 0 else self.ends[first - 1]
-            return framed.bytes[start : self.ends[last]]
+            return framed.bytes[self.ends[first] : self.ends[last + 1]]
         if part.made:
             return self._made[part.made].encode(made[part.made])
         return part.constant

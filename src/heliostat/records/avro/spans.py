@@ -1,24 +1,28 @@
-"""Where the fields of an Avro record lie in its bytes: a walk compiled by Numba.
-
-Avro's binary form has no lengths and no tags (specification, "Binary encoding"), so all before a
-field must be walked through. Rules as in `batches.reencode`: a number read from data is compared
-with the end of the data before it is used as an index.
-"""
+"""What leads the compiled walk through an Avro record's bytes (`rows.avro_walk`), of a schema."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
 
 from heliostat.records.avro.schema_text import RECORDS, Avro, AvroUnusable, kind_of
-from heliostat.records.batches.compiled_bytes import BYTES
-from heliostat.records.batches.reencode import read_varint_compiled
-
-NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES_KIND, FIXED, ENUM, RECORD, ARRAY, MAP, UNION = range(
-    13
+from heliostat.records.rows.avro_walk import (
+    ARRAY,
+    BOOLEAN,
+    BYTES_KIND,
+    DOUBLE,
+    ENUM,
+    FIXED,
+    FLOAT,
+    INT,
+    LONG,
+    MAP,
+    NULL,
+    RECORD,
+    UNION,
 )
+
 _PLAIN = {
     "null": NULL,
     "boolean": BOOLEAN,
@@ -29,14 +33,6 @@ _PLAIN = {
     "bytes": BYTES_KIND,
     "string": BYTES_KIND,
 }
-DEPTH_MAX = 200
-"""Records within records: bytes can claim any number, and each takes a frame of the stack."""
-EMPTY_ITEMS_MAX = 10_000
-"""Items of an array that take no bytes, as nulls: bytes can claim 2^63 of them."""
-
-_INT = types.int64
-_NODES = types.Array(types.int64, 2, "C", readonly=True)
-_LIST = types.Array(types.int64, 1, "C", readonly=True)
 
 
 class Walk(NamedTuple):
@@ -103,82 +99,3 @@ def _inner(kind: str, node: Any) -> tuple[int, list[Any]]:
     if kind == "union":
         return UNION, node
     raise AvroUnusable(f"{kind} is no type of Avro")
-
-
-@njit(_INT(BYTES, _INT, _INT), cache=True, nogil=True)
-def _after_bytes(data: Any, at: int, end: int) -> Any:
-    size, at = read_varint_compiled(data, at, end)
-    return at + size if at >= 0 and 0 <= size <= end - at else np.int64(-1)
-
-
-@njit(_INT(BYTES, _INT, _INT, _NODES, _LIST, _INT, _INT), cache=True, nogil=True)
-def _after(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
-    data: Any, at: int, end: int, nodes: Any, children: Any, node: int, depth: int
-) -> Any:
-    """Return where what begins at `at` ends; -1: it is damaged, or no such thing."""
-    kind, first, count = nodes[node, 0], nodes[node, 1], nodes[node, 2]
-    if depth > DEPTH_MAX:
-        return np.int64(-1)
-    if kind == NULL:
-        return at
-    if kind == BOOLEAN:
-        return at + 1 if at < end and data[at] < 2 else np.int64(-1)
-    if kind in (INT, LONG):
-        number, after = read_varint_compiled(data, at, end)
-        if kind == INT and not -(2**31) <= number < 2**31:
-            return np.int64(-1)
-        return after
-    if kind in (FLOAT, DOUBLE, FIXED):
-        size = 4 if kind == FLOAT else 8 if kind == DOUBLE else first
-        return at + size if size <= end - at else np.int64(-1)
-    if kind == BYTES_KIND:
-        return _after_bytes(data, at, end)
-    if kind == ENUM:
-        number, after = read_varint_compiled(data, at, end)
-        return after if 0 <= number < first else np.int64(-1)
-    if kind == UNION:
-        number, at = read_varint_compiled(data, at, end)
-        if at < 0 or not 0 <= number < count:
-            return np.int64(-1)
-        return _after(data, at, end, nodes, children, children[first + number], depth + 1)
-    if kind == RECORD:
-        for place in range(count):
-            at = _after(data, at, end, nodes, children, children[first + place], depth + 1)
-            if at < 0:
-                return at
-        return at
-    while True:  # blocks of items; ends: each takes a byte, or is the last
-        items, at = read_varint_compiled(data, at, end)
-        if items < 0 and at >= 0:  # with the block's size, for those who skip it
-            items = -items
-            _, at = read_varint_compiled(data, at, end)
-        if at < 0 or items < 0:
-            return np.int64(-1)
-        if items == 0:
-            return at
-        before, done = at, np.int64(0)
-        while done < items:
-            if kind == MAP:
-                at = _after_bytes(data, at, end)
-            if at >= 0:
-                at = _after(data, at, end, nodes, children, children[first], depth + 1)
-            if at < 0 or (at == before and items > EMPTY_ITEMS_MAX):
-                return np.int64(-1)
-            done += 1
-
-
-@njit(types.boolean(BYTES, _INT, _INT, _NODES, _LIST, types.int64[::1]), cache=True, nogil=True)
-def field_ends(  # noqa: PLR0917 - arguments of a compiled loop
-    data: Any, at: int, end: int, nodes: Any, children: Any, ends: Any
-) -> Any:
-    """Fill `ends` with where each field of the record in `data[at:end]` ends.
-
-    Returns whether it is such a record, and nothing else.
-    """
-    first, count = nodes[0, 1], nodes[0, 2]
-    for place in range(count):
-        at = _after(data, at, end, nodes, children, children[first + place], np.int64(0))
-        if at < 0:
-            return False
-        ends[place] = at
-    return at == end

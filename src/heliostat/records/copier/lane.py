@@ -283,8 +283,8 @@ class LaneSpec:
 
     @property
     def row_pipeline(self) -> Pipeline | None:
-        """Its pipeline, if records are rows of Spark there; see `Pipeline.in_place`."""
-        return None if self.pipeline is None or self.pipeline.in_place else self.pipeline
+        """Its pipeline, if records are rows of Spark there; see `Pipeline.is_in_place`."""
+        return None if self.pipeline is None or self.pipeline.is_in_place else self.pipeline
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What a lane's records go through on their way: a pipeline and its steps.
 
 `heliostat.records.spark.frames` makes frames of them, unless all are done on batches' bytes
-(`rows.header_steps`); fields of Avro records are in `avro_step`.
+(`rows.in_place`); fields of Avro records are in `avro_step`.
 """
 
 from __future__ import annotations
@@ -66,10 +66,17 @@ class Pipeline:
     """How long it may keep records without any coming back."""
 
     @property
-    def in_place(self) -> tuple[InPlaceStep, ...]:
-        """Its steps, if all of them are done on batches' bytes: no row goes through Spark."""
-        found = tuple(each for each in self.steps if isinstance(each, InPlaceStep))
-        return found if len(found) == len(self.steps) else ()
+    def is_in_place(self) -> bool:
+        """Whether all its steps are done on batches' bytes: no row goes through Spark."""
+        return all(
+            isinstance(each, InPlaceStep) or (isinstance(each, AvroFields) and not each.decodes)
+            for each in self.steps
+        )
+
+    @property
+    def header_steps(self) -> tuple[InPlaceStep, ...]:
+        """The steps about headers and tombstones."""
+        return tuple(each for each in self.steps if isinstance(each, InPlaceStep))
 
     @property
     def avro_steps(self) -> tuple[AvroFields, ...]:

@@ -1,18 +1,15 @@
-"""Steps about headers and tombstones, done on batches' bytes: one loop compiled by Numba.
+"""Steps about headers, tombstones and whole Avro fields, done on batches' bytes: one compiled loop.
 
 No row is made, and nothing goes through Spark's JVM: a record is read once, and written once where
 its batch has changed. A batch in which nothing was filtered or changed keeps its bytes, compressed
 ones too. What each step means is written twice, here and in `records.spark.in_place_sql`, for
-pipelines that have other steps as well; a test compares both.
-
-Rules as in `reencode`: a number read from data is compared with the end of the data before it is
-used as an index.
+pipelines that have other steps as well; a test compares both. Fields are cut by `field_cuts`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, assert_never
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import types
@@ -26,34 +23,43 @@ from heliostat.records.batches.batch import (
 from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes
 from heliostat.records.batches.reencode import (
     VARINT_BYTES_MAX,
-    read_varint_compiled,
     varint_bytes,
     write_varint,
 )
-from heliostat.records.rows.header_steps import (
-    DropHeaders,
-    HasHeader,
-    HasValue,
-    InPlaceStep,
-    InsertHeaders,
-    RenameHeaders,
+from heliostat.records.rows.avro_walk import LIST, NODES
+from heliostat.records.rows.field_cuts import (
+    FAILS,
+    LEFT,
+    FieldCuts,
+    cut_bytes,
+    cut_of,
+    tables_of,
+    write_cut,
 )
-from heliostat.records.rows.record_columns import key_and_value, record_begins, sized
+from heliostat.records.rows.header_changes import (
+    DAMAGED,
+    HEADER_COLUMNS,
+    MANY_HEADERS,
+    HeaderTables,
+    bytes_of_headers,
+    do_steps,
+    read_headers,
+    write_headers,
+)
+from heliostat.records.rows.header_steps import InPlaceStep
+from heliostat.records.rows.record_columns import record_begins, sized
 from heliostat.records.rows.thinned_batch import thinned_batch
 from heliostat.records.rows.to_rows import Chunk, RecordsOf, records_of
 
-_KEEP_WITH, _DROP_WITH, _HAS_VALUE, _DROP, _RENAME, _INSERT = range(6)
-# Columns of a step: what it does, and which rows of texts are its own.
-_KIND, _FIRST, _STOP = range(3)
-# Columns of a text: a header's name, and a new name or a content with its size before it.
-_TEXT_AT, _TEXT_BYTES, _NEW_AT, _NEW_BYTES = range(4)
-# Columns of a record's header: its name, its content with the size before it, and which of both
-# are a step's texts instead of the record's bytes.
-_NAME_AT, _NAME_BYTES, _CONTENT_AT, _CONTENT_BYTES, _FROM_STEP = range(5)
-_NAME, _CONTENT = 1, 2
+# Columns of a record: its first fields; of key and value where they begin with their sizes, where
+# what is in them begins, and its bytes (-1: null); where its headers begin, and where it ends.
+_SINCE, _DELTA, _KEY_AT, _VALUE_AT, _HEADERS_AT, _END, _COLUMNS = 0, 1, 2, 5, 8, 9, 10
+_KEY, _VALUE = range(2)
 # What `_apply` tells.
-_KEPT, _BASE_TIME, _MAX_TIME, _CHANGED = range(4)
-_FILTERED, _DAMAGED, _NO_ROOM, _MANY_HEADERS = -1, -2, -3, -4
+_KEPT, _BASE_TIME, _MAX_TIME, _CHANGED, _FAILED_AT, _FAILED_COLUMN, _FAILED_FROM, _FAILED_BYTES = (
+    range(8)
+)
+_NO_ROOM, _FAILED = -3, -5
 _HEADERS = 64
 """Headers of one record for which there is room at first."""
 _RECORD_ROOM = 2 * VARINT_BYTES_MAX
@@ -65,126 +71,141 @@ _ROWS = types.int64[:, ::1]
 _OUT = types.uint8[::1]
 
 
-@compiled(types.boolean(BYTES, BYTES, _INTS, _INTS))
-def _is_named(data: Any, table: Any, header: Any, text: Any) -> Any:
-    if header[_NAME_BYTES] != text[_TEXT_BYTES]:
+@compiled(types.boolean(BYTES, _INT, _INT, _INTS))
+def _read_record(data: Any, at: int, end: int, record: Any) -> Any:
+    """Fill in where the parts of the record at `at` lie; False: it is damaged."""
+    since, delta, key_at, record_end = record_begins(data, at, end)
+    if record_end < 0:
         return False
-    held = table if header[_FROM_STEP] & _NAME else data
-    for place in range(header[_NAME_BYTES]):
-        if held[header[_NAME_AT] + place] != table[text[_TEXT_AT] + place]:
-            return False
+    key, key_bytes = sized(data, key_at, record_end)
+    if key_bytes < -1:
+        return False
+    value_at = key + max(key_bytes, 0)
+    value, value_bytes = sized(data, value_at, record_end)
+    if value_bytes < -1:
+        return False
+    record[_SINCE], record[_DELTA], record[_END] = since, delta, record_end
+    record[_KEY_AT], record[_KEY_AT + 1], record[_KEY_AT + 2] = key_at, key, key_bytes
+    record[_VALUE_AT], record[_VALUE_AT + 1], record[_VALUE_AT + 2] = value_at, value, value_bytes
+    record[_HEADERS_AT] = value + max(value_bytes, 0)
     return True
 
 
-@compiled(_INT(BYTES, _INT, _INT, _ROWS, _INT))
-def _read_headers(data: Any, at: int, end: int, headers: Any, more: int) -> Any:
-    """Read a record's headers into rows, with room for `more`; return how many there are."""
-    count, place = read_varint_compiled(data, at, end)
-    if place < 0 or count < 0 or count > end - place:
-        return _DAMAGED
-    if count + more > len(headers):
-        return _MANY_HEADERS
-    for number in range(count):
-        name_at, size = sized(data, place, end)
-        if size < 0:
-            return _DAMAGED
-        content_at = name_at + size
-        begin, content = sized(data, content_at, end)
-        if content < -1:
-            return _DAMAGED
-        place = begin + max(content, 0)
-        header = headers[number]
-        header[_NAME_AT], header[_NAME_BYTES], header[_FROM_STEP] = name_at, size, 0
-        header[_CONTENT_AT], header[_CONTENT_BYTES] = content_at, place - content_at
-    return count if place == end else _DAMAGED
-
-
-@compiled(types.boolean(BYTES, BYTES, _INTS, _ROWS, _INTS))
-def _is_any(data: Any, table: Any, header: Any, texts: Any, step: Any) -> Any:
-    for row in range(step[_FIRST], step[_STOP]):
-        if _is_named(data, table, header, texts[row]):
-            return True
-    return False
-
-
-@compiled(types.UniTuple(_INT, 2)(BYTES, types.boolean, _ROWS, _INT, _ROWS, _ROWS, BYTES))
-def _do_steps(  # noqa: C901, PLR0912, PLR0917 - compiled without keywords
-    data: Any, has_value: bool, headers: Any, count: int, steps: Any, texts: Any, table: Any
+@compiled(_INT(BYTES, _INTS, _ROWS, _ROWS, NODES, LIST, _ROWS, _INTS, _INTS))
+def _find_cuts(  # noqa: PLR0917 - compiled without keywords
+    data: Any,
+    record: Any,
+    places: Any,
+    cuts: Any,
+    nodes: Any,
+    children: Any,
+    ends: Any,
+    rows: Any,
+    told: Any,
 ) -> Any:
-    """Do all steps to a record; return how many headers it has then, and whether that changed."""
+    """Fill `rows` with what becomes of key and value; return whether it is anything, or `FAILS`."""
     changed = 0
-    for number in range(len(steps)):
-        step = steps[number]
-        kind, kept = step[_KIND], 0
-        if kind == _HAS_VALUE:
-            if not has_value:
-                return _FILTERED, 1
-        elif kind in (_KEEP_WITH, _DROP_WITH):
-            found = False
-            for row in range(count):
-                found = found or _is_any(data, table, headers[row], texts, step)
-            if found != (kind == _KEEP_WITH):
-                return _FILTERED, 1
-        elif kind == _DROP:
-            for row in range(count):
-                if not _is_any(data, table, headers[row], texts, step):
-                    headers[kept] = headers[row]
-                    kept += 1
-            changed |= kept != count
-            count = kept
-        elif kind == _RENAME:
-            for row in range(count):
-                for text in range(step[_FIRST], step[_STOP]):
-                    if _is_named(data, table, headers[row], texts[text]):
-                        headers[row, _NAME_AT] = texts[text, _NEW_AT]
-                        headers[row, _NAME_BYTES] = texts[text, _NEW_BYTES]
-                        headers[row, _FROM_STEP] |= _NAME
-                        changed = 1
-                        break
-        else:
-            for text in range(step[_FIRST], step[_STOP]):
-                headers[count, :_FROM_STEP] = texts[text]
-                headers[count, _FROM_STEP] = _NAME | _CONTENT
-                count += 1
-                changed = 1
-    return count, changed
+    for column in range(2):
+        content, size = record[_KEY_AT + 3 * column + 1], record[_KEY_AT + 3 * column + 2]
+        row = cut_of(data, content, size, places[column], cuts, nodes, children, ends[column])
+        if row == FAILS:
+            told[_FAILED_COLUMN], told[_FAILED_FROM], told[_FAILED_BYTES] = column, content, size
+            return FAILS
+        rows[column] = row
+        changed |= row != LEFT
+    return changed
 
 
-@compiled(_INT(_OUT, _INT, BYTES, BYTES, _ROWS, _INT))
-def _write_headers(  # noqa: PLR0917 - compiled without keywords
-    out: Any, at: int, data: Any, table: Any, headers: Any, count: int
+@compiled(_INT(_INTS, _INT, _INT, _ROWS, _ROWS, _INTS))
+def _column_bytes(  # noqa: PLR0917 - compiled without keywords
+    record: Any, first: int, row: int, cuts: Any, pieces: Any, ends: Any
 ) -> Any:
-    at = write_varint(out, at, count)
-    for number in range(count):
-        header = headers[number]
-        size = header[_NAME_BYTES]
-        at = write_varint(out, at, size)
-        if header[_FROM_STEP] & _NAME:
-            copy_bytes(out, at, table, header[_NAME_AT], size)
-        else:
-            copy_bytes(out, at, data, header[_NAME_AT], size)
-        at, size = at + size, header[_CONTENT_BYTES]
-        if header[_FROM_STEP] & _CONTENT:
-            copy_bytes(out, at, table, header[_CONTENT_AT], size)
-        else:
-            copy_bytes(out, at, data, header[_CONTENT_AT], size)
-        at += size
-    return at
+    if row == LEFT:
+        return record[first + 1] + max(record[first + 2], 0) - record[first]
+    size = cut_bytes(row, cuts, pieces, ends)
+    return varint_bytes(size) + size
 
 
-@compiled(_INT(_ROWS, _INT))
-def _bytes_of_headers(headers: Any, count: int) -> Any:
-    size = varint_bytes(count)
-    for row in range(count):
-        name = headers[row, _NAME_BYTES]
-        size += varint_bytes(name) + name + headers[row, _CONTENT_BYTES]
-    return size
+@compiled(_INT(_OUT, _INT, BYTES, _INTS, _INT, _INT, _ROWS, _ROWS, BYTES, _INTS))
+def _write_column(  # noqa: PLR0917 - compiled without keywords
+    out: Any,
+    at: int,
+    data: Any,
+    record: Any,
+    first: int,
+    row: int,
+    cuts: Any,
+    pieces: Any,
+    constants: Any,
+    ends: Any,
+) -> Any:
+    if row == LEFT:
+        size = record[first + 1] + max(record[first + 2], 0) - record[first]
+        copy_bytes(out, at, data, record[first], size)
+        return at + size
+    at = write_varint(out, at, cut_bytes(row, cuts, pieces, ends))
+    return write_cut(out, at, data, row, cuts, pieces, constants, ends)
+
+
+@compiled(
+    _INT(
+        *(_OUT, _INT, BYTES, _INTS, _INT, BYTES, _ROWS, _INT, _INT),
+        *(_INTS, _ROWS, _ROWS, BYTES, _ROWS),
+    )
+)
+def _write_record(  # noqa: PLR0917 - compiled without keywords
+    out: Any,
+    at: int,
+    data: Any,
+    record: Any,
+    since: int,
+    table: Any,
+    headers: Any,
+    count: int,
+    is_changed: int,
+    rows: Any,
+    cuts: Any,
+    pieces: Any,
+    constants: Any,
+    ends: Any,
+) -> Any:
+    """Write a record as the steps leave it; return where it ends in `out`, or `_NO_ROOM`."""
+    begin, headers_at = record[_KEY_AT], record[_HEADERS_AT]
+    is_left = rows[_KEY] == LEFT and rows[_VALUE] == LEFT
+    contents = headers_at - begin
+    if not is_left:
+        contents = np.int64(0)
+        for column in range(2):
+            first = _KEY_AT + 3 * column
+            contents += _column_bytes(record, first, rows[column], cuts, pieces, ends[column])
+    rest = bytes_of_headers(headers, count) if is_changed else record[_END] - headers_at
+    size = 1 + varint_bytes(since) + varint_bytes(record[_DELTA]) + contents + rest
+    if at + varint_bytes(size) + size > len(out):
+        return _NO_ROOM
+    at = write_varint(out, at, size)
+    out[at] = 0
+    at = write_varint(out, at + 1, since)
+    at = write_varint(out, at, record[_DELTA])
+    if is_left:
+        copy_bytes(out, at, data, begin, contents)
+        at += contents
+    else:
+        for column in range(2):
+            first, row = _KEY_AT + 3 * column, rows[column]
+            at = _write_column(
+                *(out, at, data, record, first, row, cuts, pieces, constants, ends[column])
+            )
+    if is_changed:
+        return write_headers(out, at, data, table, headers, count)
+    copy_bytes(out, at, data, headers_at, rest)
+    return at + rest
 
 
 @compiled(
     _INT(
         *(BYTES, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _INT, types.boolean),
-        *(_ROWS, _ROWS, BYTES, _INT, _ROWS, _OUT, _INT, _INTS),
+        *(_ROWS, _ROWS, BYTES, _INT, _ROWS),
+        *(_ROWS, _ROWS, NODES, LIST, _ROWS, BYTES, _ROWS, _OUT, _INT, _INTS),
     )
 )
 def _apply(  # noqa: PLR0917 - compiled without keywords
@@ -203,6 +224,13 @@ def _apply(  # noqa: PLR0917 - compiled without keywords
     table: Any,
     inserted: int,
     headers: Any,
+    places: Any,
+    cuts: Any,
+    nodes: Any,
+    children: Any,
+    pieces: Any,
+    constants: Any,
+    ends: Any,
     out: Any,
     out_at: int,
     told: Any,
@@ -211,44 +239,49 @@ def _apply(  # noqa: PLR0917 - compiled without keywords
 
     Only those with offsets `[start, before)` are written. `told` begins as zeros.
     """
+    record, rows = np.zeros(_COLUMNS, np.int64), np.full(2, LEFT, np.int64)
+    has_cuts = places[_KEY, 0] | places[_VALUE, 0]
     last: Any = np.int64(-1)
     for _ in range(count):
-        since, delta, key_at, at = record_begins(data, at, end)
-        if at < 0 or delta <= last:
-            return _DAMAGED
-        last = delta
-        if base_offset + delta < start or base_offset + delta >= before:
+        if not _read_record(data, at, end, record) or record[_DELTA] <= last:
+            return DAMAGED
+        at, last = record[_END], record[_DELTA]
+        if base_offset + last < start or base_offset + last >= before:
             told[_CHANGED] = 1
             continue
-        value_at, value, headers_at = key_and_value(data, key_at, at)
-        if value_at < 0:
-            return _DAMAGED
-        found = _read_headers(data, headers_at, at, headers, inserted)
+        found = read_headers(data, record[_HEADERS_AT], at, headers, inserted)
         if found < 0:
             return found
-        found, changed = _do_steps(data, value >= 0, headers, found, steps, texts, table)
+        has_value = record[_VALUE_AT + 2] >= 0
+        found, changed = do_steps(data, has_value, headers, found, steps, texts, table)
         told[_CHANGED] |= changed
         if found < 0:
             continue
+        if has_cuts:
+            cut = _find_cuts(data, record, places, cuts, nodes, children, ends, rows, told)
+            if cut == FAILS:
+                told[_FAILED_AT] = base_offset + last
+                return _FAILED
+            told[_CHANGED] |= cut
 
-        time: Any = append_time if has_append_time else base_timestamp + since
+        time: Any = append_time if has_append_time else base_timestamp + record[_SINCE]
         if not told[_KEPT]:
             told[_BASE_TIME] = told[_MAX_TIME] = time
         told[_KEPT], told[_MAX_TIME] = told[_KEPT] + 1, max(told[_MAX_TIME], time)
-        since = time - told[_BASE_TIME]
-        size = 1 + varint_bytes(since) + varint_bytes(delta) + headers_at - key_at
-        size += _bytes_of_headers(headers, found) if changed else at - headers_at
-        if out_at + varint_bytes(size) + size > len(out):
-            return _NO_ROOM
-        out_at = write_varint(out, out_at, size)
-        out[out_at] = 0
-        out_at = write_varint(out, out_at + 1, since)
-        out_at = write_varint(out, out_at, delta)
-        copy_bytes(out, out_at, data, key_at, (headers_at if changed else at) - key_at)
-        out_at += (headers_at if changed else at) - key_at
-        if changed:
-            out_at = _write_headers(out, out_at, data, table, headers, found)
+        out_at = _write_record(
+            *(out, out_at, data, record, time - told[_BASE_TIME], table, headers, found, changed),
+            *(rows, cuts, pieces, constants, ends),
+        )
+        if out_at < 0:
+            return out_at
     return out_at
+
+
+class FailedRecord(NamedTuple):
+    """A record that the steps can't be done to; those before it are done."""
+
+    offset: int
+    why: str
 
 
 class InPlace:
@@ -258,50 +291,19 @@ class InPlace:
     ----------
     steps
         In order.
+    cuts
+        What becomes of fields in keys and values that are kept.
     """
 
-    def __init__(self, steps: Sequence[InPlaceStep]) -> None:
-        self._table = bytearray()
-        self._texts: list[tuple[int, int, int, int]] = []
-        rows = [self._row(step) for step in steps]
-        self._steps = np.array(rows, np.int64).reshape(-1, 3)
-        new = [self._texts[n] for kind, *own in rows if kind == _INSERT for n in range(*own)]
-        self._inserted = len(new)
-        self._grows = _RECORD_ROOM + sum(
-            VARINT_BYTES_MAX + name + content for _, name, _, content in new
-        )
-        self._of_steps = np.array(self._texts, np.int64).reshape(-1, 4)
-        self._bytes = np.frombuffer(bytes(self._table), np.uint8)
-        self._headers = np.empty((_HEADERS, 5), np.int64)
+    def __init__(self, steps: Sequence[InPlaceStep], cuts: FieldCuts | None = None) -> None:
+        self._why = None if cuts is None else cuts.why
+        *tables, constant_bytes = tables_of(cuts)
+        self._cuts = tables
+        self._tables = HeaderTables(steps)
+        self._grows = _RECORD_ROOM + constant_bytes + self._tables.inserted_bytes
+        self._headers = np.empty((_HEADERS, HEADER_COLUMNS), np.int64)
 
-    def _row(self, step: InPlaceStep) -> tuple[int, int, int]:
-        first = len(self._texts)
-        match step:
-            case HasHeader(name, is_kept):
-                kind = _KEEP_WITH if is_kept else _DROP_WITH
-                self._add((name, b""))
-            case HasValue():
-                kind = _HAS_VALUE
-            case DropHeaders(names):
-                kind = _DROP
-                self._add(*((name, b"") for name in names))
-            case RenameHeaders(pairs):
-                kind = _RENAME
-                self._add(*((old, new.encode()) for old, new in pairs))
-            case InsertHeaders(headers):
-                kind = _INSERT
-                self._add(*((name, _with_size(text.encode())) for name, text in headers))
-            case _:
-                assert_never(step)
-        return kind, first, len(self._texts)
-
-    def _add(self, *texts: tuple[str, bytes]) -> None:
-        for name, other in texts:
-            known, at = name.encode(), len(self._table)
-            self._table += known + other
-            self._texts.append((at, len(known), at + len(known), len(other)))
-
-    def applied(self, chunk: Chunk) -> tuple[bytearray, BatchError | None]:
+    def applied(self, chunk: Chunk) -> tuple[bytearray, BatchError | FailedRecord | None]:
         """Return a chunk's batches as the steps leave them; and what is wrong after those.
 
         Each batch keeps its offsets, as `from_rows.batches_of` leaves them.
@@ -315,25 +317,42 @@ class InPlace:
                 out.append(view[at : at + header.size])
                 continue
             try:
-                out += self._batch(chunk, at, header)
+                parts, failed = self._batch(chunk, view[at : at + header.size], header)
             except BatchError as error:
                 return bytearray().join(out), error
+            out += parts
+            if failed is not None:
+                return bytearray().join(out), failed
         return bytearray().join(out), None
 
-    def _batch(self, chunk: Chunk, at: int, header: BatchHeader) -> Sequence[Any]:
-        view = memoryview(chunk.data)
-        records = records_of(view, at, header)
-        told = np.zeros(4, np.int64)
+    def _batch(
+        self, chunk: Chunk, batch: memoryview, header: BatchHeader
+    ) -> tuple[Sequence[Any], FailedRecord | None]:
+        records = records_of(batch, 0, header)
+        told = np.zeros(8, np.int64)
         room, end = self._written(chunk, records, told)
+        failed = None
+        if end == _FAILED:
+            failed = self._failed(records, told)
+            if failed.offset <= max(header.base_offset, chunk.first):
+                return [], failed
+            chunk = chunk._replace(before=failed.offset)
+            told[:] = 0
+            room, end = self._written(chunk, records, told)
         if not told[_CHANGED]:
-            return [view[at : at + header.size]]
-        kept, base_timestamp, max_timestamp, _ = told.tolist()
-        times = base_timestamp, max_timestamp
-        return thinned_batch(header, room[:end], kept, chunk.before, times)
+            return [batch], None
+        kept, *times = told[: _MAX_TIME + 1].tolist()
+        return thinned_batch(header, room[:end], kept, chunk.before, (times[0], times[1])), failed
+
+    def _failed(self, records: RecordsOf, told: Any) -> FailedRecord:
+        offset, column, begin, size = told[_FAILED_AT : _FAILED_BYTES + 1].tolist()
+        assert self._why is not None, "only fields fail"
+        content = records.data[begin : begin + size].tobytes()
+        return FailedRecord(offset, self._why("value" if column else "key", content))
 
     def _written(self, chunk: Chunk, records: RecordsOf, told: Any) -> tuple[Any, int]:
-        """Return the changed records behind room for a header, and where they end."""
-        header = records.header
+        """Return the changed records behind room for a header, and where they end, or `_FAILED`."""
+        header, of_headers = records.header, self._tables
         room = records.end - records.begin + header.records_count * self._grows
         while True:
             out = np.empty(HEADER_BYTES + room, np.uint8)
@@ -341,20 +360,15 @@ class InPlace:
                 *(records.data, records.begin, records.end, header.records_count),
                 *(header.base_offset, chunk.first, chunk.before, header.base_timestamp),
                 *(header.max_timestamp, header.is_log_append_time),
-                *(self._steps, self._of_steps, self._bytes, self._inserted, self._headers),
-                *(out, HEADER_BYTES, told),
+                *(of_headers.steps, of_headers.texts, of_headers.bytes, of_headers.inserted),
+                *(self._headers, *self._cuts, out, HEADER_BYTES, told),
             )
-            if end == _DAMAGED:
+            if end == DAMAGED:
                 raise BatchError("records are damaged", base_offset=header.base_offset)
-            if end >= 0:
+            if end >= 0 or end == _FAILED:
                 return out, end
             told[:] = 0
-            if end == _MANY_HEADERS:
-                self._headers = np.empty((2 * len(self._headers), 5), np.int64)
+            if end == MANY_HEADERS:
+                self._headers = np.empty((2 * len(self._headers), HEADER_COLUMNS), np.int64)
             else:
                 room *= 2  # headers have longer names now
-
-
-def _with_size(content: bytes) -> bytes:
-    out = np.empty(VARINT_BYTES_MAX, np.uint8)
-    return out[: write_varint(out, 0, len(content))].tobytes() + content

@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from heliostat.errors import PipelineRefused
 from heliostat.records.avro.columns import ColumnType, columns_of
-from heliostat.records.avro.schema_text import AvroUnusable, read_schema
+from heliostat.records.avro.cuts import check_names
+from heliostat.records.avro.schema_text import AvroUnusable
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 from heliostat.records.spark.in_place_sql import literal
 from heliostat.records.spark.json_fields import (
@@ -55,7 +56,7 @@ def with_avro_fields(frame: DataFrame, step: AvroFields) -> DataFrame:
         # Records with an id wait before the pipeline (`SchemaGate`): what is here has none.
         why = step.schemas[0].problem if step.schemas else _NO_SCHEMA
         return kept(frame, f"{step.column} IS NULL OR raise_error({literal(why)})")
-    _check_names(step, usable)
+    check_names(step)
     columns = _columns(usable)
     made: list[str] = []
     if step.decodes and columns is not None:
@@ -80,17 +81,6 @@ def _columns(schemas: Sequence[AvroSchema]) -> ColumnType | None:
         return columns_of(schemas)
     except AvroUnusable as error:
         raise PipelineRefused(str(error)) from None
-
-
-def _check_names(step: AvroFields, schemas: Sequence[AvroSchema]) -> None:
-    """Refuse a step that names a field which no schema has: nothing would be hidden by it."""
-    there = {field["name"] for each in schemas for field in read_schema(each.text).fields}
-    there |= {name for name, _ in (*step.columns, *step.casts)}
-    named = [name for name, _ in (*step.masks, *step.renames)]
-    there |= {new for _, new in step.renames}
-    missing = [name for name in (*named, *step.drops) if name not in there]
-    if missing:
-        raise PipelineRefused(f"no schema of its topics has a field {missing[0]}")
 
 
 def _made(step: AvroFields) -> list[str]:

@@ -17,6 +17,8 @@ from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import LaneSpec, RoundReport
 from heliostat.records.copier.late_sends import KilledWhenLate
+from heliostat.records.copier.pipeline_steps import Pipeline
+from heliostat.records.rows.in_place import InPlace
 from heliostat.records.spark.warm_up import warm_up
 from heliostat.records.transport.control_channel import StateChannel
 from heliostat.records.transport.kafka_network import WireNetwork
@@ -50,6 +52,15 @@ def network_of(
     )
 
 
+def in_place(pipeline: Pipeline) -> InPlace:
+    """Return what does a pipeline's steps on batches' bytes."""
+    if not pipeline.avro_steps:
+        return InPlace(pipeline.header_steps)
+    from heliostat.records.avro.cuts import cuts_of  # only here: most lanes need no Avro
+
+    return InPlace(pipeline.header_steps, cuts_of(pipeline.avro_steps))
+
+
 def copy_round(lane: LaneSpec, rows: RowExchange | None = None) -> RoundReport:
     """Run one round over real connections, in this process.
 
@@ -68,7 +79,7 @@ def copy_round(lane: LaneSpec, rows: RowExchange | None = None) -> RoundReport:
     dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
     exchange: Exchange | None = rows
     if lane.pipeline is not None and rows is None:
-        exchange = InPlaceExchange(lane.partitions, lane.pipeline.in_place)
+        exchange = InPlaceExchange(lane.partitions, lane.pipeline.name, in_place(lane.pipeline))
     network = network_of(lane, clock, dial, exchange)
     state_dial = replace(dial, request_timeout_s=STATE_TIMEOUT_S)
     state = StateChannel(

@@ -200,15 +200,15 @@ class SparkRounds:
         return report
 
     def refused(self, pipelines: Mapping[str, Pipeline]) -> dict[str, str]:
-        """Return why Spark can't run some of these pipelines, by name."""
+        """Return why some of these pipelines can't be run, by name."""
         found: dict[str, str] = {}
-        of_rows = {name: each for name, each in pipelines.items() if not each.in_place}
-        if not of_rows:
-            return found  # a session would load thousands of classes
-        session = frames.session_of_rows(self.session)
-        for name, pipeline in of_rows.items():
+        for name, pipeline in pipelines.items():
             try:
-                frames.on_lane(session, row_workers.LaneRows(), pipeline)
+                if not pipeline.is_in_place:
+                    session = frames.session_of_rows(self.session)  # loads thousands of classes
+                    frames.on_lane(session, row_workers.LaneRows(), pipeline)
+                elif pipeline.avro_steps:
+                    _check_fields(pipeline)
             except PipelineRefused as error:
                 found[name] = str(error)
         return found
@@ -266,6 +266,13 @@ class SparkRounds:
                 raise SparkUnavailable("all of Spark's executors are gone")
             time.sleep(LOOK_S)
         return found
+
+
+def _check_fields(pipeline: Pipeline) -> None:
+    from heliostat.records.avro.cuts import check_names  # only here: most pipelines need no Avro
+
+    for step in pipeline.avro_steps:
+        check_names(step)
 
 
 def _log_option() -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from heliostat.records.batches.batch import OFFSET_MAX, next_offset
 from heliostat.records.batches.converted import Stop, StopReason
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import Fetched, Transformed
-from heliostat.records.rows.header_steps import InPlaceStep
-from heliostat.records.rows.in_place import InPlace
+from heliostat.records.rows.in_place import FailedRecord, InPlace
 from heliostat.records.rows.to_rows import Chunk, whole_batches
 
 
@@ -53,14 +52,15 @@ class InPlaceExchange:
     ----------
     partitions
         Partitions of the lane, in order of their indexes.
-    steps
-        The pipeline.
+    pipeline, steps
+        Its name, and what it does.
     """
 
-    def __init__(self, partitions: Iterable[PartitionSpec], steps: Sequence[InPlaceStep]) -> None:
+    def __init__(self, partitions: Iterable[PartitionSpec], pipeline: str, steps: InPlace) -> None:
         self.partitions = list(partitions)
         """By index; the network adds what the lane takes."""
-        self._steps = InPlace(steps)
+        self._pipeline = pipeline
+        self._steps = steps
         self._done: list[Transformed] = []
 
     def fileno(self) -> None:
@@ -73,7 +73,10 @@ class InPlaceExchange:
             self._done.append(unchanged(fetched, stop))
             return
         data, error = self._steps.applied(chunk)
-        if error is not None:
+        if isinstance(error, FailedRecord):
+            text = f"pipeline {self._pipeline} fails at source offset {error.offset}: {error.why}"
+            stop = Stop(StopReason.TRANSFORM_FAILED, error.offset, text)
+        elif error is not None:
             stop = _corrupt(fetched, next_offset(data, 0, len(data)), error.text)
         whole = fetched._replace(buffer=data, start=0, end=len(data))
         self._done.append(Transformed(whole, stop))

@@ -12,11 +12,14 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.batches.converted import StopReason
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import Fetched, Transformed, Want
+from heliostat.records.rows.field_cuts import FieldCuts
 from heliostat.records.rows.header_steps import HasHeader
+from heliostat.records.rows.in_place import InPlace
 from heliostat.records.transport.piped_answers import InPlaceExchange
 
 P = TopicPartition(TopicName("orders"), PartitionId(0))
-STEPS = [HasHeader("skip", is_kept=False)]
+STEPS = InPlace([HasHeader("skip", is_kept=False)])
+NO_VALUES = InPlace([], FieldCuts(None, (), lambda column, content: f"no {column} {content!r}"))
 
 
 def batch(offset: int, *, skips: bool = False) -> bytes:
@@ -24,9 +27,11 @@ def batch(offset: int, *, skips: bool = False) -> bytes:
     return at_offset(encode([Sample(b"k", b"v", 5, headers), Sample(b"k", b"v", 6)]), offset)
 
 
-def through(data: bytes, *, want: int = 10, cut: int = 0, **spec: Any) -> Transformed:
+def through(
+    data: bytes, *, want: int = 10, cut: int = 0, steps: InPlace = STEPS, **spec: Any
+) -> Transformed:
     one = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False, **spec)
-    exchange = InPlaceExchange([one], STEPS)
+    exchange = InPlaceExchange([one], "hide", steps)
     assert exchange.fileno() is None
     buffer = bytearray(b"head" + data)
     exchange.put(Fetched(Want(0, 1, want, 1 << 20), 0, 99, buffer, 4, len(buffer) - cut))
@@ -78,3 +83,23 @@ def test_a_record_that_is_to_stop_its_partition_does() -> None:
         True,
         11,
     )
+
+
+def test_a_record_that_fails_stops_the_partition_at_itself() -> None:
+    """Given records without a value, and one that can't be cut / then all before it come back, and
+
+    the stop names it; also where it is the first one, and where it was the last one copied.
+    """
+    nulls = at_offset(encode([Sample(b"k", None, 5), Sample(b"k", None, 6)]), 10)
+    mixed = at_offset(encode([Sample(b"k", None, 7), Sample(b"k", b"bad", 8)]), 12)
+    for data, want, left in (
+        (nulls + mixed + nulls, 10, [10, 11, 12]),
+        (mixed, 12, [12]),
+        (mixed, 13, []),
+        (at_offset(encode([Sample(b"k", b"bad", 8)]), 13), 13, []),
+    ):
+        found = through(data, want=want, steps=NO_VALUES)
+        assert offsets(found) == left
+        assert found.stop is not None
+        assert (found.stop.reason, found.stop.offset) == (StopReason.TRANSFORM_FAILED, 13)
+        assert found.stop.text == "pipeline hide fails at source offset 13: no value b'bad'"
