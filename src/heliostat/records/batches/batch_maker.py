@@ -151,8 +151,11 @@ class BatchMaker:
         )
         first = max(0, self.outcome.next_offset - header.base_offset)
         end = header.last_offset_delta + 1 if end is None else end
+        codec = header.codec
+        if codec is Codec.NONE and not header.is_dense:
+            codec = self._settings.opened
         if first < end:
-            self.split(records, header.codec, header.base_offset, first, end)
+            self.split(records, codec, header.base_offset, first, end)
 
     def split(
         self, records: SourceRecords, codec: Codec, base_offset: int, first: int, end: int

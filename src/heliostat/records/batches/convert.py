@@ -42,6 +42,7 @@ from heliostat.records.batches.batch import (
     MAGIC_AT,
     TRANSACTIONAL_BIT,
     BatchHeader,
+    Codec,
     check_crc,
     claimed_size,
     read_header,
@@ -259,9 +260,9 @@ class _Walk:
         if run.trouble is None and run.batches <= 1:
             return False
         if run.batches:
-            self.batches.add_new(
-                run.new, settings.compression or run.codec, run.new.places, run.next_offset
-            )
+            codec = settings.compression or run.codec
+            codec = settings.opened if codec is Codec.NONE else codec
+            self.batches.add_new(run.new, codec, run.new.places, run.next_offset)
             self.at = run.end
         if run.trouble is not None:
             raise run.trouble

@@ -30,6 +30,9 @@ class ConvertSettings:
     """Batches smaller than this are joined; 0 joins none."""
     compression: Codec | None = None
     """Codec of joined batches; None leaves them uncompressed, as they came."""
+    opened: Codec = Codec.NONE
+    """What batches with holes that come uncompressed are to be compressed with: a pipeline has made
+    the holes, and has opened them for it. They have to be encoded anew in any case."""
     ends_at_holes: bool = False
     """No batch reaches over a hole between source offsets, because the target fills it."""
 

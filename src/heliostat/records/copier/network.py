@@ -19,6 +19,7 @@ from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
 from heliostat.names import BrokerId, Offset
 from heliostat.offsets.offset_map import MapRow, OffsetMap
 from heliostat.records.batches.aborted import Aborted
+from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import ConvertedBatch, Stop
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.plain_sends import INDEX, SENT_ATTEMPT, batch_of
@@ -90,6 +91,8 @@ class Fetched(NamedTuple):
     """Aborted transactions in it."""
     diverging_epoch: tuple[int, int] | None = None
     """Set if the source does not hold what was read before: see `heliostat.clusters.wire.fetch`."""
+    opened: Codec = Codec.NONE
+    """See `ConvertSettings.opened`."""
 
 
 class Transformed(NamedTuple):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from heliostat.records.batches.aborted import Aborted
+from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.claimed_offsets import ClaimedOffsets
 from heliostat.records.batches.convert import convert
 from heliostat.records.batches.converted import (
@@ -120,15 +121,19 @@ class PartitionFetches:
         stable: int,
         aborted: Sequence[Aborted],
         now_ms: int,
+        opened: Codec = Codec.NONE,
     ) -> Stop | None:
         """Queue the batches of an answer; return why copying can't continue after them, if so.
 
-        `stable` is the last stable offset.
+        `stable` is the last stable offset, `opened` is explained in `ConvertSettings`.
         """
         self.cells.leave_plain()
+        settings = self._convert
+        if opened is not Codec.NONE:
+            settings = replace(settings, opened=opened)
         place = BatchPlace(self.offset, self._map.next_target, self._map.ahead)
         view = memoryview(buffer)
-        plain = plain_batch(view, start, end, place, self._convert) if not self.refusal else None
+        plain = plain_batch(view, start, end, place, settings) if not self.refusal else None
         if plain is not None:
             self._claimed.continued()
             answer, outcome = plain
@@ -136,7 +141,7 @@ class PartitionFetches:
         else:
             answer = self._claimed.believed(view[start:end], self.offset, stable)
             upto = start + answer.end
-            outcome = convert(buffer, start, upto, place, self._convert, aborted, self.refusal)
+            outcome = convert(buffer, start, upto, place, settings, aborted, self.refusal)
         outcome.stop = outcome.stop or answer.stop
         for batch in outcome.batches:
             if self._map.fills and not self._fill_before(batch, now_ms):

@@ -134,6 +134,7 @@ class SchemaGate:
                 now_ms=now_ms,
                 last_stable_offset=event.last_stable_offset,
                 aborted=event.aborted,
+                opened=event.opened,
             )
         else:  # it is not caught up, and still in the same trouble
             item.progress.source_ends(event.high_watermark, event.last_stable_offset)

@@ -18,7 +18,7 @@ from heliostat.records.batches.batch import HEADER_BYTES, BatchHeader, each_head
 from heliostat.records.rows import record_columns as columns
 from heliostat.records.rows import splice
 from heliostat.records.rows.row_names import CHANGEABLE
-from heliostat.records.rows.thinned_batch import thinned_batch
+from heliostat.records.rows.thinned_batch import OPENED_BYTES_MAX, thinned_batch
 from heliostat.records.rows.to_rows import US_PER_MS, Chunk, RecordsOf, records_of
 
 _BITS = {
@@ -104,6 +104,7 @@ class _Rows:
         self, chunk: Chunk, back: Sequence[pa.RecordBatch], changed: Sequence[str]
     ) -> None:
         self._told = np.zeros(3, np.int64)
+        self._open_bytes = OPENED_BYTES_MAX
         self._changed = sum(_BITS[name] for name in changed)
         self.offsets = self._times = np.empty(0, np.int64)
         self._keys = self._values = self._names = self._contents = _Bytes()
@@ -167,7 +168,12 @@ class _Rows:
         if end == splice.UNKNOWN:
             raise _unknown(chunk, int(self.offsets[self.next_row]))
         times = int(self._told[splice.BASE_TIME]), int(self._told[splice.MAX_TIME])
-        return thinned_batch(header, room[:end], self.next_row - first, chunk.before, times)
+        count = self.next_row - first
+        parts = thinned_batch(
+            header, room[:end], count, chunk.before, times, open_bytes=self._open_bytes
+        )
+        self._open_bytes -= len(parts[-1])
+        return parts
 
     def _are_all(self, chunk: Chunk, header: BatchHeader, first: int, stop: int) -> bool:
         """Return whether rows `[first, stop)` are all records of a batch without holes.

@@ -18,6 +18,7 @@ from heliostat.errors import BatchError
 from heliostat.records.batches.batch import (
     HEADER_BYTES,
     BatchHeader,
+    Codec,
     each_header,
 )
 from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes
@@ -48,7 +49,7 @@ from heliostat.records.rows.header_changes import (
 )
 from heliostat.records.rows.header_steps import InPlaceStep
 from heliostat.records.rows.record_columns import record_begins, sized
-from heliostat.records.rows.thinned_batch import thinned_batch
+from heliostat.records.rows.thinned_batch import OPENED_BYTES_MAX, thinned_batch
 from heliostat.records.rows.to_rows import Chunk, RecordsOf, records_of
 
 # Columns of a record: its first fields; of key and value where they begin with their sizes, where
@@ -302,6 +303,9 @@ class InPlace:
         self._tables = HeaderTables(steps)
         self._grows = _RECORD_ROOM + constant_bytes + self._tables.inserted_bytes
         self._headers = np.empty((_HEADERS, HEADER_COLUMNS), np.int64)
+        self._open_bytes = OPENED_BYTES_MAX
+        self.opened = Codec.NONE
+        """Codec of the first compressed batch of the last chunk, see `ConvertSettings.opened`."""
 
     def applied(self, chunk: Chunk) -> tuple[bytearray, BatchError | FailedRecord | None]:
         """Return a chunk's batches as the steps leave them; and what is wrong after those.
@@ -310,12 +314,15 @@ class InPlace:
         """
         view = memoryview(chunk.data)
         out: list[Any] = []
+        self._open_bytes, self.opened = OPENED_BYTES_MAX, Codec.NONE
         for at, header in each_header(view, 0, len(view)):
             if header.base_offset >= chunk.before:
                 break
             if header.is_control or not header.records_count:
                 out.append(view[at : at + header.size])
                 continue
+            if self.opened is Codec.NONE:
+                self.opened = header.codec
             try:
                 parts, failed = self._batch(chunk, view[at : at + header.size], header)
             except BatchError as error:
@@ -341,8 +348,13 @@ class InPlace:
             room, end = self._written(chunk, records, told)
         if not told[_CHANGED]:
             return [batch], None
-        kept, *times = told[: _MAX_TIME + 1].tolist()
-        return thinned_batch(header, room[:end], kept, chunk.before, (times[0], times[1])), failed
+        kept, base_timestamp, max_timestamp = told[: _MAX_TIME + 1].tolist()
+        times = base_timestamp, max_timestamp
+        parts = thinned_batch(
+            header, room[:end], kept, chunk.before, times, open_bytes=self._open_bytes
+        )
+        self._open_bytes -= len(parts[-1])
+        return parts, failed
 
     def _failed(self, records: RecordsOf, told: Any) -> FailedRecord:
         offset, column, begin, size = told[_FAILED_AT : _FAILED_BYTES + 1].tolist()

@@ -78,7 +78,7 @@ class InPlaceExchange:
             stop = Stop(StopReason.TRANSFORM_FAILED, error.offset, text)
         elif error is not None:
             stop = _corrupt(fetched, next_offset(data, 0, len(data)), error.text)
-        whole = fetched._replace(buffer=data, start=0, end=len(data))
+        whole = fetched._replace(buffer=data, start=0, end=len(data), opened=self._steps.opened)
         self._done.append(Transformed(whole, stop))
 
     def take(self) -> list[Transformed]:

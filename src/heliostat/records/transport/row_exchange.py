@@ -20,12 +20,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from heliostat.errors import TransformFailed
-from heliostat.records.batches.batch import each_header, next_offset
+from heliostat.records.batches.batch import Codec, each_header, next_offset
 from heliostat.records.batches.converted import Stop, StopReason
 from heliostat.records.copier.lane import PartitionSpec, Suspect
 from heliostat.records.copier.network import Fetched, Transformed
 from heliostat.records.rows.from_rows import batches_of
 from heliostat.records.rows.row_names import CHANGEABLE, NO_RECORD
+from heliostat.records.rows.thinned_batch import codec_within
 from heliostat.records.rows.to_rows import Chunk
 from heliostat.records.transport.piped_answers import unchanged, whole_of
 from heliostat.records.transport.row_pipe import RowPipe
@@ -53,6 +54,8 @@ class _Out:
     """What has not come back."""
     stop: Stop | None
     size: int
+    opened: Codec
+    """See `ConvertSettings.opened`."""
     data: bytearray = field(default_factory=bytearray)
     """Batches that have come back."""
     has_failed: bool = False
@@ -140,7 +143,9 @@ class RowExchange:
             self._done.append(unchanged(fetched, stop))
             self._pipe.wake_up()
             return
-        self._waiting.append(_Out(fetched, deque([chunk]), stop, len(chunk.data)))
+        view = memoryview(chunk.data)
+        opened = codec_within(view, 0, len(view))
+        self._waiting.append(_Out(fetched, deque([chunk]), stop, len(view), opened))
         self._go_on()
 
     def _go_on(self) -> None:
@@ -252,7 +257,7 @@ class RowExchange:
             return
         self._under_way.popleft()
         self._bytes -= out.size
-        whole = out.fetched._replace(buffer=out.data, start=0, end=len(out.data))
+        whole = out.fetched._replace(buffer=out.data, start=0, end=len(out.data), opened=out.opened)
         self._done.append(Transformed(whole, out.stop))
 
 

@@ -222,6 +222,31 @@ def test_small_batches_of_many_transactions_are_joined():
     assert outcome.next_offset == 40
 
 
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
+def test_batches_that_a_pipeline_has_opened_are_compressed_again(codec):
+    """Given uncompressed batches with holes / when they are joined, or encoded one by one / then
+
+    with the codec that they had; one without holes, alone, stays as it is.
+    """
+    records = tuple(ref.Record(NOW, b"k", bytes(200)) for _ in range(20))
+    odd = tuple(range(1, 40, 2))
+    thinned = [ref.StoredBatch(40 * n, records, deltas=odd, last_delta=39) for n in range(4)]
+    whole = ref.StoredBatch(0, records)
+    for stored, limits, expected in (
+        (thinned, {}, [codec]),
+        (thinned[:1], {}, [codec]),
+        (thinned, {"join_below_bytes": 0}, [codec] * 4),
+        ([whole], {}, [Codec.NONE]),
+    ):
+        answer = bytearray(b"".join(item.encode() for item in stored))
+        made = plain(opened=codec, **limits)
+        outcome = convert(answer, 0, len(answer), BatchPlace.same(0), made)
+        found = [ref.header_of(bytes_of(each))["attributes"] for each in outcome.batches]
+        assert found == [each.value for each in expected]
+        pairs = appended(outcome, OffsetMap())
+        assert pairs == [pair for item in stored for pair in item.seen]
+
+
 def test_thinned_compressed_batches_are_joined_and_stay_compressed():
     stored = [
         ref.StoredBatch(

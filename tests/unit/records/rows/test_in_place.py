@@ -12,7 +12,8 @@ from support.header_steps import left, random_headers, random_steps
 from support.records import Sample, encode, odd_records
 from unit.records.rows.test_rows import CODECS, SOURCE, at_offset, chunk_of, seen
 
-from heliostat.records.batches.batch import next_offset, read_header
+from heliostat.records.batches.batch import Codec, each_header, next_offset, read_header
+from heliostat.records.rows import in_place
 from heliostat.records.rows.header_steps import (
     DropHeaders,
     HasHeader,
@@ -64,7 +65,26 @@ def test_a_batch_that_no_step_concerns_keeps_its_bytes(codec: int) -> None:
     assert out[:kept] == bytes(chunk.data)[:kept]
     last = read_header(out, kept, len(out))
     assert last is not None
-    assert (last.records_count, last.next_offset, last.codec.value) == (9, 30, codec)
+    # It has to be encoded anew in any case, and is compressed then.
+    assert (last.records_count, last.next_offset, last.codec) == (9, 30, Codec.NONE)
+    assert steps.opened.value == codec
+
+
+@pytest.mark.parametrize("codec", list(CODECS.values())[1:], ids=list(CODECS)[1:])
+def test_only_so_much_is_left_open(codec: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given batches that lose a record each / when there are more than memory is given for / then
+
+    the others are compressed again; and so is each that loses none.
+    """
+    samples = [*[Sample(b"k", bytes(500), 7)] * 9, replace(SMALL, headers=(("skip", None),))]
+    steps = InPlace([HasHeader("skip", is_kept=False), InsertHeaders((("x", "y"),))])
+    monkeypatch.setattr(in_place, "OPENED_BYTES_MAX", 10_000)
+    chunk = chunk_of(*((10 * n, samples) for n in range(3)), (30, samples[:9]), codec=codec)
+    out, error = steps.applied(chunk)
+    assert error is None
+    codecs = [header.codec.value for _, header in each_header(out, 0, len(out))]
+    assert codecs == [0, 0, codec, codec]
+    assert len(seen(bytes(out))) == 36
 
 
 def test_what_is_filtered_out_wholly_leaves_its_offsets_and_markers_stay() -> None:
