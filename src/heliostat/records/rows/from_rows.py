@@ -18,7 +18,7 @@ from heliostat.records.batches.batch import HEADER_BYTES, BatchHeader, each_head
 from heliostat.records.rows import record_columns as columns
 from heliostat.records.rows import splice
 from heliostat.records.rows.row_names import CHANGEABLE
-from heliostat.records.rows.thinned_batch import OPENED_BYTES_MAX, thinned_batch
+from heliostat.records.rows.thinned_batch import OPENED_BYTES_MAX, room_for, thinned_batch
 from heliostat.records.rows.to_rows import US_PER_MS, Chunk, RecordsOf, records_of
 
 _BITS = {
@@ -154,7 +154,7 @@ class _Rows:
             self._told[splice.NEXT_ROW] = stop
             return [view[at : at + header.size]]
         records = records_of(view, at, header)
-        room = np.empty(HEADER_BYTES + self._room(records, first, stop), np.uint8)
+        room = room_for(HEADER_BYTES + self._room(records, first, stop))
         end = splice.splice(
             *(records.data, records.begin, records.end, header.records_count),
             *(header.base_offset, chunk.first, chunk.before, header.base_timestamp),

@@ -49,7 +49,7 @@ from heliostat.records.rows.header_changes import (
 )
 from heliostat.records.rows.header_steps import InPlaceStep
 from heliostat.records.rows.record_columns import record_begins, sized
-from heliostat.records.rows.thinned_batch import OPENED_BYTES_MAX, thinned_batch
+from heliostat.records.rows.thinned_batch import OPENED_BYTES_MAX, joined, room_for, thinned_batch
 from heliostat.records.rows.to_rows import Chunk, RecordsOf, records_of
 
 # Columns of a record: its first fields; of key and value where they begin with their sizes, where
@@ -307,7 +307,7 @@ class InPlace:
         self.opened = Codec.NONE
         """Codec of the first compressed batch of the last chunk, see `ConvertSettings.opened`."""
 
-    def applied(self, chunk: Chunk) -> tuple[bytearray, BatchError | FailedRecord | None]:
+    def applied(self, chunk: Chunk) -> tuple[memoryview, BatchError | FailedRecord | None]:
         """Return a chunk's batches as the steps leave them; and what is wrong after those.
 
         Each batch keeps its offsets, as `from_rows.batches_of` leaves them.
@@ -326,11 +326,11 @@ class InPlace:
             try:
                 parts, failed = self._batch(chunk, view[at : at + header.size], header)
             except BatchError as error:
-                return bytearray().join(out), error
+                return joined(out), error
             out += parts
             if failed is not None:
-                return bytearray().join(out), failed
-        return bytearray().join(out), None
+                return joined(out), failed
+        return joined(out), None
 
     def _batch(
         self, chunk: Chunk, batch: memoryview, header: BatchHeader
@@ -367,7 +367,7 @@ class InPlace:
         header, of_headers = records.header, self._tables
         room = records.end - records.begin + header.records_count * self._grows
         while True:
-            out = np.empty(HEADER_BYTES + room, np.uint8)
+            out = room_for(HEADER_BYTES + room)
             end = _apply(
                 *(records.data, records.begin, records.end, header.records_count),
                 *(header.base_offset, chunk.first, chunk.before, header.base_timestamp),

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
+from heliostat.clusters.wire.buffers import BUFFERS
 from heliostat.records.batches.batch import (
     HEADER_BYTES,
     TRANSACTIONAL_BIT,
@@ -17,6 +20,24 @@ from heliostat.records.batches.codecs import compress
 
 OPENED_BYTES_MAX = 16 * 1024 * 1024
 """Of one answer, so much at most stays uncompressed: a batch can have a thousand times its size."""
+
+
+def room_for(size_bytes: int) -> Any:
+    """Return room (uint8) for a header and records in a reused buffer.
+
+    Pages from the kernel take longer than writing to them: 0.5 of 1.3 us a record.
+    """
+    return np.frombuffer(BUFFERS.take(size_bytes), np.uint8)
+
+
+def joined(parts: Sequence[Any]) -> memoryview:
+    """Return parts, one behind the other, in a reused buffer."""
+    size = sum(map(len, parts))
+    whole, at = memoryview(BUFFERS.take(size))[:size], 0
+    for part in parts:
+        whole[at : at + len(part)] = part
+        at += len(part)
+    return whole
 
 
 def codec_within(view: memoryview, start: int, end: int) -> Codec:

@@ -30,6 +30,7 @@ from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 from heliostat.records.copier.pipeline_steps import Pipeline, Where
 from heliostat.records.rows.header_steps import HasHeader, HasValue
 from heliostat.records.rows.in_place import FailedRecord, InPlace
+from heliostat.records.spark.pipeline import SparkRounds
 
 OTHER_ID = 900
 OTHER = {**SCHEMA, "fields": [FIELDS[5], {"name": "more", "type": "string"}, *FIELDS[:5]]}
@@ -193,3 +194,14 @@ def test_a_name_that_no_schema_has_is_refused_once_there_are_schemas() -> None:
     check_names(replace(wrong, schemas=(BAD,)))
     with pytest.raises(PipelineRefused, match="no schema of its topics has a field secrets"):
         check_names(wrong)
+
+
+def test_a_link_refuses_it_without_asking_spark() -> None:
+    pipelines = {
+        "good": Pipeline("good", (HasValue(), STEP)),
+        "bad": Pipeline("bad", (replace(STEP, column="key", renames=(("secrets", "x"),)),)),
+    }
+    without_spark = object.__new__(SparkRounds)
+    found = without_spark.refused(pipelines)
+    assert found.keys() == {"bad"}
+    assert "no schema of its topics has a field secrets" in found["bad"]
