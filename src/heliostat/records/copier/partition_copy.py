@@ -21,7 +21,6 @@ from heliostat.names import Offset
 from heliostat.offsets.map_rows import Stamp
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.aborted import Aborted
-from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import ConvertedBatch, RefusedRecord
 from heliostat.records.copier.align import StartAlignment, is_short
 from heliostat.records.copier.begin_checks import (
@@ -225,7 +224,6 @@ class PartitionCopy:
         now_ms: int,
         last_stable_offset: int = -1,
         aborted: Sequence[Aborted] = (),
-        opened: Codec = Codec.NONE,
     ) -> None:
         """Take the batches of a fetch response that has no error."""
         progress = self.progress
@@ -236,9 +234,7 @@ class PartitionCopy:
         if start == end or self._resetting:  # what is queued while resetting would stay there
             progress.note_level(now_ms)
             return
-        stop = self.fetches.take(
-            buffer, start, end, stable=stable, aborted=aborted, now_ms=now_ms, opened=opened
-        )
+        stop = self.fetches.take(buffer, start, end, stable=stable, aborted=aborted, now_ms=now_ms)
         if stop is not None and self.refusals.may_pass(stop):
             self.standing.retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
         elif stop is not None:

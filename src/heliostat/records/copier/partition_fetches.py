@@ -66,6 +66,8 @@ class PartitionFetches:
         """Why nothing after the queue is copied; the partition stops once the queue is appended."""
         self.refusal: RefusedRecord | None = None
         """A record that the target refuses: records before it are copied."""
+        self.opened = Codec.NONE
+        """Of the answer that is taken next, see `ConvertSettings.opened`."""
         self._claimed = ClaimedOffsets()
 
     def begin(self, *, fills: bool) -> None:
@@ -121,16 +123,15 @@ class PartitionFetches:
         stable: int,
         aborted: Sequence[Aborted],
         now_ms: int,
-        opened: Codec = Codec.NONE,
     ) -> Stop | None:
         """Queue the batches of an answer; return why copying can't continue after them, if so.
 
-        `stable` is the last stable offset, `opened` is explained in `ConvertSettings`.
+        `stable` is the last stable offset.
         """
         self.cells.leave_plain()
         settings = self._convert
-        if opened is not Codec.NONE:
-            settings = replace(settings, opened=opened)
+        if self.opened is not Codec.NONE:
+            settings = replace(settings, opened=self.opened)
         place = BatchPlace(self.offset, self._map.next_target, self._map.ahead)
         view = memoryview(buffer)
         plain = plain_batch(view, start, end, place, settings) if not self.refusal else None

@@ -125,6 +125,7 @@ class SchemaGate:
         passes = Replaced(event.buffer, event.start, event.end if held is None else held.upto, why)
         passes = self._replaced(item.spec, passes)
         if not passes.trouble or passes.end > passes.start:
+            item.fetches.opened = event.opened
             item.fetched(
                 passes.buffer,
                 passes.start,
@@ -134,7 +135,6 @@ class SchemaGate:
                 now_ms=now_ms,
                 last_stable_offset=event.last_stable_offset,
                 aborted=event.aborted,
-                opened=event.opened,
             )
         else:  # it is not caught up, and still in the same trouble
             item.progress.source_ends(event.high_watermark, event.last_stable_offset)

@@ -5,9 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from support.batches import Record, StoredBatch, header_of
 
 from heliostat.errors import PipelineRefused
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.offset_map import OffsetMap
+from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import ConvertedBatch, Stop, StopReason
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
 from heliostat.records.copier.lane import Pipeline as Hiding
@@ -97,6 +100,24 @@ def test_an_answer_that_is_outdated_or_not_taken_whole_stops_nothing() -> None:
     way.came_back(Transformed(answer(item), None), NOW)
     assert item.fetches.stop is None
     assert item.phase is Phase.COPY
+
+
+def test_what_a_pipeline_has_opened_is_compressed_again() -> None:
+    """Given batches that have lost records, uncompressed / when they come back / then they are
+
+    appended with the codec that they had; the next answer has its own.
+    """
+    item = partition(pipeline="hide")
+    item.map.begin(OffsetMap(), 7, fills=False)
+    records = tuple(Record(NOW, b"k", bytes(200)) for _ in range(9))
+    for offset, codec in ((7, Codec.LZ4), (17, Codec.NONE)):
+        data = bytearray(StoredBatch(offset, records, last_delta=9).encode())
+        want = Want(0, item.attempt, offset, 1 << 20)
+        event = Fetched(want, 0, 99, data, 0, len(data), 99, opened=codec)
+        SchemaGate().fetched(item, event, 0.0, NOW)
+        batch = item.appends.queue[-1]
+        assert header_of(b"".join(map(bytes, batch.parts)))["attributes"] == codec.value
+        assert (batch.records, item.fetches.offset) == (9, offset + 10)
 
 
 def test_a_pipeline_keeps_the_columns_that_no_step_changes() -> None:
