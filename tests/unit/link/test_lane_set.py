@@ -28,7 +28,7 @@ from heliostat.records.copier.lane import (
     RoundReport,
 )
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
-from heliostat.records.copier.pipeline_steps import Pipeline
+from heliostat.records.copier.pipeline_steps import Pipeline, Where
 
 WAIT_S = 10.0
 LEASE_S = 3.0
@@ -328,7 +328,7 @@ def test_only_a_round_with_a_pipeline_must_report_within_some_time(
     lanes.assign({ZERO: (spec(0),), ONE: (spec(1),)})
     wait(lambda: len(rounds.working) == 2)
     (piped, _) = sorted(lanes._plans.rounds(), key=lambda item: item.spec.lane)
-    piped.spec = replace(piped.spec, pipeline=Pipeline("hide", ()))
+    piped.spec = replace(piped.spec, pipeline=Pipeline("hide", (Where("true"),)))
     wait(lambda: lanes.reported(None) or rounds.cancelled)
     time.sleep(0.5)
     assert rounds.cancelled == [piped.spec.round_id]
