@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
@@ -28,6 +29,9 @@ from heliostat.offsets.offset_map import Break, MapReader, OffsetMap
 from heliostat.ops.events import Events
 from heliostat.topics.values import MirrorRecord
 
+REJOINS_WITHIN_S = 15.0
+"""A consumer that lost its membership on a slow day was seen to commit no more (kafka-python
+3.0.12): then another one takes its place."""
 MANY = 500
 """Records of a poll, where the number per poll doesn't matter."""
 
@@ -49,17 +53,22 @@ class Reader:
     def __init__(self, bootstrap: str, topic: str, group: str, **settings: Any) -> None:
         self._topic = topic
         self._records: dict[int, bytes] = {}
-        self.consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap.split(","),
-            group_id=group,
-            enable_auto_commit=False,
-            auto_offset_reset="earliest",
-            isolation_level="read_committed",
+        self._settings = {
+            "bootstrap_servers": bootstrap.split(","),
+            "group_id": group,
+            "enable_auto_commit": False,
+            "auto_offset_reset": "earliest",
+            "isolation_level": "read_committed",
             **settings,
-        )
+        }
+        self.consumer = self._subscribed()
+
+    def _subscribed(self) -> KafkaConsumer:
+        consumer = KafkaConsumer(**self._settings)
         # A consumer that joins before it knows the topic is assigned nothing, and may not rejoin.
-        until(lambda: self.consumer.partitions_for_topic(topic), f"topic {topic}")
-        self.consumer.subscribe([topic])
+        until(lambda: consumer.partitions_for_topic(self._topic), f"topic {self._topic}")
+        consumer.subscribe([self._topic])
+        return consumer
 
     def __enter__(self) -> Self:
         return self
@@ -75,11 +84,16 @@ class Reader:
     def commit(self, count: int) -> None:
         """Commit the position after the first `count` records that it has read."""
         row = OffsetAndMetadata(sorted(self._records)[count - 1] + 1, "", -1)
+        since_s = time.monotonic()
 
         def is_done() -> bool:
+            nonlocal since_s
             try:
                 self.consumer.commit({KafkaPartition(self._topic, 0): row})
             except (CommitFailedError, RebalanceInProgressError):
+                if time.monotonic() - since_s > REJOINS_WITHIN_S:
+                    self.consumer.close()
+                    self.consumer, since_s = self._subscribed(), time.monotonic()
                 self._polled()
                 return False
             return True
