@@ -17,8 +17,9 @@ from heliostat.clusters import one_partition
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.keyed_topic import KeyedTopic
+from heliostat.clusters.opened import answered
 from heliostat.clusters.recent_records import RecentRecords
-from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
+from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import LinkName, TopicName
 from heliostat.offsets.store import OffsetMaps
 from heliostat.state_topics import offsets_topic
@@ -164,23 +165,5 @@ def test_maps_that_are_deleted_while_they_are_read_are_not_waited_for(
                 return found
 
             monkeypatch.setattr(maps._topic, "end", end)
-            found = within(60, maps.refresh)
-            assert isinstance(found, (BrokerError, ConnectionLost))
-
-
-def within(timeout_s: float, call: Any) -> HeliostatError | None:
-    """Return the error that a call ends with, in time."""
-    found: list[HeliostatError | None] = []
-
-    def run() -> None:
-        try:
-            call()
-            found.append(None)
-        except HeliostatError as error:
-            found.append(error)
-
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(timeout_s)
-    assert not thread.is_alive(), f"it waits for more than {timeout_s:.0f} s"
-    return found[0]
+            with pytest.raises((BrokerError, ConnectionLost)):
+                answered(maps.refresh, 60)

@@ -7,14 +7,10 @@ from collections.abc import Iterable, Mapping
 import pyarrow as pa
 
 from heliostat.errors import PipelineRefused, TransformFailed
-from heliostat.records.avro.rewriter import rewriter_of
-from heliostat.records.avro.rewriting import rewriting_of
+from heliostat.records.avro.rewriter import Writing, rewriter_of
 from heliostat.records.avro.schema_text import read_schema
-from heliostat.records.avro.spans import walk_of
-from heliostat.records.copier.avro_step import AvroFields, AvroSchema
+from heliostat.records.copier.avro_step import AvroFields
 from heliostat.records.rows.field_cuts import Cut, FieldCuts
-
-_MAGIC = b"\x00"
 
 
 def cuts_of(steps: Iterable[AvroFields]) -> FieldCuts:
@@ -31,16 +27,14 @@ def _cuts(steps: Mapping[str, AvroFields], column: str) -> tuple[Cut, ...] | Non
     step = steps.get(column)
     if step is None:
         return None
-    return tuple(_cut(step, each) for each in step.schemas if not each.problem)
+    return tuple(map(_cut, rewriter_of(step).writings()))
 
 
-def _cut(step: AvroFields, schema: AvroSchema) -> Cut:
-    walk = walk_of(read_schema(schema.text))
-    parts = rewriting_of(step, schema).parts
+def _cut(writing: Writing) -> Cut:
+    parts, walk = writing.parts, writing.walk
     assert not any(part.made for part in parts), "a step that computes fields is not done in place"
-    frame = _MAGIC + schema.target_id.to_bytes(4, "big")
     pieces = (part.constant if part.fields is None else part.fields for part in parts)
-    return Cut(schema.schema_id, walk.nodes, walk.children, walk.fields, (frame, *pieces))
+    return Cut(writing.number, walk.nodes, walk.children, walk.fields, (writing.head, *pieces))
 
 
 def _why(step: AvroFields, content: bytes) -> str:

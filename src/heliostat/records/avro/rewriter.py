@@ -23,8 +23,8 @@ _MILLIS = ("timestamp-millis", "local-timestamp-millis")
 _US_PER_MS = 1000
 
 
-class _Writing:
-    """How records of one schema are written anew."""
+class Writing:
+    """How records of one schema are written anew: `parts` behind `head`; `problem`: they can't."""
 
     def __init__(self, step: AvroFields, schema: AvroSchema) -> None:
         self.number, self.problem = schema.schema_id, schema.problem
@@ -87,7 +87,11 @@ class Rewriter:
     """
 
     def __init__(self, step: AvroFields) -> None:
-        self._by_id = {each.schema_id: _Writing(step, each) for each in step.schemas}
+        self._by_id = {each.schema_id: Writing(step, each) for each in step.schemas}
+
+    def writings(self) -> list[Writing]:
+        """Return how records are written anew, of each schema whose records can be."""
+        return [each for each in self._by_id.values() if not each.problem]
 
     def rewrite(self, values: Any, made: Any) -> Any:
         """Return the column's new values; null where it is null.

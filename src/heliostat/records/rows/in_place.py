@@ -48,7 +48,7 @@ from heliostat.records.rows.header_changes import (
     write_headers,
 )
 from heliostat.records.rows.header_steps import InPlaceStep
-from heliostat.records.rows.record_columns import record_begins, sized
+from heliostat.records.rows.record_columns import key_and_value, record_begins
 from heliostat.records.rows.thinned_batch import OPENED_BYTES_MAX, joined, room_for, thinned_batch
 from heliostat.records.rows.to_rows import Chunk, RecordsOf, records_of
 
@@ -78,17 +78,15 @@ def _read_record(data: Any, at: int, end: int, record: Any) -> Any:
     since, delta, key_at, record_end = record_begins(data, at, end)
     if record_end < 0:
         return False
-    key, key_bytes = sized(data, key_at, record_end)
-    if key_bytes < -1:
-        return False
-    value_at = key + max(key_bytes, 0)
-    value, value_bytes = sized(data, value_at, record_end)
-    if value_bytes < -1:
+    key, key_bytes, value_at, value, value_bytes, headers_at = key_and_value(
+        data, key_at, record_end
+    )
+    if value_at < 0:
         return False
     record[_SINCE], record[_DELTA], record[_END] = since, delta, record_end
     record[_KEY_AT], record[_KEY_AT + 1], record[_KEY_AT + 2] = key_at, key, key_bytes
     record[_VALUE_AT], record[_VALUE_AT + 1], record[_VALUE_AT + 2] = value_at, value, value_bytes
-    record[_HEADERS_AT] = value + max(value_bytes, 0)
+    record[_HEADERS_AT] = headers_at
     return True
 
 

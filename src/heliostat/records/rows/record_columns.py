@@ -61,20 +61,22 @@ def record_begins(data: Any, at: int, end: int) -> Any:
     return since, delta, place, end
 
 
-@compiled(types.UniTuple(_INT, 3)(BYTES, _INT, _INT))
+@compiled(types.UniTuple(_INT, 6)(BYTES, _INT, _INT))
 def key_and_value(data: Any, at: int, end: int) -> Any:
-    """Return where the value behind the key at `at` begins, its size (-1: null), where it ends.
+    """Return of the key at `at`, and of the value behind it, where they and their contents lie.
 
-    Value and key begin with their sizes; -1 for where it begins: they are damaged.
+    That is: where what is in the key begins and its size (-1: null), where the value begins, the
+    same two of the value, and where it ends. Both begin with their sizes; -1 for where the value
+    begins: they are damaged.
     """
-    begin, size = sized(data, at, end)
-    if size < -1:
-        return np.int64(-1), np.int64(0), np.int64(0)
-    value_at = begin + max(size, 0)
-    begin, size = sized(data, value_at, end)
-    if size < -1:
-        return np.int64(-1), np.int64(0), np.int64(0)
-    return value_at, size, begin + max(size, 0)
+    key, key_bytes = sized(data, at, end)
+    if key_bytes < -1:
+        return key, key_bytes, np.int64(-1), key, key_bytes, key
+    value_at = key + max(key_bytes, 0)
+    value, value_bytes = sized(data, value_at, end)
+    if value_bytes < -1:
+        value_at = np.int64(-1)
+    return key, key_bytes, value_at, value, value_bytes, value + max(value_bytes, 0)
 
 
 @compiled(types.boolean(BYTES, _INT, _INT, _INT, _INTS))

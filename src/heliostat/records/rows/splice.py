@@ -197,7 +197,7 @@ def splice(  # noqa: PLR0917 - compiled without keywords
             return UNKNOWN
         if offsets[row] != base_offset + delta:
             continue
-        value_at, _, headers_at = key_and_value(data, key_at, at)
+        _, _, value_at, _, _, headers_at = key_and_value(data, key_at, at)
         if value_at < 0:
             return DAMAGED
         time: Any = append_time if has_append_time else base_timestamp + since

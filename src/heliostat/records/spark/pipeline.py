@@ -202,10 +202,12 @@ class SparkRounds:
     def refused(self, pipelines: Mapping[str, Pipeline]) -> dict[str, str]:
         """Return why some of these pipelines can't be run, by name."""
         found: dict[str, str] = {}
+        are_rows = any(not each.is_in_place for each in pipelines.values())
+        # Only then: it loads thousands of classes.
+        session = frames.session_of_rows(self.session) if are_rows else None
         for name, pipeline in pipelines.items():
             try:
-                if not pipeline.is_in_place:
-                    session = frames.session_of_rows(self.session)  # loads thousands of classes
+                if session is not None and not pipeline.is_in_place:
                     frames.on_lane(session, row_workers.LaneRows(), pipeline)
                 elif pipeline.avro_steps:
                     _check_fields(pipeline)

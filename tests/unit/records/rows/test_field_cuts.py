@@ -6,7 +6,6 @@ import random
 from dataclasses import replace
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from support.header_steps import left, random_headers, random_steps
 from support.records import Sample
@@ -16,6 +15,7 @@ from unit.records.avro.test_rewriting import (
     NEW_ID,
     ROW,
     SCHEMA,
+    binary,
     decoded,
     encoded,
     text_of,
@@ -63,8 +63,8 @@ def value_of(rng: random.Random) -> bytes | None:
 
 
 def by_spark(step: AvroFields, content: bytes | None) -> bytes | None:
-    found: list[bytes | None] = Rewriter(step).rewrite(pa.array([content], pa.binary()), None)
-    return pa.array(found).to_pylist()[0]
+    found: list[bytes | None] = Rewriter(step).rewrite(binary(content), None).to_pylist()
+    return found[0]
 
 
 def samples_of(rng: random.Random, count: int) -> list[Sample]:
