@@ -201,6 +201,11 @@ def test_changed_records_have_schemas_of_their_own(
         (told,) = said(piped.config, "schemas", "status")
         assert {each["target_id"] for each in told["derived"]} == {each.schema_id for each in made}
         assert told["in_sync"]
+        assert heliostat(piped.config, "verify", "--json").json["records"] == 4
+        config = piped.config.read_text()
+        piped.config.write_text(config.replace("+ 1000", "+ 1001"))
+        done = heliostat(piped.config, "verify", "--json")
+        assert (done.returncode, done.json["different"]) == (1, 3)  # all but the tombstone
 
 
 def test_fields_are_cut_without_rows(cluster_pair: ClusterPair, tmp_path: Path) -> None:
@@ -245,6 +250,11 @@ def test_fields_are_cut_without_rows(cluster_pair: ClusterPair, tmp_path: Path) 
         (gap,) = report["rows"]
         assert (gap["cause"], gap["first"], gap["last"]) == ("record_failed", 4, 4)
         assert gap["choice"] == "dead_letter"
+        verified = heliostat(piped.config, "verify", "--json")
+        assert (verified.returncode, verified.json["records"]) == (0, 7), verified.said
+        notes = [note for each in verified.json["details"] for note in each["notes"]]
+        assert len(notes) == 1, notes
+        assert notes[0].startswith("the pipeline fails at 1 record, first at offset 4")
 
 
 def test_unknown_schemas_are_waited_for_and_what_is_no_record_stops_its_partition(

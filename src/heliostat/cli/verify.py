@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -23,6 +24,9 @@ from heliostat.operate.topics import TopicPreview, preview_topics
 from heliostat.verify.ranges import NotMirrored, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
 from heliostat.verify.schema_ids import NO_IDS, MirroredIds
+
+if TYPE_CHECKING:
+    from heliostat.verify.pipeline import OpenPipes
 
 
 @click.command("verify")
@@ -58,8 +62,8 @@ def verify_command(
     differ between the sides, each record must be at the offset that the link's offset map says.
     Records removed by compaction, on either side, do not count as lost. Where the link puts the
     target's schema ids into records, each must be what its id is by both registries as they are
-    now. A topic that the link refuses, or whose records go through a pipeline, is listed with the
-    reason, and not compared.
+    now. Records that go through a pipeline are compared with what it makes of the source's now. A
+    topic that the link refuses is listed with the reason, and not compared.
     Exit code 0 when no difference was found, 1 when one was or something could not be compared, 3
     when a cluster does not answer.
 
@@ -72,7 +76,7 @@ def verify_command(
     config = load_config(config_file)
     links = links_of(config, link_name)
     rows = {link.name: preview_topics(config, link.name) for link in links}
-    pairs = {link.name: _pairs(link, rows[link.name], topics) for link in links}
+    pairs = {link.name: _pairs(rows[link.name], topics) for link in links}
     found = {pair.source for some in pairs.values() for pair in some}
     if unknown := sorted(set(topics) - found):
         raise click.BadParameter(f"not mirrored: {', '.join(unknown)}", param_hint="--topic")
@@ -90,11 +94,12 @@ def verify_command(
             pairs[link.name],
             ranges=ranges,
             blocked=_blocked(config, link),
-            not_copied=_not_copied(config, link, rows[link.name]),
+            not_copied=_not_copied(config, link),
             decode_all=decode_all,
             conf=config.spark.conf,
             read_map=partial(read_map_view, config, link),
             read_ids=partial(_ids, config, link),
+            open_pipes=_pipes(config, link, rows[link.name]),
         )
         for link in links
     ]
@@ -107,16 +112,22 @@ def verify_command(
     context.exit(IN_SYNC if report.is_clean else DIFFERENCE)
 
 
-def _pairs(
-    link: LinkConfig, rows: Sequence[TopicPreview], topics: tuple[str, ...]
-) -> list[TopicPair]:
+def _pairs(rows: Sequence[TopicPreview], topics: tuple[str, ...]) -> list[TopicPair]:
     return [
         TopicPair(row.topic, row.target, row.slot)
         for row in rows
-        if row.target is not None
-        and (not topics or row.topic in topics)
-        and not pipeline_of(link, row.topic)
+        if row.target is not None and (not topics or row.topic in topics)
     ]
+
+
+def _pipes(config: Config, link: LinkConfig, rows: Sequence[TopicPreview]) -> OpenPipes | None:
+    """Return how the link's pipelines are made ready; None if no topic goes through any."""
+    mirrors = {row.topic: row.target for row in rows if row.target is not None}
+    if not any(pipeline_of(link, topic) for topic in mirrors):
+        return None
+    from heliostat.operate.verified_pipelines import open_pipes  # loads Arrow
+
+    return partial(open_pipes, config, link, mirrors)
 
 
 def _ids(config: Config, link: LinkConfig) -> MirroredIds:
@@ -139,10 +150,8 @@ def _blocked(config: Config, link: LinkConfig) -> Mapping[TopicPartition, str]:
     }
 
 
-def _not_copied(
-    config: Config, link: LinkConfig, rows: Sequence[TopicPreview]
-) -> dict[TopicName, NotMirrored]:
-    """Return topics that the link refuses, leaves out as they come from its target, or changes."""
+def _not_copied(config: Config, link: LinkConfig) -> dict[TopicName, NotMirrored]:
+    """Return topics that the link refuses, or leaves out as they come from its target."""
     found = not_copied(config, link)
     refused = (
         (name, NotMirrored(f"the link refuses it: {why}", is_problem=True))
@@ -152,9 +161,4 @@ def _not_copied(
         (name, NotMirrored(f"the link leaves it out: {why}", is_problem=False))
         for name, why in found.left_out.items()
     )
-    piped = (
-        (row.topic, NotMirrored(f"its records go through pipeline {name}", is_problem=False))
-        for row in rows
-        if (name := pipeline_of(link, row.topic)) and row.target is not None
-    )
-    return dict((*left_out, *refused, *piped))
+    return dict((*left_out, *refused))

@@ -80,9 +80,21 @@ def _pipeline_note(pipeline: Pipeline, topics: Sequence[TopicName]) -> str:
 
 def decoded_of(link: LinkConfig, topic: TopicName) -> SchemaFrames:
     """Return what of a topic's records has a schema id, because its pipeline decodes it."""
-    pipeline, found = _config_of(link, topic), NO_FRAMES
-    for step in () if pipeline is None else pipeline.avro_steps:
-        found |= SchemaFrames.KEYS if step.column == "key" else SchemaFrames.VALUES
+    pipeline = _config_of(link, topic)
+    return _columns(() if pipeline is None else (step.column for step in pipeline.avro_steps))
+
+
+def changed_schemas_of(link: LinkConfig, topic: TopicName) -> SchemaFrames:
+    """Return what of a topic's records comes out of its pipeline with another schema's id."""
+    if not (name := pipeline_of(link, topic)):
+        return NO_FRAMES
+    return _columns(each.column for each in pipelines_of(link)[name].avro_steps if each.rewrites)
+
+
+def _columns(names: Iterable[str]) -> SchemaFrames:
+    found = NO_FRAMES
+    for name in names:
+        found |= SchemaFrames.KEYS if name == "key" else SchemaFrames.VALUES
     return found
 
 

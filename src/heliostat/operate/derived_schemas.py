@@ -54,12 +54,20 @@ class DerivedSchema:
         }
 
 
-_NOT_THERE = SchemaId(-1)
+NOT_THERE = SchemaId(-1)
 """As `AvroSchema` says it."""
 
 
-class _Looked:
-    """Looks for what a step makes of a schema; registers nothing. See `avro_part.Registered`."""
+class Looked:
+    """Looks for what a step makes of a schema; registers nothing.
+
+    Parameters
+    ----------
+    target
+        The target's registry.
+    naming
+        Names of subjects.
+    """
 
     def __init__(self, target: Registry, naming: SubjectNaming) -> None:
         self._target = target
@@ -69,6 +77,7 @@ class _Looked:
     def __call__(
         self, step: AvroFields, schema: AvroSchema, subjects: Sequence[Subject]
     ) -> SchemaId:
+        """Return its id at the target, or `NOT_THERE`; see `avro_part.Registered`."""
         text, names = made_by(step, schema, subjects, self._naming)
         self.subjects[schema.schema_id] = names
         try:
@@ -76,7 +85,7 @@ class _Looked:
         except RegistryError as error:
             if error.registry_code not in error_codes.NOT_FOUND:
                 raise
-            return _NOT_THERE
+            return NOT_THERE
         return ids[0]
 
 
@@ -102,7 +111,7 @@ def derived_schemas(
     for name, pipeline in pipelines_of(link).items():
         for step in pipeline.avro_steps:
             if step.rewrites:
-                found += _of_step(name, step, topics[name], source, _Looked(target, naming))
+                found += _of_step(name, step, topics[name], source, Looked(target, naming))
     return tuple(found)
 
 
@@ -111,7 +120,7 @@ def _of_step(
     step: AvroFields,
     topics: frozenset[TopicName],
     source: SourceSchemas,
-    looked: _Looked,
+    looked: Looked,
 ) -> list[DerivedSchema]:
     known, refused = source.of_step(step, topics, frozenset(), looked)
     if refused:
@@ -121,7 +130,7 @@ def _of_step(
             pipeline,
             SchemaId(each.schema_id),
             looked.subjects.get(each.schema_id, ()),
-            None if each.target_id == _NOT_THERE else SchemaId(each.target_id),
+            None if each.target_id == NOT_THERE else SchemaId(each.target_id),
             each.problem,
         )
         for each in known

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
+from heliostat.link.pipeline_rules import changed_schemas_of
 from heliostat.link.schema_rules import frames_in, frames_of, rules_of
 from heliostat.link.topic_look import see
 from heliostat.names import LinkName, TopicName
@@ -91,7 +92,7 @@ def link_schemas(config: Config, link_name: str | None) -> list[LinkSchemas]:
 
 
 def _link_schemas(config: Config, link: LinkConfig) -> LinkSchemas:
-    with _registries(config, link) as (source, target):
+    with registries_of(config, link) as (source, target):
         seen = _look(config, link, source, target)
         derived = derived_schemas(link, seen.mirrors, seen.content, target)
     return LinkSchemas(
@@ -125,7 +126,7 @@ def verify_schemas(config: Config, link_name: str | None) -> Iterator[LinkVerifi
         One of the clusters does not answer.
     """
     for link in _with_schemas(config, link_name):
-        with _registries(config, link) as (source, target):
+        with registries_of(config, link) as (source, target):
             seen = _look(config, link, source, target)
             found = tuple(verify_ids(seen.plan.ids, source, target, seen.rules))
         gone = (SchemaState.MISSING, SchemaState.REFUSED)
@@ -136,6 +137,8 @@ def verify_schemas(config: Config, link_name: str | None) -> Iterator[LinkVerifi
 def mirrored_ids(config: Config, link: LinkConfig) -> MirroredIds:
     """Return which schema ids a link's mirrors have instead of the source's, as of now.
 
+    Not of keys or values that a pipeline changes: what it makes has the target's id already.
+
     Raises
     ------
     RegistryError, RegistryUnreachable, RegistryAnswerInvalid
@@ -143,14 +146,17 @@ def mirrored_ids(config: Config, link: LinkConfig) -> MirroredIds:
     ConnectionLost
         One of the clusters does not answer.
     """
-    with _registries(config, link) as (source, target):
+    with registries_of(config, link) as (source, target):
         there = observe_registry(source)
         mirrors, topics = _topics(config, link)
         rules = rules_of(link, mirrors, topics)(there)
         content = observe_registry(target)
     plan = plan_schemas(there, content, rules)
     found = frames_in(there, mirrors)
-    frames = {topic: frames_of(link.schemas, topic, found) for topic in mirrors}
+    frames = {
+        topic: frames_of(link.schemas, topic, found) & ~changed_schemas_of(link, topic)
+        for topic in mirrors
+    }
     return MirroredIds.of(
         {int(own): int(at_target) for own, at_target in plan.ids.items()},
         _alike(content.ids(rules.naming.context), plan.ids.values()),
@@ -203,7 +209,8 @@ def _topics(
 
 
 @contextmanager
-def _registries(config: Config, link: LinkConfig) -> Iterator[tuple[HttpRegistry, HttpRegistry]]:
+def registries_of(config: Config, link: LinkConfig) -> Iterator[tuple[HttpRegistry, HttpRegistry]]:
+    """Yield the registries of a link's source and target."""
     source = config.clusters[link.source].registry_access()
     target = config.clusters[link.target].registry_access()
     assert source is not None, "the configuration's checks"

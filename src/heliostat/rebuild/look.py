@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
@@ -28,7 +29,7 @@ from heliostat.verify.both_logs import rows_of
 from heliostat.verify.compaction import Cleaning, CleaningRule
 from heliostat.verify.places import Places
 from heliostat.verify.reader import Bounds, Isolation, LogReader
-from heliostat.verify.schema_ids import RowView
+from heliostat.verify.schema_ids import RowView, viewed
 from heliostat.verify.stream_values import ConsumedRecord
 
 HANDED_BACK = (
@@ -244,11 +245,13 @@ class _BothRows:
 
     def source(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """Yield the source's records."""
-        return rows_of(self.at_source, self.source_partition, start, stop, self.view)
+        view = partial(viewed, view=self.view)
+        return rows_of(self.at_source, self.source_partition, start, stop, view)
 
     def target(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """Yield the mirror's records."""
-        return rows_of(self.at_target, self.target_partition, start, stop, self.view)
+        view = partial(viewed, view=self.view)
+        return rows_of(self.at_target, self.target_partition, start, stop, view)
 
 
 def _record(seen: Seen, clusters: LinkClusters, name: TopicName) -> MirrorRecord:

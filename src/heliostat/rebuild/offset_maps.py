@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin
@@ -117,7 +118,8 @@ def rebuild_maps(
                 end = _end(at_target, one.target)
                 theirs = _mirror_of(target, one.target, end, view)
                 bounds = source.bounds([one.source])[one.source]
-                rows = rows_of(source, one.source, bounds.start, bounds.end, view)
+                shown = partial(viewed, view=view)
+                rows = rows_of(source, one.source, bounds.start, bounds.end, shown)
                 ours = Contents.of(rows)
                 noted = _noted_end(ledger, one, end)
                 breaks = align(ours, theirs, is_compacted=is_compacted, goes_on_at=noted)

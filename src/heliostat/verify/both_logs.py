@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BrokerError
@@ -10,8 +10,11 @@ from heliostat.names import TopicPartition
 from heliostat.verify.mapped import without
 from heliostat.verify.ranges import Stretch
 from heliostat.verify.reader import LogReader
-from heliostat.verify.schema_ids import AS_THEY_ARE, RowView, Views, viewed
-from heliostat.verify.stream import ConsumedRecord, PartitionStream
+from heliostat.verify.schema_ids import AS_THEY_ARE, Views
+from heliostat.verify.stream import Batch, ConsumedRecord, PartitionStream
+
+StreamView = Callable[[Iterable[Batch]], Iterable[Batch]]
+"""How batches of one side are compared, see `Views`."""
 
 
 class BothLogs:
@@ -49,32 +52,32 @@ class BothLogs:
             self._stretch.source,
             self._start,
             self._stretch.end,
-            self._views.source,
+            self._views.of_source,
         )
 
     def target(self) -> Iterator[ConsumedRecord]:
         """Yield its counterpart at the target."""
         low = self._stretch.places.target_at(self._start)
         rows = rows_of(
-            self._target, self._stretch.target, low, self._target_end, self._views.target
+            self._target, self._stretch.target, low, self._target_end, self._views.of_target
         )
         return without(rows, self._stretch.places.lost_source_ranges())
 
     def source_later(self) -> Iterator[ConsumedRecord]:
         """Yield later source records, as of now: one of them may have superseded a record."""
-        return _later(self._source, self._stretch.source, self._stretch.end, self._views.source)
+        return _later(self._source, self._stretch.source, self._stretch.end, self._views.of_source)
 
     def target_later(self) -> Iterator[ConsumedRecord]:
         """Yield later target records, as of now."""
-        return _later(self._target, self._stretch.target, self._target_end, self._views.target)
+        return _later(self._target, self._stretch.target, self._target_end, self._views.of_target)
 
     def source_row(self, offset: int) -> ConsumedRecord | None:
         """One record, to be shown; None if it is gone by now."""
-        return _one(self._source, self._stretch.source, offset, self._views.source)
+        return _one(self._source, self._stretch.source, offset, self._views.of_source)
 
     def target_row(self, offset: int) -> ConsumedRecord | None:
         """One record, to be shown; None if it is gone by now."""
-        return _one(self._target, self._stretch.target, offset, self._views.target)
+        return _one(self._target, self._stretch.target, offset, self._views.of_target)
 
 
 def rows_of(
@@ -82,22 +85,22 @@ def rows_of(
     partition: TopicPartition,
     start: int,
     stop: int,
-    view: RowView | None = None,
+    view: StreamView,
 ) -> Iterator[ConsumedRecord]:
     """Yield the records with offsets in `[start, stop)`, as `view` shows them."""
-    for batch in viewed(PartitionStream(reader, partition, start, stop), view):
+    for batch in view(PartitionStream(reader, partition, start, stop)):
         yield from batch.rows(start, stop)
 
 
 def _later(
-    reader: LogReader, partition: TopicPartition, start: int, view: RowView | None
+    reader: LogReader, partition: TopicPartition, start: int, view: StreamView
 ) -> Iterator[ConsumedRecord]:
     bounds = reader.bounds([partition])[partition]
     return rows_of(reader, partition, max(start, bounds.start), bounds.end, view)
 
 
 def _one(
-    reader: LogReader, partition: TopicPartition, offset: int, view: RowView | None
+    reader: LogReader, partition: TopicPartition, offset: int, view: StreamView
 ) -> ConsumedRecord | None:
     try:
         return next(rows_of(reader, partition, offset, offset + 1, view), None)

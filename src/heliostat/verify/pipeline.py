@@ -1,8 +1,8 @@
 """Verify a link on Spark: fix the ranges, compare, explain what differs, check for changes.
 
-The only file of `verify` that imports Spark. No shuffle: a task reads the same offsets of both
-sides. The ends are fixed before reading, the target's first: what the target has then, the source
-must have had before.
+Of `verify` only this file and `work_places` import Spark. No shuffle: a task reads the same offsets
+of both sides. The ends are fixed before reading, the target's first: what the target has then, the
+source must have had before.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 
 from py4j import protocol
@@ -22,12 +22,13 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
-from heliostat.names import TopicName, TopicPartition, is_still
+from heliostat.names import Offset, TopicName, TopicPartition, is_still
 from heliostat.ops.driver_death import begun, report_death, stopped
 from heliostat.ops.pyspark_private import active_context, ask_numpy_converters_of_numpy_only
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import ShippedPackage, is_local, session_settings, wait_executors
 from heliostat.verify.compaction import CLEANING_KEYS, Cleaning, CleaningRule
+from heliostat.verify.piped import Pipes
 from heliostat.verify.ranges import (
     STARTS_LATER,
     ComparePlan,
@@ -51,12 +52,13 @@ from heliostat.verify.work import (
     ComparedClusters,
     Differing,
     ExplainedStretch,
-    compare_chunks,
-    explain_stretches,
 )
+from heliostat.verify.work_places import InDriver, OnSpark, Work
 
 TASKS_PER_CORE = 4  # enough to balance ranges of equal record count but unequal cost
 HOLE_RANGES_KEPT_MAX = 20  # per partition in the report
+OpenPipes = Callable[[SparkContext], AbstractContextManager[Pipes]]
+"""Makes a link's pipelines ready to be run in a Spark."""
 
 
 def verify_pair(
@@ -73,6 +75,7 @@ def verify_pair(
     conf: Mapping[str, str] | None = None,
     read_map: Callable[[], MapView] | None = None,
     read_ids: Callable[[], MirroredIds] = lambda: NO_IDS,
+    open_pipes: OpenPipes | None = None,
 ) -> VerifyReport:
     """Compare mirrors with their sources by content, while they may still be written.
 
@@ -99,6 +102,8 @@ def verify_pair(
         Spark settings for a session of our own.
     read_map, read_ids
         Read the link's map of offsets, and that of schema ids, once; without them both are equal.
+    open_pipes
+        Makes ready the pipelines that some topics go through; None: there are none.
 
     Raises
     ------
@@ -113,22 +118,56 @@ def verify_pair(
     planned, source_view, target_view = _planned(sides, pairs, asked, blocked, read_map, not_copied)
     sides = replace(sides, ids=read_ids())  # after the ends: all records up to there have them
     with _context(spark, conf or {}) as context:
-        count = tasks or TASKS_PER_CORE * context.defaultParallelism
-        results = [PartitionResult(stretch) for stretch in planned.stretches]
-        failed = _compare(context, sides, results, count)
-    if planned.tails:
-        with LogReader(sides.source, Isolation.READ_COMMITTED) as reader:
-            planned.behind_records -= offsets_without_record(reader, planned.tails)
+        results, failed = _compare_all(context, sides, planned, tasks, open_pipes)
     _look_again(sides, planned, source_view, target_view)
     if ranges is not None and ranges.is_complete:
         _find_expired(sides, planned)
-    kept = [one for index, one in enumerate(results) if index not in failed]
     return VerifyReport(
-        results=kept,
-        not_compared=[*planned.not_compared, *failed.values()],
+        results=results,
+        not_compared=[*planned.not_compared, *failed],
         behind_records=planned.behind_records,
         elapsed_s=time.monotonic() - began_s,
     )
+
+
+def _compare_all(
+    context: SparkContext,
+    sides: ComparedClusters,
+    planned: ComparePlan,
+    tasks: int | None,
+    open_pipes: OpenPipes | None,
+) -> tuple[list[PartitionResult], list[NotCompared]]:
+    """Compare all stretches; return the results, and what could not be compared."""
+    plain = [PartitionResult(stretch) for stretch in planned.stretches]
+    count = tasks or TASKS_PER_CORE * context.defaultParallelism
+    if open_pipes is None:
+        _count_tails(sides, planned)
+        return _compare(OnSpark(context, sides, count), plain)
+    with open_pipes(context) as pipes:
+        sides_here = replace(sides, pipes=pipes)
+        _count_tails(sides_here, planned)
+        through = [one for one in plain if one.stretch.source.topic in pipes.topics]
+        plain = [one for one in plain if one.stretch.source.topic not in pipes.topics]
+        results, failed = _compare(OnSpark(context, sides, count), plain)
+        more, also_failed = _compare(InDriver(sides_here, context.defaultParallelism), through)
+        for one in more:
+            one.notes += _failed_records(pipes.failed.get(one.stretch.source, {}))
+    return [*results, *more], [*failed, *also_failed]
+
+
+def _failed_records(failed: Mapping[Offset, str]) -> list[str]:
+    """Return a note of the records at which a pipeline failed, if there are any."""
+    if not failed:
+        return []
+    first = min(failed)
+    some = f"{len(failed)} records" if len(failed) > 1 else "1 record"
+    return [f"the pipeline fails at {some}, first at offset {first}: {failed[first]}"]
+
+
+def _count_tails(sides: ComparedClusters, planned: ComparePlan) -> None:
+    if planned.tails:
+        with LogReader(sides.source, Isolation.READ_COMMITTED) as reader:
+            planned.behind_records -= offsets_without_record(reader, planned.tails, sides.views)
 
 
 def _planned(  # noqa: PLR0917 - both sides, and all that is known of them
@@ -195,19 +234,15 @@ def _context(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[Spa
 
 
 def _compare(
-    context: SparkContext, sides: ComparedClusters, results: list[PartitionResult], tasks: int
-) -> dict[int, NotCompared]:
-    """Fill in the results; return those that could not be compared, by index."""
-    shares = pack([one.stretch for one in results], tasks)
+    work: Work, results: list[PartitionResult]
+) -> tuple[list[PartitionResult], list[NotCompared]]:
+    """Fill in the results; return those of what could be compared, and what could not be."""
+    shares = pack([one.stretch for one in results], work.tasks)
     differing: dict[int, int] = {}  # first offset that differs, by index
     failed: dict[int, NotCompared] = {}
     if shares:
-        context.setJobDescription(f"verify: compare {len(results)} partitions")
-        compared = context.parallelize(shares, len(shares)).flatMap(
-            lambda share: compare_chunks(sides, share)
-        )
         by_stretch: dict[int, list[ChunkResult]] = defaultdict(list)
-        for found in compared.collect():
+        for found in work.compare(shares):
             by_stretch[found.stretch].append(found)
         for index, chunks in by_stretch.items():
             _gather(results[index], sorted(chunks, key=lambda one: one.start), index, failed)
@@ -221,21 +256,35 @@ def _compare(
             differing.setdefault(index, one.stretch.end)
     left = {index: start for index, start in differing.items() if index not in failed}
     if left:
-        rules = _rules(sides, [results[index] for index in left])
-        wanted = [
-            Differing(
-                index, results[index].stretch, start, rules[results[index].stretch.source.topic]
-            )
-            for index, start in left.items()
-        ]
-        context.setJobDescription(f"verify: explain {len(wanted)} partitions")
-        explained = context.parallelize(wanted, min(tasks, len(wanted))).mapPartitions(
-            lambda some: explain_stretches(sides, some)
-        )
-        for answer in explained.collect():
+        rules = _rules(work.sides, [results[index] for index in left])
+        wanted: list[Differing] = []
+        for index, start in left.items():
+            stretch = results[index].stretch
+            rule = rules[stretch.source.topic]
+            if rule is not None and work.sides.pipes is not None:
+                failed[index] = _cleaned_otherwise(stretch, start)
+            else:
+                wanted.append(Differing(index, stretch, start, rule))
+        for answer in work.explain(wanted):
             _apply(results[answer.stretch], answer, failed)
-    context.setJobDescription("")
-    return failed
+    kept = [one for index, one in enumerate(results) if index not in failed]
+    return kept, list(failed.values())
+
+
+def _cleaned_otherwise(stretch: Stretch, start: int) -> NotCompared:
+    """Return that a compacted topic and what a pipeline makes of it differ.
+
+    Each side is cleaned by its own keys, and tombstones may have been filtered out: what is on one
+    side only may be right.
+    """
+    return NotCompared(
+        stretch.source.topic,
+        stretch.target.topic,
+        stretch.source.partition,
+        f"from offset {start} on it differs: it is compacted, and its pipeline's records otherwise",
+        stretch.end - start,
+        is_problem=False,
+    )
 
 
 def _find_expired(sides: ComparedClusters, planned: ComparePlan) -> None:

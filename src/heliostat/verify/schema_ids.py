@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 from typing_extensions import override
 
 from heliostat.names import TopicName
+from heliostat.verify.piped import Pipe, piped
 from heliostat.verify.stream_values import Batch, ConsumedRecord
 
 RowView = Callable[[ConsumedRecord], ConsumedRecord]
@@ -27,6 +28,16 @@ class Views(NamedTuple):
 
     source: RowView | None = None
     target: RowView | None = None
+    pipe: Pipe | None = None
+    """The pipeline that the source's records go through first."""
+
+    def of_source(self, batches: Iterable[Batch]) -> Iterable[Batch]:
+        """Return the source's batches as they are compared."""
+        return viewed(batches if self.pipe is None else piped(batches, self.pipe), self.source)
+
+    def of_target(self, batches: Iterable[Batch]) -> Iterable[Batch]:
+        """Return the target's batches as they are compared."""
+        return viewed(batches, self.target)
 
 
 AS_THEY_ARE = Views()

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from itertools import islice
 
-from heliostat.errors import BrokerError
-from heliostat.names import OffsetRange
+from heliostat.errors import BrokerError, PipelineRefused, TransformFailed
+from heliostat.names import OffsetRange, TopicPartition
 from heliostat.verify.reader import LogReader
-from heliostat.verify.stream import PartitionStream
+from heliostat.verify.schema_ids import Views
+from heliostat.verify.stream import Batch, PartitionStream
 
 COUNTED_MAX = 100
 """Offsets: a mirror with a greater lag does lag, whatever these offsets are."""
@@ -18,8 +20,10 @@ TAIL_BYTES = 64 * 1024
 """Bytes per tail in such an answer; the rest is fetched afterwards."""
 
 
-def offsets_without_record(source: LogReader, tails: Iterable[OffsetRange]) -> int:
-    """Count offsets in short tails that are markers, aborted or compacted: nothing to copy.
+def offsets_without_record(
+    source: LogReader, tails: Iterable[OffsetRange], views: Callable[[TopicPartition], Views]
+) -> int:
+    """Count offsets in short tails that are markers, aborted, compacted or filtered out.
 
     Parameters
     ----------
@@ -27,16 +31,24 @@ def offsets_without_record(source: LogReader, tails: Iterable[OffsetRange]) -> i
         Reader of the source's committed records.
     tails
         Source offsets not copied yet, by partition; long ones are left out.
+    views
+        How partitions of the source are seen.
     """
     short = iter([one for one in tails if len(one) <= COUNTED_MAX])
     found = 0
     while group := list(islice(short, TOGETHER)):
         try:
             first = source.fetch({one.partition: one.start for one in group}, TAIL_BYTES)
-            for one in group:
-                start, end = one.start, one.end
-                stream = PartitionStream(source, one.partition, start, end, first[one.partition])
-                found += len(one) - sum(len(batch.rows(start, end)) for batch in stream)
         except BrokerError:
             continue  # the log start moved while it was read: count each offset as a record
+        for one in group:
+            stream = PartitionStream(
+                source, one.partition, one.start, one.end, first[one.partition]
+            )
+            with suppress(BrokerError, PipelineRefused, TransformFailed):  # the same
+                found += len(one) - _records(views(one.partition).of_source(stream), one)
     return found
+
+
+def _records(batches: Iterable[Batch], tail: OffsetRange) -> int:
+    return sum(len(batch.rows(tail.start, tail.end)) for batch in batches)

@@ -20,9 +20,10 @@ from heliostat.verify.both_logs import BothLogs, rows_of
 from heliostat.verify.compaction import CleaningRule, Compacted, judge
 from heliostat.verify.compare import Compared, compare
 from heliostat.verify.mapped import KeptTarget, MovedSource, without
+from heliostat.verify.piped import Pipes
 from heliostat.verify.ranges import Chunk, Stretch
 from heliostat.verify.reader import FetchedPart, Isolation, LogReader
-from heliostat.verify.schema_ids import AS_THEY_ARE, NO_IDS, MirroredIds, Views, viewed
+from heliostat.verify.schema_ids import AS_THEY_ARE, NO_IDS, MirroredIds, Views
 from heliostat.verify.stream import Batch, ConsumedRecord, PartitionStream
 
 SMALL_RECORDS_MAX = 2_000  # pieces of up to this many records are fetched together
@@ -40,6 +41,15 @@ class ComparedClusters:
     decode_all: bool = False
     ids: MirroredIds = NO_IDS
     """Which schema ids the mirrors have instead of the source's."""
+    pipes: Pipes | None = None
+    """Which topics go through pipelines; not at Spark's workers, which can run none."""
+
+    def views(self, partition: TopicPartition) -> Views:
+        """Return how a partition of the source and its mirror are compared."""
+        found = self.ids.views(partition.topic)
+        if self.pipes is None or partition.topic not in self.pipes.topics:
+            return found
+        return found._replace(pipe=self.pipes.of(partition))
 
 
 @dataclass(slots=True)
@@ -130,13 +140,13 @@ def _compare_chunk(
     firsts: tuple[FetchedPart | None, FetchedPart | None],
 ) -> ChunkResult:
     result = ChunkResult(chunk.stretch, chunk.start)
-    views = sides.ids.views(chunk.source.topic)
+    views = sides.views(chunk.source)
     for _ in range(RESTARTS_MAX):
         low = chunk.target_start
         one = PartitionStream(source, chunk.source, chunk.start, chunk.end, firsts[0])
         two = PartitionStream(target, chunk.target, low, chunk.target_end, firsts[1])
         try:
-            there = viewed(one, views.source), viewed(two, views.target)
+            there = views.of_source(one), views.of_target(two)
             compared = _compared(chunk, *there, decode_all=sides.decode_all)
         except BrokerError as error:
             if error.kafka_code != OFFSET_OUT_OF_RANGE:
@@ -217,7 +227,7 @@ def explain_stretches(
             return
         for one in pending:
             try:
-                views = sides.ids.views(one.stretch.source.topic)
+                views = sides.views(one.stretch.source)
                 yield _explained(source, target, one, views)
             except HeliostatError as error:
                 yield ExplainedStretch(one.index, Findings(), error)
@@ -244,7 +254,7 @@ def _explain(source: LogReader, target: LogReader, one: Differing, views: Views)
     stretch, start, rule = one.stretch, one.start, one.rule
 
     def of_source(first: int) -> Iterator[ConsumedRecord]:
-        return rows_of(source, stretch.source, first, stretch.source_stop, views.source)
+        return rows_of(source, stretch.source, first, stretch.source_stop, views.of_source)
 
     def find_in_source(wanted: set[Content]) -> dict[Content, int]:
         times = {content[0] for content in wanted}
@@ -266,7 +276,7 @@ def _explain(source: LogReader, target: LogReader, one: Differing, views: Views)
     return explain(
         of_source(start),
         without(
-            rows_of(target, stretch.target, low, stretch.target_stop, views.target),
+            rows_of(target, stretch.target, low, stretch.target_stop, views.of_target),
             stretch.places.lost_source_ranges(),
         ),
         stretch.end,

@@ -17,11 +17,11 @@ from heliostat.verify.compare import Compared
 from heliostat.verify.places import EXACT, Places
 from heliostat.verify.ranges import Chunk, Stretch
 from heliostat.verify.reader import Bounds
-from heliostat.verify.schema_ids import NO_IDS
 from heliostat.verify.work import ChunkResult, ComparedClusters, Differing
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
-SIDES: Any = SimpleNamespace(decode_all=False, ids=NO_IDS)
+NOBODY: Any = None
+SIDES = ComparedClusters(NOBODY, NOBODY)
 RULE = CleaningRule(Cleaning(compacts=True), Cleaning(compacts=True), 0)
 
 

@@ -207,5 +207,5 @@ def marks_needed(frame: DataFrame) -> int:
 
 
 def _refused(pipeline: Pipeline, number: int, text: str) -> PipelineRefused:
-    said = text.split("\n", 1)[0]
+    said = text.strip().split("\n", 1)[0]  # what its parser says begins with an empty line
     return PipelineRefused(f"step {number} of pipeline {pipeline.name} is refused: {said}")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from heliostat.ops.driver_death import begun, report_death, stopped
 from heliostat.ops.pyspark_private import active_context
@@ -16,8 +17,11 @@ from heliostat.records.spark.frames import session_of_rows, with_steps
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
+Spark: TypeAlias = "SparkContext"
+"""For those who hand it on."""
 Row = dict[str, Any]
 """Content of a row by column, see `heliostat.records.rows.layout`."""
 
@@ -52,6 +56,17 @@ MASTER = "local[1]"
 """Some records need no cluster."""
 
 
+def maker_in(context: Spark) -> Maker:
+    """Return `made_of` in a Spark that runs."""
+    return partial(made_of, _session_in(context))
+
+
+def _session_in(context: Spark) -> SparkSession:
+    from pyspark.sql import SparkSession as Session
+
+    return session_of_rows(Session(context))
+
+
 @contextmanager
 def trial_session(conf: Mapping[str, str]) -> Iterator[SparkSession]:
     """Yield a session for `tried`, of this process's Spark if it has one, as in a notebook.
@@ -66,7 +81,7 @@ def trial_session(conf: Mapping[str, str]) -> Iterator[SparkSession]:
 
     running = active_context(SparkContext)
     if running is not None:
-        yield session_of_rows(Session(running))
+        yield _session_in(running)
         return
     settings = {"spark.log.level": "OFF", **session_settings(MASTER, conf)}
     builder = Session.builder.master(MASTER).appName("heliostat try")
@@ -86,6 +101,40 @@ def tried(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterator
 
     Parameters
     ----------
+    session, pipeline, rows
+        See `made_of`.
+
+    Raises
+    ------
+    PipelineRefused
+        Spark can't run the pipeline.
+    """
+    for part in made_of(session, pipeline, rows):
+        found = {} if part.made is None else {row["offset"]: row for row in part.made.to_pylist()}
+        for row in part.rows.to_pylist():
+            after = found.get(row["offset"])
+            yield TriedRecord(row, None if after is None else row | after, part.error)
+
+
+class MadePart(NamedTuple):
+    """Rows in a row, and what a pipeline made of them."""
+
+    rows: pa.Table
+    made: pa.Table | None
+    """The columns partition, offset, and those that the pipeline may change; None: it fails."""
+    error: str = ""
+    """Why it fails at this one row."""
+
+
+Maker = Callable[[Pipeline, "pa.Table"], Iterator[MadePart]]
+"""Returns what a pipeline makes of rows, see `made_of`."""
+
+
+def made_of(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterator[MadePart]:
+    """Yield what a pipeline makes of rows, in order; a row at which it fails is a part of its own.
+
+    Parameters
+    ----------
     session
         Spark.
     pipeline
@@ -102,17 +151,14 @@ def tried(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterator
 
     frame = session.createDataFrame(rows).coalesce(1)
     piped = with_steps(frame, pipeline)
-    before = rows.to_pylist()
     try:
-        found = {row["offset"]: row for row in piped.frame.toArrow().to_pylist()}
+        made = piped.frame.toArrow()
     except PySparkException as error:
-        if len(before) == 1:
-            yield TriedRecord(before[0], None, essence(str(error)))
+        if rows.num_rows == 1:
+            yield MadePart(rows, None, essence(str(error)))
             return
-        half = len(before) // 2
-        yield from tried(session, pipeline, rows.slice(0, half))
-        yield from tried(session, pipeline, rows.slice(half))
+        half = rows.num_rows // 2
+        yield from made_of(session, pipeline, rows.slice(0, half))
+        yield from made_of(session, pipeline, rows.slice(half))
         return
-    for row in before:
-        after = found.get(row["offset"])
-        yield TriedRecord(row, None if after is None else row | after)
+    yield MadePart(rows, made)
