@@ -16,7 +16,7 @@ from heliostat.names import Offset, TopicName, TopicPartition
 from heliostat.verify.stream_values import Batch, ConsumedRecord
 
 RECORDS_TOGETHER = 20_000  # a job of Spark takes 50 ms and more, however few records it has
-BYTES_TOGETHER = 8 * 1024 * 1024  # as stored
+BYTES_TOGETHER = 8 * 1024 * 1024  # of batches as stored, then of what is in their records
 _LOG_APPEND_TIME = 0x08  # attribute bit of a batch (KIP-32)
 
 
@@ -93,7 +93,22 @@ def _kind(batch: Batch) -> int:
 def _together(batches: Sequence[Batch], pipe: Pipe) -> PipedBatch:
     first, last = batches[0], batches[-1]
     rows = [row for each in batches for row in each.rows(each.base_offset, each.next_offset)]
-    made = tuple(pipe(rows, is_log_append_time=bool(_kind(first)))) if rows else ()
+    is_log_append_time = bool(_kind(first))
+    made = tuple(
+        row for some in _pieces(rows) for row in pipe(some, is_log_append_time=is_log_append_time)
+    )
     return PipedBatch(
         first.base_offset, last.next_offset, len(made), first.meaning, first.data, made
     )
+
+
+def _pieces(rows: Sequence[ConsumedRecord]) -> Iterator[Sequence[ConsumedRecord]]:
+    """Cut rows where they get large: a compressed batch may be 200 times what is stored."""
+    start = size = 0
+    for at, (_, _, key, value, headers) in enumerate(rows):
+        if size >= BYTES_TOGETHER or at - start >= RECORDS_TOGETHER:
+            yield rows[start:at]
+            start, size = at, 0
+        size += len(key or b"") + len(value or b"") + sum(len(each or b"") for _, each in headers)
+    if start < len(rows):
+        yield rows[start:]
