@@ -163,7 +163,7 @@ class PipesOfLink:
                 found += self._changed(partition, before, part.made)
             else:
                 self.failed[partition][Offset(part.rows["offset"][0].as_py())] = part.error
-        # A frame is in a cycle, and as long as it is there, Spark's JVM keeps all of its rows: 40
+        # A frame is in a cycle, and as long as it is there, Spark's JVM keeps all of its rows: 20
         # pieces filled a heap of 768 MiB, as whoever compares rows has the collector paused.
         gc.collect()
         offsets = [row[0] for row in found]

@@ -161,12 +161,34 @@ def test_batches_go_together_as_far_as_room_and_kind_of_timestamps_allow(
     made_of = piped.piped(batches, pipes.of(PARTITION))
     assert [row[0] for each in made_of for row in each.rows(0, COUNT)] == KEPT
     assert pipes.given == [
-        (0, 29, False),
+        (0, 24, False),
+        (25, 29, False),
         (30, 39, False),
         (40, 49, True),
-        (50, 79, False),
+        (50, 74, False),
+        (75, 79, False),
         (80, 89, False),
     ]
+
+
+def test_a_batch_that_is_large_when_opened_goes_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given records whose batch is small as stored / then no piece has much more than the limit."""
+    size = 100_000
+    rows: list[Record] = [(1_000, b"k", bytes(size), []) for _ in range(30)]
+    log: Any = Log()
+    log.append(0, rows, "gzip")
+    assert len(log.batches[0][2]) < size / 10
+    monkeypatch.setattr(piped, "BYTES_TOGETHER", 7 * size)
+    pipes = Pipes(PARTITION.topic)
+    (batch,) = piped.piped(PartitionStream(log, PARTITION, 0, 30), pipes.of(PARTITION))
+    assert [(first, last) for first, last, _ in pipes.given] == [
+        (0, 6),
+        (7, 13),
+        (14, 20),
+        (21, 27),
+        (28, 29),
+    ]
+    assert [row[0] for row in batch.rows(0, 30)] == [n for n in range(30) if is_kept(n)]
 
 
 def test_records_that_are_filtered_out_do_not_lag() -> None:
