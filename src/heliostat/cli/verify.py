@@ -99,7 +99,7 @@ def verify_command(
             conf=config.spark.conf,
             read_map=partial(read_map_view, config, link),
             read_ids=partial(_ids, config, link),
-            open_pipes=_pipes(config, link, rows[link.name]),
+            open_pipes=_pipes(config, link, rows[link.name], pairs[link.name]),
         )
         for link in links
     ]
@@ -120,11 +120,13 @@ def _pairs(rows: Sequence[TopicPreview], topics: tuple[str, ...]) -> list[TopicP
     ]
 
 
-def _pipes(config: Config, link: LinkConfig, rows: Sequence[TopicPreview]) -> OpenPipes | None:
-    """Return how the link's pipelines are made ready; None if no topic goes through any."""
-    mirrors = {row.topic: row.target for row in rows if row.target is not None}
-    if not any(pipeline_of(link, topic) for topic in mirrors):
+def _pipes(
+    config: Config, link: LinkConfig, rows: Sequence[TopicPreview], pairs: Sequence[TopicPair]
+) -> OpenPipes | None:
+    """Return how the link's pipelines are made ready; None if none of these topics needs any."""
+    if not any(pipeline_of(link, pair.source) for pair in pairs):
         return None
+    mirrors = {row.topic: row.target for row in rows if row.target is not None}
     from heliostat.operate.verified_pipelines import open_pipes  # loads Arrow
 
     return partial(open_pipes, config, link, mirrors)
