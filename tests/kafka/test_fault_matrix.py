@@ -306,3 +306,11 @@ def test_every_record_was_copied_once(matrix: Matrix) -> None:
     assert matrix.driver.ended_badly == []
     assert min(matrix.writers.sent.values()) > 500
     matrix.audit()
+
+
+def test_stops_were_told_in_time(matrix: Matrix) -> None:
+    """Given the stops above / then each was in the log within seconds.
+
+    A test of its own, so that a slow machine hides no record that is lost.
+    """
+    assert matrix.late == []

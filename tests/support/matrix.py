@@ -87,6 +87,8 @@ class Matrix:
     writers: Writers
     proxies: dict[str, list[FaultProxy]]
     chance: random.Random = field(default_factory=lambda: random.Random(12))
+    late: list[str] = field(default_factory=list)
+    """Stops that were told later than they should be, for the test at the end."""
 
     def cluster(self, side: str) -> Cluster:
         """`source` or `target`."""
@@ -139,8 +141,8 @@ class Matrix:
     def wait_told(self, expected: dict[str, set[str]], since_s: float) -> float:
         """Wait until log and status name these stops, with one of their codes; return the seconds.
 
-        Fails where the log takes longer than `TOLD_WITHIN_S`, counted from `since_s`; to ask for
-        the status takes seconds itself, with six brokers on two cores.
+        Where the log takes longer than `TOLD_WITHIN_S`, counted from `since_s`, it is noted in
+        `late`; to ask for the status takes seconds itself, with six brokers on two cores.
         """
         until(lambda: self._has_told(expected), lambda: self._missed(expected), TOLD_AT_ALL_S)
         took_s = time.monotonic() - since_s
@@ -151,7 +153,8 @@ class Matrix:
         )
         found = self.stops(*expected)
         assert all(found[topic] in codes for topic, codes in expected.items()), (expected, found)
-        assert took_s <= TOLD_WITHIN_S, f"told after {took_s:.1f} s"
+        if took_s > TOLD_WITHIN_S:
+            self.late.append(f"{sorted(expected)} after {took_s:.1f} s")
         return took_s
 
     def _missed(self, expected: Iterable[str]) -> str:

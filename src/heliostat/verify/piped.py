@@ -15,7 +15,7 @@ from typing_extensions import override
 from heliostat.names import Offset, TopicName, TopicPartition
 from heliostat.verify.stream_values import Batch, ConsumedRecord
 
-RECORDS_TOGETHER = 20_000  # a job of Spark takes 50 ms and more, however few records it has
+RECORDS_TOGETHER = 20_000  # a job of Spark takes 0.5 s and more; 50,000 are no faster
 BYTES_TOGETHER = 8 * 1024 * 1024  # of batches as stored, then of what is in their records
 _LOG_APPEND_TIME = 0x08  # attribute bit of a batch (KIP-32)
 
