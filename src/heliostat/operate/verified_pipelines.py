@@ -58,7 +58,6 @@ def open_pipes(
         A registry does not answer, or refuses, if a pipeline needs schemas.
     """
     pipelines = pipelines_of(link)
-    context.setLogLevel("OFF")  # or each record at which a pipeline fails is told by Spark, too
     with ExitStack() as stack:
         known: WithSchemas = lambda name, _: pipelines[name]  # noqa: E731 - or the other
         if any(each.avro_steps for each in pipelines.values()):
