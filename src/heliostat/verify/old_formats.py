@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from zlib import crc32
 
 import cramjam
 from aiokafka.errors import KafkaError as CodecError
 from aiokafka.record.legacy_records import LegacyRecordBatch
-from typing_extensions import override
 
 from heliostat.errors import BatchError
-from heliostat.verify.stream_values import Batch, ConsumedRecord
+from heliostat.verify.stream_values import ConsumedRecord, DecodedBatch
 
 NO_TIMESTAMP_MS = -1
 """Timestamp that readers see in v0, which has none (`RecordBatch.NO_TIMESTAMP`)."""
@@ -31,21 +29,10 @@ _HAS_BLOCK_CHECKSUMS, _HAS_CONTENT_SIZE = 0x10, 0x08
 _STORED_BIT = 1 << 31
 
 
-@dataclass(frozen=True, slots=True)
-class OldBatch(Batch):
-    """One message, or the messages it wraps, decoded on reading."""
+class OldBatch(DecodedBatch):
+    """One message, or the messages it wraps; these formats can't be appended to a target."""
 
-    decoded: tuple[ConsumedRecord, ...] = ()
-
-    @override
-    def rows(self, start: int, end: int) -> list[ConsumedRecord]:
-        """Return the rows with an offset in `[start, end)`."""
-        return [row for row in self.decoded if start <= row[0] < end]
-
-    @override
-    def same_as(self, other: Batch) -> bool:
-        """Return False: these formats can't be appended to a target."""
-        return False
+    __slots__ = ()
 
 
 def old_batch(data: bytes, magic: int) -> OldBatch:

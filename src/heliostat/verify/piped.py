@@ -7,13 +7,10 @@ them: a pipeline that the link has done on the bytes of batches is checked by ot
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
-from typing_extensions import override
-
 from heliostat.names import Offset, TopicName, TopicPartition
-from heliostat.verify.stream_values import Batch, ConsumedRecord
+from heliostat.verify.stream_values import Batch, ConsumedRecord, DecodedBatch
 
 RECORDS_TOGETHER = 20_000  # a job of Spark takes 0.5 s and more; 50,000 are no faster
 BYTES_TOGETHER = 8 * 1024 * 1024  # of batches as stored, then of what is in their records
@@ -54,23 +51,6 @@ class Pipes(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class PipedBatch(Batch):
-    """Some source batches that went through a pipeline together."""
-
-    made: tuple[ConsumedRecord, ...]
-
-    @override
-    def rows(self, start: int, end: int) -> list[ConsumedRecord]:
-        """Return the rows with an offset in `[start, end)`."""
-        return [row for row in self.made if start <= row[0] < end]
-
-    @override
-    def same_as(self, other: Batch) -> bool:
-        """Return False: the bytes are the source's."""
-        return False
-
-
 def piped(batches: Iterable[Batch], pipe: Pipe) -> Iterator[Batch]:
     """Yield batches as a pipeline makes them; several become one."""
     waiting: list[Batch] = []
@@ -90,14 +70,14 @@ def _kind(batch: Batch) -> int:
     return batch.meaning[0] & _LOG_APPEND_TIME
 
 
-def _together(batches: Sequence[Batch], pipe: Pipe) -> PipedBatch:
+def _together(batches: Sequence[Batch], pipe: Pipe) -> DecodedBatch:
     first, last = batches[0], batches[-1]
     rows = [row for each in batches for row in each.rows(each.base_offset, each.next_offset)]
     is_log_append_time = bool(_kind(first))
     made = tuple(
         row for some in _pieces(rows) for row in pipe(some, is_log_append_time=is_log_append_time)
     )
-    return PipedBatch(
+    return DecodedBatch(
         first.base_offset, last.next_offset, len(made), first.meaning, first.data, made
     )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from aiokafka.errors import KafkaError as CodecError
 from aiokafka.record.default_records import DefaultRecordBatch
+from typing_extensions import override
 
 from heliostat.errors import BatchError
 
@@ -56,3 +57,20 @@ class Batch:
             and self.meaning == other.meaning
             and memoryview(self.data)[HEADER_BYTES:] == memoryview(other.data)[HEADER_BYTES:]
         )
+
+
+@dataclass(frozen=True, slots=True)
+class DecodedBatch(Batch):
+    """A batch whose rows were made when it was read: its bytes are not theirs."""
+
+    decoded: tuple[ConsumedRecord, ...] = ()
+
+    @override
+    def rows(self, start: int, end: int) -> list[ConsumedRecord]:
+        """Return the rows with an offset in `[start, end)`."""
+        return [row for row in self.decoded if start <= row[0] < end]
+
+    @override
+    def same_as(self, other: Batch) -> bool:
+        """Return False: only rows can be compared."""
+        return False
