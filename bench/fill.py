@@ -21,6 +21,27 @@ IN_FLIGHT = 5
 SEED = 20_260
 REPEATED = b"heliostat"
 Headers = Sequence[tuple[str, bytes]]
+Values = Callable[[random.Random, int], bytes]
+
+
+def half_random(random_bytes: random.Random, size: int) -> bytes:
+    """Return a value of this size."""
+    half = size // 2
+    return random_bytes.randbytes(half) + repeated(size - half)
+
+
+def repeated(size: int) -> bytes:
+    """Return text that repeats itself."""
+    return (REPEATED * (size // len(REPEATED) + 1))[:size]
+
+
+def framed(begins: bytes) -> Values:
+    """Return values that begin with these bytes."""
+
+    def value(random_bytes: random.Random, size: int) -> bytes:
+        return begins + half_random(random_bytes, size)[len(begins) :]
+
+    return value
 
 
 def no_headers(_number: int) -> Headers:
@@ -38,16 +59,16 @@ def fill(
     batch_records: int,
     codec: str,
     headers: Callable[[int], Headers] = no_headers,
-    frame: bytes = b"",
+    values: Values = half_random,
 ) -> int:
     """Append at least `records` records, equally many to each partition; return how many.
 
-    `headers` returns those of a batch's record of that number; values begin with `frame`.
+    `headers` returns those of a batch's record of that number; `values` a value of a size.
     """
     random_bytes = random.Random(SEED)  # noqa: S311 - seeded, to be the same each time
     now_ms = time.time_ns() // 1_000_000
     batches = [
-        _batch(random_bytes, record_bytes, batch_records, codec, now_ms, headers, frame)
+        _batch(random_bytes, record_bytes, batch_records, codec, now_ms, headers, values)
         for _ in range(DISTINCT_BATCHES)
     ]
     each = math.ceil(records / partitions / batch_records)
@@ -71,7 +92,7 @@ def _batch(  # noqa: PLR0917 - a batch's shape
     codec: str,
     now_ms: int,
     headers: Callable[[int], Headers],
-    frame: bytes,
+    values: Values,
 ) -> bytes:
     builder = DefaultRecordBatchBuilder(
         magic=2,
@@ -82,9 +103,7 @@ def _batch(  # noqa: PLR0917 - a batch's shape
         base_sequence=-1,
         batch_size=2 * (record_bytes + 100) * batch_records + 1024,
     )
-    half = record_bytes // 2
-    tail = (REPEATED * (half + 1))[: record_bytes - half]
     for number in range(batch_records):
-        value = frame + random_bytes.randbytes(half - len(frame)) + tail
+        value = values(random_bytes, record_bytes)
         builder.append(number, now_ms, None, value, headers(number))
     return bytes(builder.build())

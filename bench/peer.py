@@ -110,6 +110,7 @@ TUNED: dict[str, str] = {
     "pipeline": "2 tasks, 5 in flight",
     "pipeline_sql": "2 tasks, 5 in flight",
     "pipeline_avro": "2 tasks, 5 in flight",
+    "pipeline_json": "2 tasks, 5 in flight",
     "catchup": "2 tasks, 5 in flight",
     "latency": "2 tasks, 5 in flight, no linger",
     "latency_pipeline": "2 tasks, 5 in flight, no linger",

@@ -6,10 +6,12 @@ can change no field of a value and insert no header (`ByteArrayConverter` takes 
 
 from __future__ import annotations
 
+import base64
 import json
+import random
 from typing import Any
 
-from fill import Headers
+from fill import Headers, repeated
 from stamped import frame
 
 SKIPPED = 10
@@ -47,6 +49,11 @@ AVRO_SCHEMA = json.dumps(
         ],
     }
 )
+JSON: tuple[dict[str, Any], ...] = (
+    *STEPS,
+    {"json_fields": {"mask": {"name": None}, "drop": ["id"]}},
+)
+"""The same with fields of JSON objects."""
 _TRANSFORMS = "org.apache.kafka.connect.transforms"
 _OF = "A->B."
 TRANSFORMS = {
@@ -72,6 +79,15 @@ def headers_of(number: int) -> Headers:
     """Return the headers of a batch's record of this number."""
     skip = [("skip", b"1")] if number % SKIPPED == 0 else []
     return [*DROPPED, *skip]
+
+
+def json_value(random_bytes: random.Random, size: int) -> bytes:
+    """Return a JSON object of this size, half of it random."""
+    number = random_bytes.randrange(10**9, 10**10)
+    begins = b'{"id":%d,"name":"%s","content":"' % (number, NAME.encode())
+    half = size // 2 - len(begins)
+    noise = base64.b64encode(random_bytes.randbytes(half))[:half]
+    return begins + noise + repeated(size - size // 2 - 2) + b'"}'
 
 
 def left(records: int, batch_records: int) -> int:

@@ -19,7 +19,7 @@ import ours
 import peer
 import piped
 from clusters import Pair, create_topic, log_ends
-from fill import fill
+from fill import fill, framed
 from measure import Part
 from registries import registries_of
 
@@ -57,6 +57,8 @@ class Scenario:
     """The pipeline that records go through on their way, see `piped`."""
     avro: bool = False
     """Whether values are framed Avro records, whose schema a registry has."""
+    json: bool = False
+    """Whether values are JSON objects."""
 
     def shrunk(self) -> Scenario:
         """Return the same shape with a few thousand records, for the benchmark's own test."""
@@ -133,6 +135,9 @@ SCENARIOS["pipeline_sql"] = dataclasses.replace(
 SCENARIOS["pipeline_avro"] = dataclasses.replace(
     SCENARIOS["pipeline"], name="pipeline_avro", steps=piped.AVRO, avro=True
 )
+SCENARIOS["pipeline_json"] = dataclasses.replace(
+    SCENARIOS["pipeline"], name="pipeline_json", steps=piped.JSON, json=True
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,7 +170,9 @@ class Bench:
             more: dict[str, Any] = {"headers": piped.headers_of}
             if self.scenario.avro:
                 # The first id that a registry gives.
-                more["frame"] = piped.avro_begins(1, self.scenario.record_bytes)
+                more["values"] = framed(piped.avro_begins(1, self.scenario.record_bytes))
+            if self.scenario.json:
+                more["values"] = piped.json_value
             count = fill(self.pair.source, topic, batch_records=each, codec=codec, **more, **shape)
             self.due[topic] = piped.left(count, each)
         else:

@@ -27,7 +27,7 @@ import measure
 import ours
 import report
 from clusters import KAFKA_VERSION, Pair, create_topic, create_topics, log_ends, pair_of_clusters
-from fill import fill
+from fill import fill, framed
 from live_scenarios import LIVE, SMALL, Live
 from measure import Part, own_cpu_s
 from registries import registries_of, registry, schema_of
@@ -167,7 +167,7 @@ def throughput(given: argparse.Namespace, sizes: Sizes, folder: Path) -> Found:
                 record_bytes=sizes.record_bytes,
                 batch_records=sizes.batch_records,
                 codec=codec,
-                frame=frame(len(subjects)),  # the registry counts from 1
+                values=framed(frame(len(subjects))),  # the registry counts from 1
             )
             found[codec] = {
                 strategy: copied(sizes, pair, topic, strategy, folder / codec / strategy, subjects)

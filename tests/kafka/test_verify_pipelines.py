@@ -20,12 +20,23 @@ IN_PLACE: list[dict[str, Any]] = [
     {"drop_tombstones": True},
     {"drop_headers": ["secret"]},
     {"insert_headers": {"from": "summit's"}},
+    {"json_fields": {"drop": ["secret"], "mask": {"name": None}}},
 ]
 AS_ROWS: list[dict[str, Any]] = [
     {"where": "value IS NULL OR decode(value, 'UTF-8') NOT LIKE 'drop%'"},
     {"set": {"timestamp": "timestamp + INTERVAL 1 HOUR", "headers": "slice(headers, 2, 9)"}},
     {"set": {"value": "encode(cast(cast(decode(value, 'UTF-8') AS int) + 1 AS string), 'UTF-8')"}},
 ]
+
+
+def whole(number: int) -> bytes:
+    """A value at the source."""
+    return b'{"n": %d, "secret":"s", "name":"me"}' % number
+
+
+def cut(number: int) -> bytes:
+    """The same at the target of `IN_PLACE`."""
+    return b'{"n": %d, "name":""}' % number
 
 
 def plant(piped: Piped, *rows: Sample) -> None:
@@ -52,23 +63,24 @@ def test_records_done_on_bytes_are_compared_with_rows(
     mirror lacks and one with a header too many are found, each at its offset.
     """
     piped = Piped(cluster_pair, tmp_path, *IN_PLACE)
-    piped.write(b"1", None, b"2", codec=GZIP)
-    piped.write(b"3")
+    piped.write(whole(1), None, whole(2), codec=GZIP)
+    piped.write(whole(3))
     piped.write(b"plain", topic=piped.plain)
-    piped.write(b"other", None, None, partition=1)
+    piped.write(whole(0), None, None, partition=1)
     with RunningLink(piped.config):
         wanted = {piped.topic: [3, 1], piped.plain: [1]}
         partitions = {name: len(each) for name, each in wanted.items()}
         target = cluster_pair.target.bootstrap
         until(lambda: ends(target, partitions) == wanted, lambda: f"{piped.values()}", timeout_s=90)
+    assert [value for value in piped.values() if value != cut(0)] == [cut(1), cut(2), cut(3)]
     done, report = compared(piped)
     assert (done.returncode, report["clean"], report["not_compared"]) == (0, True, [])
     assert counts(report) == (5, 0, 0, 0, 0)
     assert report["not_copied_yet"] == 0
-    piped.write(b"4", b"5", None, b"6")
+    piped.write(whole(4), whole(5), None, whole(6))
     kept = (("kept", None), ("from", b"summit's"))
-    left = Sample(b"k", b"5", piped.at_ms, (("secret", b"1"), *kept))
-    plant(piped, Sample(b"k", b"4", piped.at_ms, kept), left)
+    left = Sample(b"k", cut(5), piped.at_ms, (("secret", b"1"), *kept))
+    plant(piped, Sample(b"k", cut(4), piped.at_ms, kept), left)
     done, report = compared(piped, "--topic", piped.topic, "--complete")
     assert done.returncode == 1
     assert (report["lost"], report["different"]) == (1, 1)
@@ -125,12 +137,12 @@ def test_what_compaction_may_have_removed_is_told_as_not_compared(
         assert admin.alter_configs({piped.topic: {"cleanup.policy": "compact"}}) == {
             piped.topic: None
         }
-    piped.write(b"1", b"2")
+    piped.write(whole(1), whole(2))
     with RunningLink(piped.config):
         until(lambda: len(piped.values()) == 2, lambda: f"{piped.values()}", timeout_s=90)
     _, report = compared(piped, "--topic", piped.topic)
     assert (report["clean"], counts(report), report["not_compared"]) == (True, (2, 0, 0, 0, 0), [])
-    piped.write(b"3")
+    piped.write(whole(3))
     done, report = compared(piped, "--topic", piped.topic, "--complete")
     assert (done.returncode, report["clean"]) == (0, True)
     (left,) = report["not_compared"]

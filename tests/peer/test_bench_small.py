@@ -190,6 +190,7 @@ def run(command: list[str], log: Path) -> tuple[int, str]:
         ("pipeline", "none", PARTS[1:], RATIOS[:1]),
         ("pipeline_sql", "lz4", ("ours",), ()),
         ("pipeline_avro", "lz4", ("ours",), ()),
+        ("pipeline_json", "none", ("ours",), ()),
     ],
 )
 def test_small_comparison_reports_every_part_and_ratio(

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from datetime import UTC, datetime
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from support.spark_steps import after
 from unit.records.avro.test_rewriting import (
     ID,
     KNOWN,
@@ -25,14 +23,9 @@ from unit.records.avro.test_rewriting import (
 from heliostat.errors import PipelineRefused
 from heliostat.records.avro.rewriting import rewriting_of
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
-from heliostat.records.copier.pipeline_steps import Pipeline
-from heliostat.records.rows.layout import SCHEMA as ROWS
-from heliostat.records.spark.frames import session_of_rows
-from heliostat.records.spark.trial import TriedRecord, tried
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
-AT = datetime(2026, 1, 2, tzinfo=UTC)
 KEY_SCHEMA: dict[str, Any] = {
     "type": "record",
     "name": "Key",
@@ -43,27 +36,6 @@ KEYS = AvroSchema(8, text_of(KEY_SCHEMA), text_of(KEY_SCHEMA), target_id=99)
 
 def key(number: int) -> bytes:
     return encoded(KEY_SCHEMA, {"id": number, "who": "me"}, 8)
-
-
-def after(
-    session: SparkSession, steps: tuple[AvroFields, ...], *records: tuple[bytes | None, ...]
-) -> Iterator[TriedRecord]:
-    """What a pipeline makes of keys and values."""
-    rows = [
-        {
-            "topic": "t",
-            "partition": 0,
-            "offset": offset,
-            "timestamp": AT,
-            "timestamp_type": 0,
-            "key": own,
-            "value": value,
-            "headers": [],
-        }
-        for offset, (own, value) in enumerate(records)
-    ]
-    table = pa.Table.from_pylist(rows, ROWS)
-    return tried(session_of_rows(session), Pipeline("p", steps), table)
 
 
 def test_keys_and_values_are_changed_by_a_step_each(spark: SparkSession) -> None:

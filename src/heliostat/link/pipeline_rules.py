@@ -140,7 +140,7 @@ def _steps(step: StepConfig) -> Iterator[Step]:
 
 def _field_steps(step: StepConfig) -> Iterator[Step]:
     if step.json_fields is not None:
-        yield JsonFields(**_changes(step.json_fields), schema=step.json_fields.schema_ddl)
+        yield JsonFields(**_changes(step.json_fields), schema=step.json_fields.schema_ddl or "")
     if step.avro_fields is not None:
         reader = step.avro_fields.reader_schema or ""
         yield AvroFields(**_changes(step.avro_fields), reader=reader)

@@ -49,6 +49,10 @@ def link_with(folder: Path, *pipelines: dict[str, Any], **more: Any) -> LinkConf
     return load_config(path).links[0]
 
 
+def json_pipeline(*steps: dict[str, Any]) -> dict[str, Any]:
+    return {"name": "p", "topics": "t", "steps": [{"json_fields": step} for step in steps]}
+
+
 def avro_pipeline(*steps: dict[str, Any]) -> dict[str, Any]:
     return {"name": "p", "topics": "t", "steps": [{"avro_fields": step} for step in steps]}
 
@@ -158,6 +162,10 @@ def test_a_plan_says_which_topics_are_changed_and_which_pipeline_has_none(tmp_pa
             {"json_fields": {"schema_ddl": "a int, b int", "drop": ["b"], "to_key": ["a"]}},
             JsonFields("value", schema="a int, b int", drops=("b",), key_fields=("a",)),
         ),
+        (
+            {"json_fields": {"column": "key", "drop": ["b"], "mask": {"a": None}}},
+            JsonFields("key", drops=("b",), masks=(("a", None),)),
+        ),
     ],
     ids=lambda each: next(iter(each)) if isinstance(each, dict) else "",
 )
@@ -179,6 +187,10 @@ def test_what_a_step_is_for_spark(tmp_path: Path, step: dict[str, Any], expected
         ([avro_pipeline({"column": "key", "to_key": ["a"]})], "to_key only with column value"),
         ([avro_pipeline({"where": "a"}, {"drop": ["a"]})], "two steps for Avro fields"),
         ([avro_pipeline({"where": "a"})], "only a link that mirrors schemas"),
+        ([json_pipeline({})], "needs schema_ddl, or mask, rename or drop"),
+        ([json_pipeline({"schema_ddl": ""})], "schema_ddl"),
+        ([json_pipeline({"drop": ["a"], "to_key": ["b"]})], "to_key needs schema_ddl"),
+        ([json_pipeline({"drop": ["a"]}, {"drop": ["b"]})], "two steps for fields of one column"),
     ],
 )
 def test_a_pipeline_that_makes_no_sense_is_refused(

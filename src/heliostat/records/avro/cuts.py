@@ -19,7 +19,7 @@ def cuts_of(steps: Iterable[AvroFields]) -> FieldCuts:
     return FieldCuts(
         keys=_cuts(by_column, "key"),
         values=_cuts(by_column, "value"),
-        why=lambda column, content: _why(by_column[column], content),
+        why_no_avro=lambda column, content: _why(by_column[column], content),
     )
 
 

@@ -94,7 +94,7 @@ copy_bytes: Any = njit(_copy_slices) if config.BOUNDSCHECK else _copy_memory
 
 
 @intrinsic
-def _load64(_typing: Any, array: Any, at: Any) -> Any:
+def load64(_typing: Any, array: Any, at: Any) -> Any:
     """Load eight bytes at any index, as the processor reads them (both kinds are little-endian)."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -161,7 +161,7 @@ def _by_instruction(data: Any, at: int, end: int) -> Any:
     """Return the CRC-32C of `data[at:end]`."""
     wide = np.uint64(0xFFFFFFFF)
     while at + 8 <= end:
-        wide = _step64(wide, _load64(data, at))
+        wide = _step64(wide, load64(data, at))
         at += 8
     crc = np.uint32(wide)
     while at < end:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 from heliostat.records.copier.field_changes import FieldChanges
@@ -19,6 +19,7 @@ from heliostat.records.rows.header_steps import (
     InsertHeaders,
     RenameHeaders,
 )
+from heliostat.records.rows.json_changes import JsonChanges
 from heliostat.records.rows.row_names import CHANGEABLE
 
 
@@ -49,8 +50,19 @@ class CallFunction:
 class JsonFields(FieldChanges):
     """A step of a pipeline: changes fields of a JSON object that is a record's key or value."""
 
-    schema: str = field(kw_only=True)
-    """The struct as Spark's DDL, such as `id bigint, name string`; other fields are dropped."""
+    schema: str = ""
+    """The struct as Spark's DDL, such as `id bigint, name string`; other fields are dropped. Empty:
+    fields are cut out of its bytes (`rows.json_cuts`)."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether no field is decoded."""
+        return not self.schema
+
+    @property
+    def cut(self) -> JsonChanges:
+        """What is done without a schema."""
+        return JsonChanges(self.masks, self.renames, self.drops)
 
 
 Step = Where | SetColumns | JsonFields | AvroFields | CallFunction | InPlaceStep
@@ -69,7 +81,9 @@ class Pipeline:
     def is_in_place(self) -> bool:
         """Whether all its steps are done on batches' bytes: no row goes through Spark."""
         return all(
-            isinstance(each, InPlaceStep) or (isinstance(each, AvroFields) and not each.decodes)
+            isinstance(each, InPlaceStep)
+            or (isinstance(each, AvroFields) and not each.decodes)
+            or (isinstance(each, JsonFields) and each.is_cut)
             for each in self.steps
         )
 
@@ -82,6 +96,15 @@ class Pipeline:
     def avro_steps(self) -> tuple[AvroFields, ...]:
         """The steps that need schemas."""
         return tuple(each for each in self.steps if isinstance(each, AvroFields))
+
+    @property
+    def json_cuts(self) -> Mapping[str, JsonChanges]:
+        """What is cut out of JSON objects, by column."""
+        return {
+            each.column: each.cut
+            for each in self.steps
+            if isinstance(each, JsonFields) and each.is_cut
+        }
 
     def with_schemas(self, found: Mapping[str, tuple[AvroSchema, ...]]) -> Pipeline:
         """Return it with the schemas that are known now, by the column that a step decodes."""

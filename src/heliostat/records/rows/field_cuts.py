@@ -1,8 +1,9 @@
-"""Fields cut out of framed Avro records, in compiled code.
+"""Fields cut out of framed Avro records and JSON objects, in compiled code.
 
-`avro.cuts` says what becomes of the records of each schema: a new record is the new schema's id,
-runs of the old record's fields, and constants, one after the other. All contents that begin with an
-id of none of these schemas fail, as do those that are no record of theirs; null stays null.
+`avro.cuts` says what becomes of the records of each Avro schema, `json_cuts` of JSON objects: what
+is new is runs of what was there, and constants, one after the other. Contents that begin with an id
+of none of these schemas fail, as do those that are no record of theirs, or no object; null stays
+null.
 """
 
 from __future__ import annotations
@@ -15,21 +16,31 @@ import numpy as np
 from numba import types
 
 from heliostat.framed_ids import FRAME_BYTES
-from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes
+from heliostat.records.batches.compiled_bytes import BYTES, compiled
 from heliostat.records.rows.avro_walk import LIST, NODES, field_ends
+from heliostat.records.rows.json_changes import JsonChanges
+from heliostat.records.rows.json_cuts import (
+    EDIT_COLUMNS,
+    EDITS_AT_FIRST,
+    FAILS,
+    FROM,
+    IS_CONSTANT,
+    LEFT,
+    ROWS,
+    TO,
+    json_edits,
+    rules_of,
+    why_not,
+)
 
-LEFT, FAILS = -1, -2
-"""What `cut_of` returns of contents that stay what they are, and of those that can't be cut."""
-# Columns of a place: whether a record's key, or value, is cut, and which rows of cuts are for it.
-_IS_CUT, _FIRST, _STOP = range(3)
+# Columns of a place: what a record's key, or value, is, and which rows of cuts or rules are for it.
+_KIND, _FIRST, _STOP = range(3)
+_NOT_CUT, _AVRO, _JSON = range(3)
 # Columns of a cut: its schema's id, the schema's row in `nodes`, and its rows of pieces.
 _ID, _ROOT, _PIECES, _PIECES_END = range(4)
-# Columns of a piece: whether it is a constant, and where it begins and ends: in `constants`, or
-# as numbers of fields.
-_IS_CONSTANT, _FROM, _TO = range(3)
+# A piece is like an edit, but what is no constant begins and ends with a field of these numbers.
 _INT = types.int64
 _INTS = types.int64[::1]
-_ROWS = types.int64[:, ::1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +64,30 @@ class Cut:
     pieces: tuple[bytes | tuple[int, int], ...]
 
 
+def _no_reason(column: str, _content: bytes) -> str:
+    raise AssertionError(f"no {column} has Avro's fields cut")
+
+
 @dataclass(frozen=True, slots=True)
 class FieldCuts:
     """What becomes of records' keys and values, by their schemas; None: they are left alone.
 
     Parameters
     ----------
-    why
-        Says why contents of a column (`key`, `value`) can't be cut.
+    why_no_avro
+        Says why contents of a column (`key`, `value`) can't be cut as Avro.
     """
 
-    keys: tuple[Cut, ...] | None
-    values: tuple[Cut, ...] | None
-    why: Callable[[str, bytes], str]
+    keys: tuple[Cut, ...] | JsonChanges | None
+    values: tuple[Cut, ...] | JsonChanges | None
+    why_no_avro: Callable[[str, bytes], str] = _no_reason
+
+    def why(self, column: str, content: bytes) -> str:
+        """Return why contents of a column can't be cut."""
+        changes = self.keys if column == "key" else self.values
+        if isinstance(changes, JsonChanges):
+            return why_not(changes, content)
+        return self.why_no_avro(column, content)
 
 
 class Tables(NamedTuple):
@@ -78,53 +100,89 @@ class Tables(NamedTuple):
     nodes: Any
     children: Any
     pieces: Any
-    constants: Any
     ends: Any
     """Room for where the fields of a key, and of a value, end."""
-    constant_bytes: int
-    """Most of them in one record."""
+    rules: Any
+    given: Any
+    """Room, see `json_edits`."""
+    constants: Any
 
 
-def tables_of(found: FieldCuts | None) -> Tables:
-    """Return the tables of cuts; None: of none."""
-    places: list[tuple[int, int, int]] = []
-    rows: list[tuple[int, int, int, int]] = []
-    nodes: list[Any] = [np.zeros((0, 3), np.int64)]
-    children: list[Any] = [np.zeros(1, np.int64)]
-    pieces: list[tuple[int, int, int]] = []
-    constants, most, fields = bytearray(), 0, 0
-    for cuts in (None, None) if found is None else (found.keys, found.values):
-        first = len(rows)
-        for each in sorted(cuts or (), key=lambda each: each.schema_id):
-            root, before = sum(map(len, nodes)), sum(map(len, children))
+def new_edits(room: int) -> Any:
+    """Return room for so many edits of a key, and of a value."""
+    return np.empty((2, room, EDIT_COLUMNS), np.int64)
+
+
+class _TablesBeingMade:
+    def __init__(self) -> None:
+        self.places: list[tuple[int, int, int]] = []
+        self.cuts: list[tuple[int, int, int, int]] = []
+        self.nodes: list[Any] = [np.zeros((0, 3), np.int64)]
+        self.children: list[Any] = [np.zeros(1, np.int64)]
+        self.pieces: list[tuple[int, int, int]] = []
+        self.rules: list[Any] = [rules_of(JsonChanges()).rows]
+        self.constants = bytearray()
+        self.fields = self.most_pieces = self.grows = 0
+
+    def add_avro(self, cuts: tuple[Cut, ...]) -> None:
+        first, most = len(self.cuts), 0
+        for each in sorted(cuts, key=lambda each: each.schema_id):
+            root, before = sum(map(len, self.nodes)), sum(map(len, self.children))
             own = each.nodes.copy()
             # Only those with children have their place among these, others a size or a count.
             own[:, 1] += np.where(own[:, 2] > 0, before, 0)
-            nodes.append(own)
-            children.append(each.children + root)
-            start, size = len(pieces), len(constants)
+            self.nodes.append(own)
+            self.children.append(each.children + root)
+            start, size = len(self.pieces), len(self.constants)
             for piece in each.pieces:
                 if isinstance(piece, bytes):
-                    pieces.append((1, len(constants), len(constants) + len(piece)))
-                    constants += piece
+                    begin = len(self.constants)
+                    self.constants += piece
+                    self.pieces.append((1, begin, len(self.constants)))
                 else:
-                    pieces.append((0, *piece))
-            rows.append((each.schema_id, root, start, len(pieces)))
-            most, fields = max(most, len(constants) - size), max(fields, each.fields)
-        places.append((int(cuts is not None), first, len(rows)))
-    return Tables(
-        np.array(places, np.int64),
-        np.array(rows, np.int64).reshape(-1, 4),
-        np.concatenate(nodes),
-        np.concatenate(children),
-        np.array(pieces, np.int64).reshape(-1, 3),
-        np.frombuffer(bytes(constants), np.uint8),
-        np.zeros((2, fields + 1), np.int64),
-        most,
+                    self.pieces.append((0, *piece))
+            self.cuts.append((each.schema_id, root, start, len(self.pieces)))
+            most = max(most, len(self.constants) - size)
+            self.fields = max(self.fields, each.fields)
+            self.most_pieces = max(self.most_pieces, len(each.pieces))
+        self.places.append((_AVRO, first, len(self.cuts)))
+        self.grows += most
+
+    def add_json(self, changes: JsonChanges) -> None:
+        first = sum(map(len, self.rules))
+        rows, constants, grows = rules_of(changes, len(self.constants))
+        self.rules.append(rows)
+        self.constants += constants
+        self.places.append((_JSON, first, first + len(rows)))
+        self.grows += grows
+
+
+def tables_of(found: FieldCuts | None) -> tuple[Tables, int, Any]:
+    """Return the tables of cuts, by how many bytes a record may grow, and room for edits."""
+    made = _TablesBeingMade()
+    for changes in (None, None) if found is None else (found.keys, found.values):
+        if changes is None:
+            made.places.append((_NOT_CUT, 0, 0))
+        elif isinstance(changes, JsonChanges):
+            made.add_json(changes)
+        else:
+            made.add_avro(changes)
+    rules = np.concatenate(made.rules)
+    tables = Tables(
+        np.array(made.places, np.int64),
+        np.array(made.cuts, np.int64).reshape(-1, 4),
+        np.concatenate(made.nodes),
+        np.concatenate(made.children),
+        np.array(made.pieces, np.int64).reshape(-1, 3),
+        np.zeros((2, made.fields + 1), np.int64),
+        rules,
+        np.zeros(len(rules), np.int64),
+        np.frombuffer(bytes(made.constants), np.uint8),
     )
+    return tables, made.grows, new_edits(max(EDITS_AT_FIRST, made.most_pieces))
 
 
-@compiled(_INT(_INT, _INT, _INT, _ROWS))
+@compiled(_INT(_INT, _INT, _INT, ROWS))
 def _row_of(number: int, first: int, stop: int, cuts: Any) -> Any:
     while first < stop:
         middle = (first + stop) // 2
@@ -135,16 +193,23 @@ def _row_of(number: int, first: int, stop: int, cuts: Any) -> Any:
     return first
 
 
-@compiled(_INT(BYTES, _INT, _INT, _INTS, _ROWS, NODES, LIST, _INTS))
-def cut_of(  # noqa: PLR0917 - compiled without keywords
-    data: Any, at: int, size: int, place: Any, cuts: Any, nodes: Any, children: Any, ends: Any
+@compiled(_INT(BYTES, _INT, _INT, _INTS, ROWS, NODES, LIST, ROWS, _INTS, ROWS))
+def _avro_edits(  # noqa: PLR0917 - compiled without keywords
+    data: Any,
+    at: int,
+    size: int,
+    place: Any,
+    cuts: Any,
+    nodes: Any,
+    children: Any,
+    pieces: Any,
+    ends: Any,
+    edits: Any,
 ) -> Any:
-    """Return the row of `cuts` for what is in `data[at:at + size]`, or `LEFT`, or `FAILS`.
+    """Fill `edits` with what the record in `data[at:at + size]` becomes; return how many.
 
-    `ends` is filled with where its fields end. A size of -1: it is null.
+    `ends` is filled with where its fields end.
     """
-    if not place[_IS_CUT] or size < 0:
-        return LEFT
     if size < FRAME_BYTES or data[at]:
         return FAILS
     number = np.int64(0)
@@ -153,37 +218,39 @@ def cut_of(  # noqa: PLR0917 - compiled without keywords
     row = _row_of(number, place[_FIRST], place[_STOP], cuts)
     if row == place[_STOP] or cuts[row, _ID] != number:
         return FAILS
-    begin = at + FRAME_BYTES
-    is_record = field_ends(data, begin, at + size, nodes, children, cuts[row, _ROOT], ends)
-    return row if is_record else FAILS
+    begin, root = at + FRAME_BYTES, cuts[row, _ROOT]
+    if not field_ends(data, begin, at + size, nodes, children, root, ends):
+        return FAILS
+    first = cuts[row, _PIECES]
+    count = cuts[row, _PIECES_END] - first
+    for index in range(count):
+        piece, edit = pieces[first + index], edits[index]
+        is_constant = piece[IS_CONSTANT]
+        edit[IS_CONSTANT] = is_constant
+        edit[FROM] = piece[FROM] if is_constant else ends[piece[FROM]]
+        edit[TO] = piece[TO] if is_constant else ends[piece[TO] + 1]
+    return count
 
 
-@compiled(_INT(_INT, _ROWS, _ROWS, _INTS))
-def cut_bytes(row: int, cuts: Any, pieces: Any, ends: Any) -> Any:
-    """Return how many bytes a new record has."""
-    size = np.int64(0)
-    for number in range(cuts[row, _PIECES], cuts[row, _PIECES_END]):
-        piece = pieces[number]
-        if piece[_IS_CONSTANT]:
-            size += piece[_TO] - piece[_FROM]
-        else:
-            size += ends[piece[_TO] + 1] - ends[piece[_FROM]]
-    return size
+TABLES = types.Tuple((ROWS, ROWS, NODES, LIST, ROWS, ROWS, ROWS, _INTS, BYTES))
+"""Numba's type of `Tables`."""
 
 
-@compiled(_INT(types.uint8[::1], _INT, BYTES, _INT, _ROWS, _ROWS, BYTES, _INTS))
-def write_cut(  # noqa: PLR0917 - compiled without keywords
-    out: Any, at: int, data: Any, row: int, cuts: Any, pieces: Any, constants: Any, ends: Any
+@compiled(_INT(BYTES, _INT, _INT, _INT, TABLES, ROWS))
+def edits_of(  # noqa: PLR0917 - compiled without keywords
+    data: Any, at: int, size: int, column: int, tables: Any, edits: Any
 ) -> Any:
-    """Write a new record, for which there is room; return where it ends in `out`."""
-    for number in range(cuts[row, _PIECES], cuts[row, _PIECES_END]):
-        piece = pieces[number]
-        if piece[_IS_CONSTANT]:
-            size = piece[_TO] - piece[_FROM]
-            copy_bytes(out, at, constants, piece[_FROM], size)
-        else:
-            begin = ends[piece[_FROM]]
-            size = ends[piece[_TO] + 1] - begin
-            copy_bytes(out, at, data, begin, size)
-        at += size
-    return at
+    """Fill `edits` with what is to become of a key (0), or value (1), in `data[at:at + size]`.
+
+    A size of -1: it is null. Returns how many edits there are, or `LEFT`, `FAILS`, `MANY`.
+    """
+    places, cuts, nodes, children, pieces, ends, rules, given, constants = tables
+    place = places[column]
+    if place[_KIND] == _NOT_CUT or size < 0:
+        return LEFT
+    if place[_KIND] == _AVRO:
+        return _avro_edits(
+            *(data, at, size, place, cuts, nodes, children, pieces, ends[column], edits)
+        )
+    first, stop = place[_FIRST], place[_STOP]
+    return json_edits(data, at, at + size, rules, first, stop, constants, edits, given)

@@ -1,4 +1,4 @@
-"""Steps about headers, tombstones and whole Avro fields, done on batches' bytes: one compiled loop.
+"""Steps about headers, tombstones and whole fields, done on batches' bytes: one compiled loop.
 
 No row is made, and nothing goes through Spark's JVM: a record is read once, and written once where
 its batch has changed. A batch in which nothing was filtered or changed keeps its bytes, compressed
@@ -27,15 +27,12 @@ from heliostat.records.batches.reencode import (
     varint_bytes,
     write_varint,
 )
-from heliostat.records.rows.avro_walk import LIST, NODES
 from heliostat.records.rows.field_cuts import (
-    FAILS,
-    LEFT,
+    TABLES,
     FieldCuts,
-    cut_bytes,
-    cut_of,
+    edits_of,
+    new_edits,
     tables_of,
-    write_cut,
 )
 from heliostat.records.rows.header_changes import (
     DAMAGED,
@@ -48,6 +45,13 @@ from heliostat.records.rows.header_changes import (
     write_headers,
 )
 from heliostat.records.rows.header_steps import InPlaceStep
+from heliostat.records.rows.json_cuts import (
+    FAILS,
+    LEFT,
+    MANY,
+    edited_bytes,
+    write_edits,
+)
 from heliostat.records.rows.record_columns import key_and_value, record_begins
 from heliostat.records.rows.thinned_batch import OPENED_BYTES_MAX, joined, room_for, thinned_batch
 from heliostat.records.rows.to_rows import Chunk, RecordsOf, records_of
@@ -60,7 +64,7 @@ _KEY, _VALUE = range(2)
 _KEPT, _BASE_TIME, _MAX_TIME, _CHANGED, _FAILED_AT, _FAILED_COLUMN, _FAILED_FROM, _FAILED_BYTES = (
     range(8)
 )
-_NO_ROOM, _FAILED = -3, -5
+_NO_ROOM, _FAILED, _MANY_EDITS = -3, -5, -6
 _HEADERS = 64
 """Headers of one record for which there is room at first."""
 _RECORD_ROOM = 2 * VARINT_BYTES_MAX
@@ -70,6 +74,7 @@ _INT = types.int64
 _INTS = types.int64[::1]
 _ROWS = types.int64[:, ::1]
 _OUT = types.uint8[::1]
+_EDITS = types.int64[:, :, ::1]
 
 
 @compiled(types.boolean(BYTES, _INT, _INT, _INTS))
@@ -90,66 +95,59 @@ def _read_record(data: Any, at: int, end: int, record: Any) -> Any:
     return True
 
 
-@compiled(_INT(BYTES, _INTS, _ROWS, _ROWS, NODES, LIST, _ROWS, _INTS, _INTS))
-def _find_cuts(  # noqa: PLR0917 - compiled without keywords
-    data: Any,
-    record: Any,
-    places: Any,
-    cuts: Any,
-    nodes: Any,
-    children: Any,
-    ends: Any,
-    rows: Any,
-    told: Any,
+@compiled(_INT(BYTES, _INTS, TABLES, _EDITS, _INTS, _INTS))
+def _find_edits(  # noqa: PLR0917 - compiled without keywords
+    data: Any, record: Any, tables: Any, edits: Any, counts: Any, told: Any
 ) -> Any:
-    """Fill `rows` with what becomes of key and value; return whether it is anything, or `FAILS`."""
+    """Fill in what becomes of key and value.
+
+    `counts` has how many edits there are. Returns whether there are any; or `FAILS`, `MANY`.
+    """
     changed = 0
     for column in range(2):
         content, size = record[_KEY_AT + 3 * column + 1], record[_KEY_AT + 3 * column + 2]
-        row = cut_of(data, content, size, places[column], cuts, nodes, children, ends[column])
-        if row == FAILS:
+        count = edits_of(data, content, size, column, tables, edits[column])
+        if count == FAILS:
             told[_FAILED_COLUMN], told[_FAILED_FROM], told[_FAILED_BYTES] = column, content, size
             return FAILS
-        rows[column] = row
-        changed |= row != LEFT
+        if count == MANY:
+            return MANY
+        counts[column] = count
+        changed |= count != LEFT
     return changed
 
 
-@compiled(_INT(_INTS, _INT, _INT, _ROWS, _ROWS, _INTS))
-def _column_bytes(  # noqa: PLR0917 - compiled without keywords
-    record: Any, first: int, row: int, cuts: Any, pieces: Any, ends: Any
-) -> Any:
-    if row == LEFT:
+@compiled(_INT(_INTS, _INT, _INT, _ROWS))
+def _column_bytes(record: Any, first: int, count: int, edits: Any) -> Any:
+    if count == LEFT:
         return record[first + 1] + max(record[first + 2], 0) - record[first]
-    size = cut_bytes(row, cuts, pieces, ends)
+    size = edited_bytes(count, edits)
     return varint_bytes(size) + size
 
 
-@compiled(_INT(_OUT, _INT, BYTES, _INTS, _INT, _INT, _ROWS, _ROWS, BYTES, _INTS))
+@compiled(_INT(_OUT, _INT, BYTES, _INTS, _INT, _INT, _ROWS, BYTES))
 def _write_column(  # noqa: PLR0917 - compiled without keywords
     out: Any,
     at: int,
     data: Any,
     record: Any,
     first: int,
-    row: int,
-    cuts: Any,
-    pieces: Any,
+    count: int,
+    edits: Any,
     constants: Any,
-    ends: Any,
 ) -> Any:
-    if row == LEFT:
+    if count == LEFT:
         size = record[first + 1] + max(record[first + 2], 0) - record[first]
         copy_bytes(out, at, data, record[first], size)
         return at + size
-    at = write_varint(out, at, cut_bytes(row, cuts, pieces, ends))
-    return write_cut(out, at, data, row, cuts, pieces, constants, ends)
+    at = write_varint(out, at, edited_bytes(count, edits))
+    return write_edits(out, at, data, count, edits, constants)
 
 
 @compiled(
     _INT(
         *(_OUT, _INT, BYTES, _INTS, _INT, BYTES, _ROWS, _INT, _INT),
-        *(_INTS, _ROWS, _ROWS, BYTES, _ROWS),
+        *(_INTS, _EDITS, BYTES),
     )
 )
 def _write_record(  # noqa: PLR0917 - compiled without keywords
@@ -162,21 +160,19 @@ def _write_record(  # noqa: PLR0917 - compiled without keywords
     headers: Any,
     count: int,
     is_changed: int,
-    rows: Any,
-    cuts: Any,
-    pieces: Any,
+    counts: Any,
+    edits: Any,
     constants: Any,
-    ends: Any,
 ) -> Any:
     """Write a record as the steps leave it; return where it ends in `out`, or `_NO_ROOM`."""
     begin, headers_at = record[_KEY_AT], record[_HEADERS_AT]
-    is_left = rows[_KEY] == LEFT and rows[_VALUE] == LEFT
+    is_left = counts[_KEY] == LEFT and counts[_VALUE] == LEFT
     contents = headers_at - begin
     if not is_left:
         contents = np.int64(0)
         for column in range(2):
             first = _KEY_AT + 3 * column
-            contents += _column_bytes(record, first, rows[column], cuts, pieces, ends[column])
+            contents += _column_bytes(record, first, counts[column], edits[column])
     rest = bytes_of_headers(headers, count) if is_changed else record[_END] - headers_at
     size = 1 + varint_bytes(since) + varint_bytes(record[_DELTA]) + contents + rest
     if at + varint_bytes(size) + size > len(out):
@@ -190,10 +186,8 @@ def _write_record(  # noqa: PLR0917 - compiled without keywords
         at += contents
     else:
         for column in range(2):
-            first, row = _KEY_AT + 3 * column, rows[column]
-            at = _write_column(
-                *(out, at, data, record, first, row, cuts, pieces, constants, ends[column])
-            )
+            first, edited = _KEY_AT + 3 * column, counts[column]
+            at = _write_column(*(out, at, data, record, first, edited, edits[column], constants))
     if is_changed:
         return write_headers(out, at, data, table, headers, count)
     copy_bytes(out, at, data, headers_at, rest)
@@ -203,8 +197,7 @@ def _write_record(  # noqa: PLR0917 - compiled without keywords
 @compiled(
     _INT(
         *(BYTES, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _INT, types.boolean),
-        *(_ROWS, _ROWS, BYTES, _INT, _ROWS),
-        *(_ROWS, _ROWS, NODES, LIST, _ROWS, BYTES, _ROWS, _OUT, _INT, _INTS),
+        *(_ROWS, _ROWS, BYTES, _INT, _ROWS, TABLES, _EDITS, _OUT, _INT, _INTS),
     )
 )
 def _apply(  # noqa: PLR0917 - compiled without keywords
@@ -223,13 +216,8 @@ def _apply(  # noqa: PLR0917 - compiled without keywords
     table: Any,
     inserted: int,
     headers: Any,
-    places: Any,
-    cuts: Any,
-    nodes: Any,
-    children: Any,
-    pieces: Any,
-    constants: Any,
-    ends: Any,
+    tables: Any,
+    edits: Any,
     out: Any,
     out_at: int,
     told: Any,
@@ -238,7 +226,8 @@ def _apply(  # noqa: PLR0917 - compiled without keywords
 
     Only those with offsets `[start, before)` are written. `told` begins as zeros.
     """
-    record, rows = np.zeros(_COLUMNS, np.int64), np.full(2, LEFT, np.int64)
+    record, counts = np.zeros(_COLUMNS, np.int64), np.full(2, LEFT, np.int64)
+    places, constants = tables[0], tables[-1]
     has_cuts = places[_KEY, 0] | places[_VALUE, 0]
     last: Any = np.int64(-1)
     for _ in range(count):
@@ -257,19 +246,20 @@ def _apply(  # noqa: PLR0917 - compiled without keywords
         if found < 0:
             continue
         if has_cuts:
-            cut = _find_cuts(data, record, places, cuts, nodes, children, ends, rows, told)
-            if cut == FAILS:
+            edited = _find_edits(data, record, tables, edits, counts, told)
+            if edited == FAILS:
                 told[_FAILED_AT] = base_offset + last
                 return _FAILED
-            told[_CHANGED] |= cut
-
+            if edited == MANY:
+                return _MANY_EDITS
+            told[_CHANGED] |= edited
         time: Any = append_time if has_append_time else base_timestamp + record[_SINCE]
         if not told[_KEPT]:
             told[_BASE_TIME] = told[_MAX_TIME] = time
         told[_KEPT], told[_MAX_TIME] = told[_KEPT] + 1, max(told[_MAX_TIME], time)
         out_at = _write_record(
             *(out, out_at, data, record, time - told[_BASE_TIME], table, headers, found, changed),
-            *(rows, cuts, pieces, constants, ends),
+            *(counts, edits, constants),
         )
         if out_at < 0:
             return out_at
@@ -296,10 +286,10 @@ class InPlace:
 
     def __init__(self, steps: Sequence[InPlaceStep], cuts: FieldCuts | None = None) -> None:
         self._why = None if cuts is None else cuts.why
-        *tables, constant_bytes = tables_of(cuts)
-        self._cuts = tables
+        tables, grows, self._edits = tables_of(cuts)
+        self._cuts = tuple(tables)
         self._tables = HeaderTables(steps)
-        self._grows = _RECORD_ROOM + constant_bytes + self._tables.inserted_bytes
+        self._grows = _RECORD_ROOM + grows + self._tables.inserted_bytes
         self._headers = np.empty((_HEADERS, HEADER_COLUMNS), np.int64)
         self._open_bytes = OPENED_BYTES_MAX
         self.opened = Codec.NONE
@@ -371,7 +361,7 @@ class InPlace:
                 *(header.base_offset, chunk.first, chunk.before, header.base_timestamp),
                 *(header.max_timestamp, header.is_log_append_time),
                 *(of_headers.steps, of_headers.texts, of_headers.bytes, of_headers.inserted),
-                *(self._headers, *self._cuts, out, HEADER_BYTES, told),
+                *(self._headers, self._cuts, self._edits, out, HEADER_BYTES, told),
             )
             if end == DAMAGED:
                 raise BatchError("records are damaged", base_offset=header.base_offset)
@@ -380,5 +370,7 @@ class InPlace:
             told[:] = 0
             if end == MANY_HEADERS:
                 self._headers = np.empty((2 * len(self._headers), HEADER_COLUMNS), np.int64)
+            elif end == _MANY_EDITS:
+                self._edits = new_edits(2 * self._edits.shape[1])
             else:
                 room *= 2  # headers have longer names now

@@ -11,7 +11,7 @@ work, in the same stage. Fields that nothing changes are not decoded for it (`av
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -20,6 +20,7 @@ from heliostat.records.avro.columns import ColumnType, columns_of
 from heliostat.records.avro.cuts import check_names
 from heliostat.records.avro.schema_text import AvroUnusable
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
+from heliostat.records.spark.arrow_functions import on_columns
 from heliostat.records.spark.in_place_sql import literal
 from heliostat.records.spark.json_fields import (
     FIELDS,
@@ -33,7 +34,7 @@ from heliostat.records.spark.json_fields import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
 
 _NEW = "rewritten"
 _NO_SCHEMA = "it is no Avro record, or no schema of its topic is known"
@@ -60,14 +61,14 @@ def with_avro_fields(frame: DataFrame, step: AvroFields) -> DataFrame:
     columns = _columns(usable)
     made: list[str] = []
     if step.decodes and columns is not None:
-        decode = _on_columns(_decoding(step.schemas), columns.ddl)
+        decode = on_columns(_decoding(step.schemas), columns.ddl)
         frame = frame.withColumn(FIELDS, decode(f.col(step.column)))
         if step.where:
             frame = kept(frame, f"{FIELDS} IS NULL OR ({step.where})")
         frame, made = _computed(frame, step), _made(step)
     if step.rewrites:
         struct = f.struct(*(f.col(FIELDS)[name].alias(name) for name in made))
-        rewrite = _on_columns(_rewriting(step, has_made=bool(made)), "binary")
+        rewrite = on_columns(_rewriting(step, has_made=bool(made)), "binary")
         frame = frame.withColumn(_NEW, rewrite(f.col(step.column), *([struct] if made else [])))
     if step.key_fields:
         frame = with_key(changed(frame, _on_columns_of(frame, step)), step)
@@ -120,15 +121,6 @@ def _on_columns_of(frame: DataFrame, step: AvroFields) -> AvroFields:
         renames=renames,
         drops=tuple(each for each in step.drops if each in named),
     )
-
-
-def _on_columns(function: Callable[..., pa.Array], ddl: str) -> Callable[..., Column]:
-    """Return a function on Arrow columns as one of Spark; its annotations say that it is one."""
-    from pyspark.sql.pandas.functions import arrow_udf
-
-    udf: Any = arrow_udf  # its stubs want a type of function, which it warns of when it is given
-    found: Callable[..., Column] = udf(function, ddl)
-    return found
 
 
 def _decoding(schemas: tuple[AvroSchema, ...]) -> Callable[[pa.Array], pa.Array]:

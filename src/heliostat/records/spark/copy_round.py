@@ -18,6 +18,7 @@ from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import LaneSpec, RoundReport
 from heliostat.records.copier.late_sends import KilledWhenLate
 from heliostat.records.copier.pipeline_steps import Pipeline
+from heliostat.records.rows.field_cuts import FieldCuts
 from heliostat.records.rows.in_place import InPlace
 from heliostat.records.spark.warm_up import warm_up
 from heliostat.records.transport.control_channel import StateChannel
@@ -54,11 +55,14 @@ def network_of(
 
 def in_place(pipeline: Pipeline) -> InPlace:
     """Return what does a pipeline's steps on batches' bytes."""
-    if not pipeline.avro_steps:
-        return InPlace(pipeline.header_steps)
-    from heliostat.records.avro.cuts import cuts_of  # only here: most lanes need no Avro
+    cuts = FieldCuts(None, None)
+    if pipeline.avro_steps:
+        from heliostat.records.avro.cuts import cuts_of  # only here: most lanes need no Avro
 
-    return InPlace(pipeline.header_steps, cuts_of(pipeline.avro_steps))
+        cuts = cuts_of(pipeline.avro_steps)
+    json = pipeline.json_cuts
+    keys, values = json.get("key", cuts.keys), json.get("value", cuts.values)
+    return InPlace(pipeline.header_steps, replace(cuts, keys=keys, values=values))
 
 
 def copy_round(lane: LaneSpec, rows: RowExchange | None = None) -> RoundReport:

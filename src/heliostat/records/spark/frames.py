@@ -136,6 +136,11 @@ def _with_step(frame: DataFrame, step: Step) -> DataFrame:
                     for name, text in columns
                 }
             )
+        case JsonFields() as fields if fields.is_cut:
+            # Only here: most pipelines need no Arrow at the driver.
+            from heliostat.records.spark.json_cutting import with_json_cut
+
+            return with_json_cut(frame, fields.column, fields.cut)
         case JsonFields() as fields:
             return with_json_fields(frame, fields)
         case AvroFields() as fields:

@@ -1,4 +1,4 @@
-"""The step of a pipeline that changes fields of JSON keys and values."""
+"""The step of a pipeline that changes fields of JSON keys and values, which it decodes."""
 
 from __future__ import annotations
 
