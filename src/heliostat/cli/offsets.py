@@ -23,6 +23,7 @@ from heliostat.offsets.translation import (
     TranslatedPartition,
 )
 from heliostat.operate.links import link_of
+from heliostat.operate.pipes_alone import pipes_alone
 from heliostat.rebuild.offset_maps import Rebuilt, rebuild_maps
 
 EXTENTS_SHOWN = 50
@@ -169,8 +170,9 @@ def rebuild_command(
 
     Reads all records of both sides and aligns them. If they align in exactly one way, that is the
     map, and the mirror continues; a running link need not be restarted. If they align in no way or
-    in several, it prints the offset and changes nothing. Without a topic (its name at the source)
-    it rebuilds all lost maps of the link. Exit code 0 when each was rebuilt, 1 when one was not.
+    in several, it prints the offset and changes nothing. Of a mirror with a pipeline, what it makes
+    of the source's records now is aligned. Without a topic (its name at the source) it rebuilds all
+    lost maps of the link. Exit code 0 when each was rebuilt, 1 when one was not.
 
     \b
     Examples:
@@ -181,7 +183,8 @@ def rebuild_command(
     name = None if topic is None else TopicName(topic)
     number = None if partition is None else PartitionId(partition)
     found: list[Rebuilt] = []
-    for one in rebuild_maps(config, link_of(config, link_name), name, number):
+    link = link_of(config, link_name)
+    for one in rebuild_maps(config, link, pipes_alone(config, link), name, number):
         found.append(one)
         if not as_json:
             click.echo(_rebuilt_line(one))

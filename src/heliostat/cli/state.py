@@ -12,6 +12,7 @@ from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option
 from heliostat.config import load_config
 from heliostat.operate.links import link_of
+from heliostat.operate.pipes_alone import pipes_alone
 from heliostat.rebuild.plan import RebuildPlan
 from heliostat.rebuild.state import plan_rebuild, rebuild_state
 
@@ -49,8 +50,9 @@ def rebuild_command(
     The link must be stopped. Compares all records of both sides, through the mirror's offset map
     if it has one. If all records that both sides still have are equal and in order, the mirror
     belongs to the link again and continues where it ends; a lost offset map is rebuilt. Any other
-    mirror stays refused, with the first offset that differs. If the last driver was killed, the
-    command first waits until it can't send any more: a round and some seconds.
+    mirror stays refused, with the first offset that differs. Of a mirror with a pipeline, what it
+    makes of the source's records now is compared. If the last driver was killed, the command first
+    waits until it can't send any more: a round and some seconds.
 
     Exit code 0 when every mirror was (or can be) taken back, 1 when one is refused.
 
@@ -74,10 +76,11 @@ def rebuild_command(
         _show(plan, as_json=False)
         return click.confirm("Do it?", err=True)
 
+    pipes = pipes_alone(config, link)
     if dry_run:
-        found = plan_rebuild(config, link, topics)
+        found = plan_rebuild(config, link, pipes, topics)
     else:
-        found = rebuild_state(config, link, topics, agree)
+        found = rebuild_state(config, link, pipes, topics, agree)
     if dry_run or yes or as_json or not found.taken:
         _show(found, as_json=as_json)
     context.exit(DIFFERENCE if found.has_refusals else IN_SYNC)

@@ -6,11 +6,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import partial
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
-from heliostat.errors import BatchError, BrokerError
+from heliostat.errors import BatchError, BrokerError, PipelineRefused, TransformFailed
 from heliostat.gaps.ledger import CopyNote, GapLedger, copied_of
 from heliostat.link.topic_look import Seen, planned, see
 from heliostat.mm2.adopt_clusters import LinkClusters
@@ -19,7 +18,7 @@ from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import read_maps
-from heliostat.rebuild.compared_rows import view_of
+from heliostat.rebuild.compared_rows import OpenPipes, ViewsOf, compared_rows
 from heliostat.rebuild.plan import PartitionRebuild, RebuildPlan, TopicRebuild
 from heliostat.rebuild.proof import MirrorStanding, NotProved, Proof, prove
 from heliostat.topics.naming import naming_of
@@ -29,7 +28,7 @@ from heliostat.verify.both_logs import rows_of
 from heliostat.verify.compaction import Cleaning, CleaningRule
 from heliostat.verify.places import Places
 from heliostat.verify.reader import Bounds, Isolation, LogReader
-from heliostat.verify.schema_ids import RowView, viewed
+from heliostat.verify.schema_ids import Views
 from heliostat.verify.stream_values import ConsumedRecord
 
 HANDED_BACK = (
@@ -45,10 +44,13 @@ class Look:
     ----------
     clusters
         Both clusters.
+    open_pipes
+        Makes the link's pipelines ready.
     """
 
-    def __init__(self, clusters: LinkClusters) -> None:
+    def __init__(self, clusters: LinkClusters, open_pipes: OpenPipes) -> None:
         self._clusters = clusters
+        self._open_pipes = open_pipes
         self.maps = MapReader()
         """The rows that exist of offset maps."""
 
@@ -64,6 +66,8 @@ class Look:
         ------
         ConnectionLost, BrokerError
             A cluster does not answer.
+        SparkUnavailable, RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+            See `compared_rows`.
         """
         clusters = self._clusters
         seen = see(clusters.config, clusters.link, clusters.source, clusters.target)
@@ -113,9 +117,11 @@ class Look:
             target = stack.enter_context(
                 LogReader(clusters.target_access, Isolation.READ_UNCOMMITTED)
             )
-            view = view_of(clusters.link)
+            mirrors = {record.source: record.target for record in records}
+            rows = compared_rows(clusters.link, mirrors, self._open_pipes)
+            views_of = stack.enter_context(rows)
             one_by_one = _Partitions(
-                seen, source, target, self.maps, ledger, target_seen.ends, view
+                seen, source, target, self.maps, ledger, target_seen.ends, views_of
             )
             for record in records:
                 if record.source in seen.stored.handed_back:
@@ -140,7 +146,7 @@ class _Partitions:
     maps: MapReader
     ledger: GapLedger
     ends: Mapping[TopicPartition, Offset]
-    view: RowView | None
+    views_of: ViewsOf
 
     def topic(self, record: MirrorRecord) -> TopicRebuild:
         """Compare all partitions of a mirror."""
@@ -181,7 +187,7 @@ class _Partitions:
             text = f"{mirror} is not on all its replicas yet, or is being written to; try again"
             return replace(found, found=NotProved(text))
         standing = self._standing(record, number, rule, (there, bounds))
-        rows = _BothRows(self.source, source, self.target, mirror, self.view)
+        rows = _BothRows(self.source, source, self.target, mirror, self.views_of(source))
         return replace(found, found=_proved(rows, standing))
 
     def _standing(
@@ -227,6 +233,8 @@ def _proved(rows: _BothRows, standing: MirrorStanding) -> Proof | NotProved:
         return error
     except BatchError as error:
         return NotProved(f"it can't be read: {error}")
+    except (PipelineRefused, TransformFailed) as error:
+        return NotProved(f"its pipeline can't be run: {error}")
     except BrokerError as error:
         if error.kafka_code != OFFSET_OUT_OF_RANGE:
             raise
@@ -241,16 +249,16 @@ class _BothRows:
     source_partition: TopicPartition
     at_target: LogReader
     target_partition: TopicPartition
-    view: RowView | None
+    views: Views
 
     def source(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """Yield the source's records."""
-        view = partial(viewed, view=self.view)
+        view = self.views.of_source
         return rows_of(self.at_source, self.source_partition, start, stop, view)
 
     def target(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """Yield the mirror's records."""
-        view = partial(viewed, view=self.view)
+        view = self.views.of_target
         return rows_of(self.at_target, self.target_partition, start, stop, view)
 
 

@@ -13,12 +13,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass
-from functools import partial
 from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import BatchError, BrokerError, Refused
+from heliostat.errors import BatchError, BrokerError, PipelineRefused, Refused, TransformFailed
 from heliostat.gaps.ledger import GapLedger, copied_of
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.map_rows import RowKey, Stamp
@@ -26,12 +25,12 @@ from heliostat.offsets.marks import MirrorId
 from heliostat.offsets.offset_map import Break, MapRow, OffsetMap
 from heliostat.offsets.store import OffsetMaps
 from heliostat.rebuild.alignment import Contents, NotAligned, align
-from heliostat.rebuild.compared_rows import view_of
+from heliostat.rebuild.compared_rows import OpenPipes, compared_rows
 from heliostat.state.link_state import LinkState
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.both_logs import rows_of
 from heliostat.verify.reader import Isolation, LogReader
-from heliostat.verify.schema_ids import RowView, viewed
+from heliostat.verify.schema_ids import Views
 from heliostat.verify.stream import PartitionStream
 
 ROW_BREAKS = 2000
@@ -83,12 +82,14 @@ class _Why(Exception):
 def rebuild_maps(
     config: Config,
     link: LinkConfig,
+    open_pipes: OpenPipes,
     topic: TopicName | None = None,
     partition: PartitionId | None = None,
 ) -> Iterator[Rebuilt]:
     """Rebuild lost maps of a link: all, those of a source topic, or one.
 
     Each is durable when it is yielded. Memory: 16 bytes a record, both sides of one partition.
+    Of a mirror with a pipeline, what it makes of the source's records now is compared.
 
     Raises
     ------
@@ -96,6 +97,8 @@ def rebuild_maps(
         No such map is lost.
     ConnectionLost, BrokerError
         A cluster does not answer; what was yielded before is done.
+    SparkUnavailable, RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        See `compared_rows`.
     """
     source_access = config.clusters[link.source].access()
     target_access = config.clusters[link.target].access()
@@ -110,22 +113,23 @@ def rebuild_maps(
         target = stack.enter_context(LogReader(target_access, Isolation.READ_UNCOMMITTED))
         at_source = stack.enter_context(ClusterAdmin(source_access))
         at_target = stack.enter_context(ClusterAdmin(target_access))
-        view = view_of(link)
+        mirrors = {one.source.topic: one.target.topic for one in lost}
+        views_of = stack.enter_context(compared_rows(link, mirrors, open_pipes))
         for one in lost:
             try:
                 _refuse_other_topics(one, at_source, at_target)
                 is_compacted = _is_compacted(at_source, one.source.topic)
                 end = _end(at_target, one.target)
-                theirs = _mirror_of(target, one.target, end, view)
+                views = views_of(one.source)
+                theirs = _mirror_of(target, one.target, end, views)
                 bounds = source.bounds([one.source])[one.source]
-                shown = partial(viewed, view=view)
-                rows = rows_of(source, one.source, bounds.start, bounds.end, shown)
+                rows = rows_of(source, one.source, bounds.start, bounds.end, views.of_source)
                 ours = Contents.of(rows)
                 noted = _noted_end(ledger, one, end)
                 breaks = align(ours, theirs, is_compacted=is_compacted, goes_on_at=noted)
                 _refuse_moved(at_target, one.target, end)
                 _write(state, one.name, breaks)
-            except (_Why, NotAligned, BatchError) as error:
+            except (_Why, NotAligned, BatchError, PipelineRefused, TransformFailed) as error:
                 yield Rebuilt(one.source, one.target, str(error))
             else:
                 yield Rebuilt(one.source, one.target, "", len(breaks) + 1, len(theirs))
@@ -193,15 +197,13 @@ def _refuse_moved(target: ClusterAdmin, partition: TopicPartition, end: int) -> 
         raise _Why("something was appended to the mirror meanwhile; try again")
 
 
-def _mirror_of(
-    target: LogReader, partition: TopicPartition, end: int, view: RowView | None
-) -> Contents:
+def _mirror_of(target: LogReader, partition: TopicPartition, end: int, views: Views) -> Contents:
     """Read all records of a mirror; the one before its end must be among them."""
     bounds = target.bounds([partition])[partition]
     if bounds.end != end:
         raise _Why(f"{partition} is not on all its replicas yet; try again")
     stream = PartitionStream(target, partition, bounds.start, end)
-    batches = viewed(stream, view)
+    batches = views.of_target(stream)
     found = Contents.of(row for batch in batches for row in batch.rows(bounds.start, end))
     if stream.control_batches:
         raise _Why("its holes were filled with markers, and only the lost map had their number")

@@ -37,6 +37,7 @@ from heliostat.mm2.adopt_clusters import (
 from heliostat.names import Offset, TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.marks import Mapped
 from heliostat.offsets.offset_map import MapReader
+from heliostat.rebuild.compared_rows import OpenPipes
 from heliostat.rebuild.look import Look
 from heliostat.rebuild.offset_maps import put_map
 from heliostat.rebuild.plan import RebuildPlan, TopicRebuild
@@ -52,11 +53,15 @@ HEAR_S = 3.0
 RENEW_EVERY_S = 2.0
 
 
-def plan_rebuild(config: Config, link: LinkConfig, topics: str | None = None) -> RebuildPlan:
+def plan_rebuild(
+    config: Config, link: LinkConfig, open_pipes: OpenPipes, topics: str | None = None
+) -> RebuildPlan:
     """Read and compare both sides, and return the plan; changes nothing.
 
     Parameters
     ----------
+    open_pipes
+        Makes the link's pipelines ready.
     topics
         As `Look.plan`.
 
@@ -69,12 +74,13 @@ def plan_rebuild(config: Config, link: LinkConfig, topics: str | None = None) ->
     """
     with LinkClusters(config, link, may_share=True) as clusters:
         _refuse_running(clusters)
-        return Look(clusters).plan(topics)
+        return Look(clusters, open_pipes).plan(topics)
 
 
 def rebuild_state(
     config: Config,
     link: LinkConfig,
+    open_pipes: OpenPipes,
     topics: str | None = None,
     agree: Callable[[RebuildPlan], bool] = lambda _: True,
 ) -> RebuildPlan:
@@ -82,6 +88,8 @@ def rebuild_state(
 
     Parameters
     ----------
+    open_pipes
+        Makes the link's pipelines ready.
     topics
         As `Look.plan`.
     agree
@@ -96,7 +104,7 @@ def rebuild_state(
     """
     with LinkClusters(config, link, may_share=True) as clusters:
         ended_well = _refuse_running(clusters)
-        look = Look(clusters)
+        look = Look(clusters, open_pipes)
         plan = look.plan(topics)
         if not plan.taken or not agree(plan):
             return plan

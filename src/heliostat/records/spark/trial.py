@@ -84,7 +84,7 @@ def trial_session(conf: Mapping[str, str]) -> Iterator[SparkSession]:
         yield _session_in(running)
         return
     settings = {"spark.log.level": "OFF", **session_settings(MASTER, conf)}
-    builder = Session.builder.master(MASTER).appName("heliostat try")
+    builder = Session.builder.master(MASTER).appName("heliostat pipelines")
     for key, value in settings.items():
         builder = builder.config(key, value)
     session: SparkSession = begun(builder.getOrCreate, SparkContext)
