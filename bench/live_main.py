@@ -51,7 +51,10 @@ Measured = Iterator[tuple[str, dict[str, Any]]]
 
 def run(given: argparse.Namespace, folder: Path) -> int:
     """Measure the requested parts and report; the report grows case by case."""
-    scenario = (SMALL if given.small else LIVE)[given.scenario]
+    scenario = dataclasses.replace(
+        (SMALL if given.small else LIVE)[given.scenario],
+        latency_target_ms=given.latency_target_ms,
+    )
     shape = scenario.shape()
     results: Results = live_report.earlier(given.json, shape) if given.json else {}
     if given.rate:
@@ -158,7 +161,12 @@ def replicator_of(
 ) -> tuple[Part, str, Mapping[str, Any]]:
     """Return the command to start, its prefix at the target, and its settings for the report."""
     if name == "ours":
-        wanted = ours.config(*pair.ways(), scenario.patterns(), steps=scenario.steps)
+        wanted = ours.config(
+            *pair.ways(),
+            scenario.patterns(),
+            steps=scenario.steps,
+            latency_target_ms=scenario.latency_target_ms,
+        )
         part = live_part(name, ours.command(folder, wanted), folder, signal.SIGTERM)
         return part, ours.PREFIX, {}
     best = peer.TUNED[scenario.name] if name == "mm2_tuned" else None

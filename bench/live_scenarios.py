@@ -72,6 +72,8 @@ class Live:
     start_deadline_s: float = 180.0
     steps: tuple[dict[str, Any], ...] = ()
     small: bool = False
+    latency_target_ms: float | None = None
+    """Setting of ours; None: its default."""
 
     def shape(self) -> dict[str, object]:
         """What two reports must have in common to be merged; which rates ran is not in it."""

@@ -67,6 +67,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--rate", type=int, nargs="+", help="only these records a second of a live scenario"
     )
+    parser.add_argument(
+        "--latency-target-ms",
+        type=float,
+        help="ours in a live scenario: records.latency_target_ms, instead of its default",
+    )
     parser.add_argument("--minutes", type=float, help="how long steady runs, instead of 60")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep configs and logs there")
     given = parser.parse_args()
@@ -97,6 +102,8 @@ def complete(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None
         parser.error("--tune, --codec, --secure and --spark are for bulk and tiny")
     if given.scenario not in (*LIVE, schemas.NAME) and given.rate:
         parser.error("--rate is for latency, efd and catchup")
+    if given.scenario not in LIVE and given.latency_target_ms is not None:
+        parser.error("--latency-target-ms is for live scenarios")
     if given.scenario != steady.NAME and given.minutes:
         parser.error("--minutes is for steady")
 

@@ -36,11 +36,14 @@ def config(
     master: str = "local[*]",
     *,
     steps: Sequence[Mapping[str, Any]] = (),
+    latency_target_ms: float | None = None,
 ) -> dict[str, Any]:
     """Return the minimal configuration of a user: no setting is tuned for the benchmark.
 
-    `steps` are of a pipeline that all records go through; empty: there is none.
+    `steps` are of a pipeline that all records go through; empty: there is none. A latency target is
+    given to show what one costs.
     """
+    records = {} if latency_target_ms is None else {"latency_target_ms": latency_target_ms}
     pipeline = {"name": LINK, "topics": list(topics), "steps": [dict(each) for each in steps]}
     return {
         "clusters": {"A": _cluster(source), "B": _cluster(target)},
@@ -52,6 +55,7 @@ def config(
                 "target": "B",
                 "topics": {"include": list(topics), "naming": {"prefix": PREFIX}},
                 **({"pipelines": [pipeline]} if steps else {}),
+                **({"records": records} if records else {}),
             }
         ],
     }
