@@ -32,3 +32,34 @@ def test_a_session_loads_its_class_archive_silently(has_rows: bool) -> None:
     )
     assert str(archive.resolve()) in done.stdout, done.stdout + done.stderr
     assert "cds" not in done.stdout + done.stderr
+
+
+WITHOUT_MEMORY = """
+from heliostat.errors import SparkUnavailable
+from heliostat.ops.driver_death import report_death
+from heliostat.records.spark.pipeline import SparkRounds
+rounds = SparkRounds("memory", "local[1]", {}, task_cpus=1.0, has_rows=True)
+try:
+    with report_death(rounds.context):
+        text = "repeat('x', cast(id AS int) + 900000000)"
+        rounds.session.range(1).selectExpr(f"length({text})").collect()
+except SparkUnavailable as error:
+    print(error)
+rounds.stop()
+"""
+
+
+def test_a_task_without_memory_ends_the_jvm_and_nobody_waits() -> None:
+    """Given a session / when one of its tasks needs more memory than its JVM has / then the job
+
+    ends with an error that says so; nothing waits for it.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_MEMORY],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "[SPARK_UNAVAILABLE] Spark's JVM has died" in done.stdout, done.stdout + done.stderr
+    assert "spark.driver.memory" in done.stdout

@@ -28,7 +28,8 @@ CUT = frozenset({"Py4JNetworkError", "Py4JError"})
 """What py4j raises for a call whose answer was cut off; Java's exceptions have other classes."""
 INSTALL_HINT = "install a Java runtime of version 17 or newer, or point JAVA_HOME at one"
 DEATH_HINT = (
-    "check whether the machine ran out of memory, then start again: what was copied is intact, and "
+    "check whether the machine ran out of memory, or Spark's JVM (its output says so then; give it "
+    "more by spark.conf, spark.driver.memory), then start again: what was copied is intact, and "
     "copying continues from there"
 )
 

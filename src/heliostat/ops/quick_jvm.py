@@ -27,10 +27,12 @@ SMALL_HEAP = ("-Xms48m", "-Xmn16m")
 """Of a driver's heap: a JVM fills its young generation before it collects, and its default, a
 third of the heap, was 100 MB of garbage where 15 MB were in use (2026-11-25). The heap still grows
 up to `spark.driver.memory`."""
-BUSY_JVM = ("-XX:+UseSerialGC", "-Xmn128m")
+ENDS_WITHOUT_MEMORY = "-XX:+ExitOnOutOfMemoryError"
+"""Else Spark ends its JVM by hooks that wait for one another, and a job's caller waits for ever."""
+BUSY_JVM = ("-XX:+UseSerialGC", "-Xmn128m", ENDS_WITHOUT_MEMORY)
 """For a JVM through which the rows of pipelines go: all stages of compilation, and room for what
 lives for milliseconds."""
-_PLAIN_JVM = (*QUICK_JVM, *SMALL_HEAP)
+_PLAIN_JVM = (*QUICK_JVM, *SMALL_HEAP, ENDS_WITHOUT_MEMORY)
 UNMOVED = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     "-XX:+UnlockDiagnosticVMOptions",

@@ -119,7 +119,8 @@ def verify_pair(
     sides = replace(sides, ids=read_ids())  # after the ends: all records up to there have them
     # Or each record at which a pipeline fails is told by Spark, too.
     log_level = "ERROR" if open_pipes is None else "OFF"
-    with _context(spark, {"spark.log.level": log_level, **(conf or {})}) as context:
+    settings = {"spark.log.level": log_level, **(conf or {})}
+    with _context(spark, settings, has_rows=open_pipes is not None) as context:
         results, failed = _compare_all(context, sides, planned, tasks, open_pipes)
     _look_again(sides, planned, source_view, target_view)
     if ranges is not None and ranges.is_complete:
@@ -201,7 +202,9 @@ def _view(access: ClusterAccess, isolation: Isolation, names: Iterable[str]) -> 
 
 
 @contextmanager
-def _context(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[SparkContext]:
+def _context(
+    spark: SparkSession | str, conf: Mapping[str, str], *, has_rows: bool
+) -> Iterator[SparkContext]:
     """Yield the given session's context, or one of our own that ends with the block.
 
     Not a session of our own: comparing needs no SQL, thousands of classes that a JVM would load.
@@ -214,7 +217,7 @@ def _context(spark: SparkSession | str, conf: Mapping[str, str]) -> Iterator[Spa
         yield running
         return
     settings = {
-        "spark.driver.extraJavaOptions": driver_java_options(),
+        "spark.driver.extraJavaOptions": driver_java_options(has_rows=has_rows and is_local(spark)),
         **session_settings(spark, conf),
     }
     ask_numpy_converters_of_numpy_only(protocol.INPUT_CONVERTER)

@@ -8,7 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
+
+from heliostat.ops.compiled import compiled, inlined
 
 TOPIC_AT, PARTITION, ERROR, HIGH_WATERMARK, START, END, LAST_STABLE_OFFSET, ABORTED_AT = range(8)
 """Columns of a row: where the topic's id or name begins, the partition's own numbers (see
@@ -27,7 +29,7 @@ _INT = types.int64
 _ROWS = types.int64[:, ::1]
 
 
-@njit(types.UniTuple(_INT, 2)(_BYTES, _INT), cache=True, nogil=True)
+@inlined(types.UniTuple(_INT, 2)(_BYTES, _INT))
 def uvarint_at(data: Any, at: int) -> Any:
     """UNSIGNED_VARINT and the position after it, which is -1 if it is cut or too long."""
     value = np.int64(0)
@@ -41,7 +43,7 @@ def uvarint_at(data: Any, at: int) -> Any:
     return np.int64(0), np.int64(-1)
 
 
-@njit(_INT(_BYTES, _INT), cache=True, nogil=True)
+@inlined(_INT(_BYTES, _INT))
 def after_tags(data: Any, at: int) -> Any:
     """Return the position after a section of tagged fields; -1 if it is cut."""
     count, at = uvarint_at(data, at)
@@ -56,7 +58,7 @@ def after_tags(data: Any, at: int) -> Any:
     return at
 
 
-@njit(_INT(_BYTES, _INT, _INT), cache=True, nogil=True)
+@inlined(_INT(_BYTES, _INT, _INT))
 def number_at(data: Any, at: int, size: int) -> Any:
     """Return the signed big-endian number of `size` bytes."""
     value = np.uint64(0)
@@ -66,7 +68,7 @@ def number_at(data: Any, at: int, size: int) -> Any:
     return np.int64(value) << unused >> unused
 
 
-@njit(types.void(types.uint8[::1], _INT, _INT, _INT), cache=True, nogil=True)
+@inlined(types.void(types.uint8[::1], _INT, _INT, _INT))
 def put_number(out: Any, at: int, size: int, value: int) -> None:
     """Write a big-endian number of `size` bytes."""
     rest = np.uint64(value)
@@ -75,7 +77,7 @@ def put_number(out: Any, at: int, size: int, value: int) -> None:
         rest >>= np.uint64(8)
 
 
-@njit(types.boolean(_BYTES, _INT, _INT, _INT, types.Array(_INT, 1, "C")), cache=True, nogil=True)
+@inlined(types.boolean(_BYTES, _INT, _INT, _INT, types.Array(_INT, 1, "C")))
 def _read_row(data: Any, at: int, topic_at: int, end: int, row: Any) -> Any:
     """Read one partition at `at` into `row`; False if it is cut. The next field begins at END."""
     if at + _FIXED_BYTES > end:
@@ -103,7 +105,7 @@ def _read_row(data: Any, at: int, topic_at: int, end: int, row: Any) -> Any:
     return row[END] <= end
 
 
-@njit(_INT(_BYTES, _INT, types.boolean, _ROWS), cache=True, nogil=True)
+@compiled(_INT(_BYTES, _INT, types.boolean, _ROWS))
 def scan_partitions(data: Any, at: int, by_id: bool, rows: Any) -> Any:
     """Fill a row for each partition of a fetch's answer.
 
@@ -146,7 +148,7 @@ def scan_partitions(data: Any, at: int, by_id: bool, rows: Any) -> Any:
     return found if at >= 0 else -1
 
 
-@njit(_INT(_BYTES, _INT, types.boolean, _ROWS, _ROWS), cache=True, nogil=True)
+@compiled(_INT(_BYTES, _INT, types.boolean, _ROWS, _ROWS))
 def scan_news(data: Any, at: int, by_id: bool, rows: Any, watched: Any) -> Any:
     """Fill rows as `scan_partitions`, and list those with news.
 
@@ -187,7 +189,7 @@ def scan_news(data: Any, at: int, by_id: bool, rows: Any, watched: Any) -> Any:
     return found
 
 
-@njit(types.boolean(_BYTES, _ROWS, _ROWS, _INT, _BYTES, _ROWS), cache=True, nogil=True)
+@compiled(types.boolean(_BYTES, _ROWS, _ROWS, _INT, _BYTES, _ROWS))
 def are_topics(  # noqa: PLR0917 - compiled without keywords
     data: Any, rows: Any, watched: Any, news: int, keys: Any, places: Any
 ) -> Any:
@@ -208,7 +210,7 @@ def are_topics(  # noqa: PLR0917 - compiled without keywords
     return True
 
 
-@njit(types.void(types.uint8[::1], types.int64[::1], _ROWS), cache=True, nogil=True)
+@compiled(types.void(types.uint8[::1], types.int64[::1], _ROWS))
 def aim_all(body: Any, offsets_at: Any, asked: Any) -> None:
     """Write offsets, epochs and limits into a fetch's request, see `fetch.aim`.
 

@@ -17,8 +17,9 @@ import struct
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
+from heliostat.ops.compiled import compiled
 from heliostat.records.batches.batch import (
     HEADER_BYTES,
     LENGTH_ENDS_AT,
@@ -47,7 +48,7 @@ class Believed(NamedTuple):
     stop: Stop | None = None
 
 
-@njit(types.UniTuple(_INT, 2)(_BYTES, _INT, _INT), cache=True, nogil=True)
+@compiled(types.UniTuple(_INT, 2)(_BYTES, _INT, _INT))
 def _last_batches(data: Any, start: int, end: int) -> Any:
     last, before = np.int64(-1), np.int64(-1)
     at = np.int64(start)

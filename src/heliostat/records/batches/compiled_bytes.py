@@ -7,10 +7,7 @@ processors 1.8 GB/s. Numba's own copy of a slice takes 0.1 us, a copy of memory 
 
 from __future__ import annotations
 
-import os
 import platform
-import tempfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,14 +16,10 @@ from numba import config, njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from heliostat.ops.compiled import compiled
+
 CASTAGNOLI = 0x82F63B78
 """Polynomial of CRC-32C, bits reversed."""
-if not config.CACHE_DIR and not any(
-    os.access(folder, os.W_OK) for folder in (Path(__file__).parent, Path.home())
-):
-    # Numba caches compiled code beside the source or at home; an executor may write to neither.
-    config.CACHE_DIR = str(Path(tempfile.gettempdir()) / f"heliostat-compiled-{os.getuid()}")
-
 BYTES = types.Array(types.uint8, 1, "C", readonly=True)
 """Numba's type of read-only arrays; it also takes writable ones."""
 _SIGNATURE = types.uint32(BYTES, types.int64, types.int64)
@@ -36,11 +29,6 @@ _LLVM_NAMES = {
     "x86_64": ("llvm.x86.sse42.crc32.64.64", "llvm.x86.sse42.crc32.32.8"),
     "AMD64": ("llvm.x86.sse42.crc32.64.64", "llvm.x86.sse42.crc32.32.8"),
 }
-
-
-def compiled(signature: Any) -> Any:
-    """Compile a function for these types, once for all processes; it leaves other threads alone."""
-    return njit(signature, cache=True, nogil=True)
 
 
 def _has_instruction() -> bool:

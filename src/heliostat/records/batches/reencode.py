@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from heliostat.ops.compiled import compiled, inlined
 from heliostat.records.batches.batch import (
     CODEC_BITS,
     CONTROL_BIT,
@@ -30,7 +31,7 @@ from heliostat.records.batches.batch import (
     MAGIC_AT,
     RECORD_BYTES_MIN,
 )
-from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes, crc32c_compiled
+from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes, crc32c_compiled
 
 GROWTH_BYTES_MAX = 14
 """A record's timestamp delta may grow from 1 byte to 10, its offset delta from 1 to 5, its length
@@ -69,7 +70,7 @@ _INT = types.int64
 _FIELDS = types.int64[::1]
 
 
-@compiled(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
+@inlined(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
 def read_varint_compiled(data: Any, at: int, end: int) -> Any:
     """Return the signed number at `at`, and the index after it: -1 if it is cut or too long."""
     value = np.uint64(0)
@@ -86,7 +87,7 @@ def read_varint_compiled(data: Any, at: int, end: int) -> Any:
     return np.int64(0), np.int64(-1)
 
 
-@compiled(_INT(_INT))
+@inlined(_INT(_INT))
 def varint_bytes(value: int) -> Any:
     """Return how many bytes a signed number takes."""
     rest = np.uint64(value << 1 ^ value >> 63)
@@ -97,7 +98,7 @@ def varint_bytes(value: int) -> Any:
     return count
 
 
-@compiled(_INT(_OUT, _INT, _INT))
+@inlined(_INT(_OUT, _INT, _INT))
 def write_varint(out: Any, at: int, value: int) -> Any:
     """Write a signed number; return where the next byte goes."""
     rest = np.uint64(value << 1 ^ value >> 63)
@@ -109,7 +110,7 @@ def write_varint(out: Any, at: int, value: int) -> Any:
     return at + 1
 
 
-@compiled(types.boolean(_INT, _INT, _INT))
+@inlined(types.boolean(_INT, _INT, _INT))
 def _overflows_sum(first: int, second: int, total: int) -> Any:
     return (first ^ total) & (second ^ total) < 0
 
@@ -189,7 +190,7 @@ def encode_records(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
     return 0
 
 
-@compiled(_INT(BYTES, _INT, _INT))
+@inlined(_INT(BYTES, _INT, _INT))
 def _read_number(data: Any, at: int, size: int) -> Any:
     """Return the signed big-endian number of `size` bytes."""
     value = np.uint64(0)

@@ -14,11 +14,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from heliostat.clusters.wire.scan import number_at, put_number
 from heliostat.errors import BatchError
 from heliostat.framed_ids import FRAME_BYTES
+from heliostat.ops.compiled import compiled, inlined
 from heliostat.records.batches.batch import (
     CODEC_BITS,
     CONTROL_BIT,
@@ -74,7 +75,7 @@ class Replaced(NamedTuple):
     """Why a batch that begins at `end` can't be changed; empty: nothing is left out."""
 
 
-@njit(_INT(_OUT, _INT, _INT, _INT, KNOWN, KNOWN, _FLAG, _FLAG), cache=True, nogil=True)
+@inlined(_INT(_OUT, _INT, _INT, _INT, KNOWN, KNOWN, _FLAG, _FLAG))
 def put_ids(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
     data: Any, at: int, end: int, count: int, known: Any, targets: Any, keys: bool, values: bool
 ) -> Any:
@@ -139,7 +140,7 @@ def put_ids(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
     return changed if at == end else np.int64(_REFUSED)
 
 
-@njit(_PAIR(_OUT, _INT, _INT, KNOWN, KNOWN, _FLAG, _FLAG), cache=True, nogil=True)
+@compiled(_PAIR(_OUT, _INT, _INT, KNOWN, KNOWN, _FLAG, _FLAG))
 def _replace_plain(  # noqa: PLR0917 - compiled without keywords
     data: Any, at: int, end: int, known: Any, targets: Any, keys: bool, values: bool
 ) -> Any:

@@ -14,11 +14,12 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from heliostat.clusters.wire.scan import number_at
 from heliostat.errors import BatchError
 from heliostat.framed_ids import FRAME_BYTES
+from heliostat.ops.compiled import compiled, inlined
 from heliostat.records.batches.batch import (
     CODEC_BITS,
     CONTROL_BIT,
@@ -76,7 +77,7 @@ class UnknownIds(NamedTuple):
     """Source offset of the first record with one, -1: none."""
 
 
-@njit(_INT(KNOWN, _INT), cache=True, nogil=True)
+@inlined(_INT(KNOWN, _INT))
 def place_of(ids: Any, number: int) -> Any:
     """Return where a number is among ascending ids; -1: nowhere."""
     low, high = np.int64(0), np.int64(len(ids))
@@ -89,7 +90,7 @@ def place_of(ids: Any, number: int) -> Any:
     return low if low < len(ids) and ids[low] == number else np.int64(-1)
 
 
-@njit(_INT(_FOUND, _INT, _INT), cache=True, nogil=True)
+@inlined(_INT(_FOUND, _INT, _INT))
 def _added(found: Any, filled: int, number: int) -> Any:
     """Add a number to the `filled` first ones, unless it is there; return how many there are."""
     for place in range(filled):
@@ -101,7 +102,7 @@ def _added(found: Any, filled: int, number: int) -> Any:
     return filled
 
 
-@njit(_PAIR(BYTES, _INT, _INT, _INT, KNOWN, _FLAG, _FLAG, _PAIR, _FOUND), cache=True, nogil=True)
+@inlined(_PAIR(BYTES, _INT, _INT, _INT, KNOWN, _FLAG, _FLAG, _PAIR, _FOUND))
 def _scan(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
     data: Any,
     at: int,
@@ -168,7 +169,7 @@ def _scan(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
     return first, filled
 
 
-@njit(_PAIR(BYTES, _INT, _INT, KNOWN, _FLAG, _FLAG, _PAIR), cache=True, nogil=True)
+@compiled(_PAIR(BYTES, _INT, _INT, KNOWN, _FLAG, _FLAG, _PAIR), makes_arrays=True)
 def to_look_at(  # noqa: PLR0917 - compiled without keywords
     data: Any, at: int, end: int, known: Any, keys: bool, values: bool, offsets: tuple[int, int]
 ) -> Any:

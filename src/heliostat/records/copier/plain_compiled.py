@@ -21,6 +21,7 @@ from numba import types
 from heliostat.clusters.wire import scan
 from heliostat.clusters.wire.scan import number_at, put_number
 from heliostat.invariants import SEQUENCE_MODULUS
+from heliostat.ops.compiled import compiled, inlined
 from heliostat.ops.latency import BUCKETS, BUCKETS_PER_DOUBLING, LIVE_WITHIN_MS
 from heliostat.records.batches.batch import (
     CODEC_BITS,
@@ -37,7 +38,7 @@ from heliostat.records.batches.batch import (
     RECORD_BYTES_MIN,
     TRANSACTIONAL_BIT,
 )
-from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes, crc32c_compiled
+from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes, crc32c_compiled
 from heliostat.records.batches.joining import JOIN_RECORDS_MAX
 from heliostat.records.batches.reencode import (
     AT,
@@ -93,7 +94,7 @@ _ROWS = types.int64[:, ::1]
 _ROW = types.int64[::1]
 
 
-@compiled(types.boolean(_OUT, _INT, _INT, _INT, _INT, KNOWN, KNOWN))
+@inlined(types.boolean(_OUT, _INT, _INT, _INT, _INT, KNOWN, KNOWN))
 def _put_ids(  # noqa: PLR0917 - compiled without keywords
     out: Any, at: int, end: int, count: int, frames: int, known: Any, targets: Any
 ) -> Any:
@@ -104,7 +105,7 @@ def _put_ids(  # noqa: PLR0917 - compiled without keywords
     return put_ids(out, at, end, count, known, targets, keys, values) >= 0
 
 
-@compiled(_INT(BYTES, _INT, _INT, _ROW, _ROW, _OUT, _INT, _ROW, KNOWN, KNOWN))
+@inlined(_INT(BYTES, _INT, _INT, _ROW, _ROW, _OUT, _INT, _ROW, KNOWN, KNOWN))
 def _take_one(  # noqa: PLR0917 - compiled without keywords
     data: Any,
     start: int,
@@ -157,7 +158,7 @@ def _take_one(  # noqa: PLR0917 - compiled without keywords
     return size
 
 
-@compiled(_INT(BYTES, _INT, _INT, _INT))
+@inlined(_INT(BYTES, _INT, _INT, _INT))
 def _has_epoch(data: Any, start: int, end: int, epoch: int) -> Any:
     """Return whether whole batches fill `data[start:end]`, all of this leader epoch."""
     at = start
@@ -171,7 +172,9 @@ def _has_epoch(data: Any, start: int, end: int, epoch: int) -> Any:
     return at == end
 
 
-@compiled(_INT(BYTES, _INT, _INT, _ROW, _ROW, _OUT, _INT, _ROW, _ROW, KNOWN, KNOWN))
+@compiled(
+    _INT(BYTES, _INT, _INT, _ROW, _ROW, _OUT, _INT, _ROW, _ROW, KNOWN, KNOWN), makes_arrays=True
+)
 def _take_several(  # noqa: PLR0917 - compiled without keywords
     data: Any,
     start: int,
@@ -227,7 +230,7 @@ def _take_several(  # noqa: PLR0917 - compiled without keywords
     return size
 
 
-@compiled(types.boolean(_ROW, _ROW, _ROW, _ROW))
+@inlined(types.boolean(_ROW, _ROW, _ROW, _ROW))
 def _may_take(answer: Any, cells: Any, given: Any, brokers: Any) -> Any:
     """Return whether one more batch of the partition may be in flight."""
     size = answer[scan.END] - answer[scan.START]
@@ -244,7 +247,7 @@ def _may_take(answer: Any, cells: Any, given: Any, brokers: Any) -> Any:
     return is_free
 
 
-@compiled(types.boolean(BYTES, _ROW, _ROW, KNOWN, KNOWN))
+@inlined(types.boolean(BYTES, _ROW, _ROW, KNOWN, KNOWN))
 def _may_pass(data: Any, answer: Any, cells: Any, readable: Any, passing: Any) -> Any:
     """Return whether all schema ids of a partition's records pass (I8).
 
@@ -265,7 +268,7 @@ def _may_pass(data: Any, answer: Any, cells: Any, readable: Any, passing: Any) -
     return left == 0
 
 
-@compiled(_INT(BYTES, _ROW, _ROW, _ROW, _ROW, _OUT, _INT, _ROW, _ROW, KNOWN, KNOWN))
+@inlined(_INT(BYTES, _ROW, _ROW, _ROW, _ROW, _OUT, _INT, _ROW, _ROW, KNOWN, KNOWN))
 def _take_records(  # noqa: PLR0917 - compiled without keywords
     data: Any,
     answer: Any,
@@ -312,7 +315,7 @@ def _take_records(  # noqa: PLR0917 - compiled without keywords
     return size
 
 
-@compiled(types.boolean(_ROW, _ROW, _INT))
+@inlined(types.boolean(_ROW, _ROW, _INT))
 def _take_end(answer: Any, cells: Any, now_ms: int) -> Any:
     """Take an answer without records: only the source's end has moved."""
     stable = answer[scan.LAST_STABLE_OFFSET]
@@ -325,7 +328,7 @@ def _take_end(answer: Any, cells: Any, now_ms: int) -> Any:
     return True
 
 
-@compiled(types.boolean(BYTES, _ROW, _ROW, _ROWS))
+@inlined(types.boolean(BYTES, _ROW, _ROW, _ROWS))
 def _is_asked_for(data: Any, answer: Any, want: Any, table: Any) -> Any:
     """Return whether a plain partition is answered as it asks now, without anything special."""
     index = want[ASKED_INDEX]
@@ -419,7 +422,7 @@ def take_answer(  # noqa: PLR0917 - compiled without keywords
     return filled, count, missed
 
 
-@compiled(_INT(_INT))
+@inlined(_INT(_INT))
 def bucket_of(latency_ms: int) -> Any:
     """Return the bucket in which `LatencyHistogram` counts a latency."""
     found = np.int64(BUCKETS_PER_DOUBLING * math.log2(1 + max(0, latency_ms)))

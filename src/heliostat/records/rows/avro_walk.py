@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from heliostat.records.batches.compiled_bytes import BYTES, compiled
+from heliostat.ops.compiled import compiled, inlined
+from heliostat.records.batches.compiled_bytes import BYTES
 from heliostat.records.batches.reencode import read_varint_compiled
 
 NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES_KIND, FIXED, ENUM, RECORD, ARRAY, MAP, UNION = range(
@@ -29,7 +30,7 @@ NODES = types.Array(types.int64, 2, "C", readonly=True)
 LIST = types.Array(types.int64, 1, "C", readonly=True)
 
 
-@compiled(_INT(BYTES, _INT, _INT))
+@inlined(_INT(BYTES, _INT, _INT))
 def _after_bytes(data: Any, at: int, end: int) -> Any:
     size, at = read_varint_compiled(data, at, end)
     return at + size if at >= 0 and 0 <= size <= end - at else np.int64(-1)
@@ -91,7 +92,7 @@ def _after(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
             done += 1
 
 
-@compiled(types.boolean(BYTES, _INT, _INT, NODES, LIST, _INT, types.int64[::1]))
+@inlined(types.boolean(BYTES, _INT, _INT, NODES, LIST, _INT, types.int64[::1]))
 def field_ends(  # noqa: PLR0917 - arguments of a compiled loop
     data: Any, at: int, end: int, nodes: Any, children: Any, root: int, ends: Any
 ) -> Any:

@@ -16,7 +16,8 @@ import numpy as np
 from numba import types
 
 from heliostat.framed_ids import FRAME_BYTES
-from heliostat.records.batches.compiled_bytes import BYTES, compiled
+from heliostat.ops.compiled import inlined
+from heliostat.records.batches.compiled_bytes import BYTES
 from heliostat.records.rows.avro_walk import LIST, NODES, field_ends
 from heliostat.records.rows.json_changes import JsonChanges
 from heliostat.records.rows.json_cuts import (
@@ -182,7 +183,7 @@ def tables_of(found: FieldCuts | None) -> tuple[Tables, int, Any]:
     return tables, made.grows, new_edits(max(EDITS_AT_FIRST, made.most_pieces))
 
 
-@compiled(_INT(_INT, _INT, _INT, ROWS))
+@inlined(_INT(_INT, _INT, _INT, ROWS))
 def _row_of(number: int, first: int, stop: int, cuts: Any) -> Any:
     while first < stop:
         middle = (first + stop) // 2
@@ -193,7 +194,7 @@ def _row_of(number: int, first: int, stop: int, cuts: Any) -> Any:
     return first
 
 
-@compiled(_INT(BYTES, _INT, _INT, _INTS, ROWS, NODES, LIST, ROWS, _INTS, ROWS))
+@inlined(_INT(BYTES, _INT, _INT, _INTS, ROWS, NODES, LIST, ROWS, _INTS, ROWS))
 def _avro_edits(  # noqa: PLR0917 - compiled without keywords
     data: Any,
     at: int,
@@ -236,7 +237,7 @@ TABLES = types.Tuple((ROWS, ROWS, NODES, LIST, ROWS, ROWS, ROWS, _INTS, BYTES))
 """Numba's type of `Tables`."""
 
 
-@compiled(_INT(BYTES, _INT, _INT, _INT, TABLES, ROWS))
+@inlined(_INT(BYTES, _INT, _INT, _INT, TABLES, ROWS))
 def edits_of(  # noqa: PLR0917 - compiled without keywords
     data: Any, at: int, size: int, column: int, tables: Any, edits: Any
 ) -> Any:

@@ -13,7 +13,8 @@ from typing import Any, assert_never
 import numpy as np
 from numba import types
 
-from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes
+from heliostat.ops.compiled import inlined
+from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes
 from heliostat.records.batches.reencode import (
     VARINT_BYTES_MAX,
     read_varint_compiled,
@@ -49,7 +50,7 @@ _ROWS = types.int64[:, ::1]
 _OUT = types.uint8[::1]
 
 
-@compiled(types.boolean(BYTES, BYTES, _INTS, _INTS))
+@inlined(types.boolean(BYTES, BYTES, _INTS, _INTS))
 def _is_named(data: Any, table: Any, header: Any, text: Any) -> Any:
     if header[_NAME_BYTES] != text[_TEXT_BYTES]:
         return False
@@ -60,7 +61,7 @@ def _is_named(data: Any, table: Any, header: Any, text: Any) -> Any:
     return True
 
 
-@compiled(_INT(BYTES, _INT, _INT, _ROWS, _INT))
+@inlined(_INT(BYTES, _INT, _INT, _ROWS, _INT))
 def read_headers(data: Any, at: int, end: int, headers: Any, more: int) -> Any:
     """Read a record's headers into rows, with room for `more`; return how many there are."""
     count, place = read_varint_compiled(data, at, end)
@@ -83,7 +84,7 @@ def read_headers(data: Any, at: int, end: int, headers: Any, more: int) -> Any:
     return count if place == end else DAMAGED
 
 
-@compiled(types.boolean(BYTES, BYTES, _INTS, _ROWS, _INTS))
+@inlined(types.boolean(BYTES, BYTES, _INTS, _ROWS, _INTS))
 def _is_any(data: Any, table: Any, header: Any, texts: Any, step: Any) -> Any:
     for row in range(step[_FIRST], step[_STOP]):
         if _is_named(data, table, header, texts[row]):
@@ -91,7 +92,7 @@ def _is_any(data: Any, table: Any, header: Any, texts: Any, step: Any) -> Any:
     return False
 
 
-@compiled(types.UniTuple(_INT, 2)(BYTES, types.boolean, _ROWS, _INT, _ROWS, _ROWS, BYTES))
+@inlined(types.UniTuple(_INT, 2)(BYTES, types.boolean, _ROWS, _INT, _ROWS, _ROWS, BYTES))
 def do_steps(  # noqa: C901, PLR0912, PLR0917 - compiled without keywords
     data: Any, has_value: bool, headers: Any, count: int, steps: Any, texts: Any, table: Any
 ) -> Any:
@@ -112,7 +113,8 @@ def do_steps(  # noqa: C901, PLR0912, PLR0917 - compiled without keywords
         elif kind == _DROP:
             for row in range(count):
                 if not _is_any(data, table, headers[row], texts, step):
-                    headers[kept] = headers[row]
+                    for column in range(HEADER_COLUMNS):
+                        headers[kept, column] = headers[row, column]
                     kept += 1
             changed |= kept != count
             count = kept
@@ -127,14 +129,15 @@ def do_steps(  # noqa: C901, PLR0912, PLR0917 - compiled without keywords
                         break
         else:
             for text in range(step[_FIRST], step[_STOP]):
-                headers[count, :_FROM_STEP] = texts[text]
+                for column in range(_FROM_STEP):
+                    headers[count, column] = texts[text, column]
                 headers[count, _FROM_STEP] = _NAME | _CONTENT
                 count += 1
                 changed = 1
     return count, changed
 
 
-@compiled(_INT(_OUT, _INT, BYTES, BYTES, _ROWS, _INT))
+@inlined(_INT(_OUT, _INT, BYTES, BYTES, _ROWS, _INT))
 def write_headers(  # noqa: PLR0917 - compiled without keywords
     out: Any, at: int, data: Any, table: Any, headers: Any, count: int
 ) -> Any:
@@ -157,7 +160,7 @@ def write_headers(  # noqa: PLR0917 - compiled without keywords
     return at
 
 
-@compiled(_INT(_ROWS, _INT))
+@inlined(_INT(_ROWS, _INT))
 def bytes_of_headers(headers: Any, count: int) -> Any:
     """Return how many bytes headers take, with their count."""
     size = varint_bytes(count)

@@ -15,13 +15,14 @@ import numpy as np
 from numba import types
 
 from heliostat.errors import BatchError
+from heliostat.ops.compiled import compiled, inlined
 from heliostat.records.batches.batch import (
     HEADER_BYTES,
     BatchHeader,
     Codec,
     each_header,
 )
-from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes
+from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes
 from heliostat.records.batches.reencode import (
     VARINT_BYTES_MAX,
     varint_bytes,
@@ -77,7 +78,7 @@ _OUT = types.uint8[::1]
 _EDITS = types.int64[:, :, ::1]
 
 
-@compiled(types.boolean(BYTES, _INT, _INT, _INTS))
+@inlined(types.boolean(BYTES, _INT, _INT, _INTS))
 def _read_record(data: Any, at: int, end: int, record: Any) -> Any:
     """Fill in where the parts of the record at `at` lie; False: it is damaged."""
     since, delta, key_at, record_end = record_begins(data, at, end)
@@ -95,7 +96,7 @@ def _read_record(data: Any, at: int, end: int, record: Any) -> Any:
     return True
 
 
-@compiled(_INT(BYTES, _INTS, TABLES, _EDITS, _INTS, _INTS))
+@inlined(_INT(BYTES, _INTS, TABLES, _EDITS, _INTS, _INTS))
 def _find_edits(  # noqa: PLR0917 - compiled without keywords
     data: Any, record: Any, tables: Any, edits: Any, counts: Any, told: Any
 ) -> Any:
@@ -117,7 +118,7 @@ def _find_edits(  # noqa: PLR0917 - compiled without keywords
     return changed
 
 
-@compiled(_INT(_INTS, _INT, _INT, _ROWS))
+@inlined(_INT(_INTS, _INT, _INT, _ROWS))
 def _column_bytes(record: Any, first: int, count: int, edits: Any) -> Any:
     if count == LEFT:
         return record[first + 1] + max(record[first + 2], 0) - record[first]
@@ -125,7 +126,7 @@ def _column_bytes(record: Any, first: int, count: int, edits: Any) -> Any:
     return varint_bytes(size) + size
 
 
-@compiled(_INT(_OUT, _INT, BYTES, _INTS, _INT, _INT, _ROWS, BYTES))
+@inlined(_INT(_OUT, _INT, BYTES, _INTS, _INT, _INT, _ROWS, BYTES))
 def _write_column(  # noqa: PLR0917 - compiled without keywords
     out: Any,
     at: int,
@@ -144,7 +145,7 @@ def _write_column(  # noqa: PLR0917 - compiled without keywords
     return write_edits(out, at, data, count, edits, constants)
 
 
-@compiled(
+@inlined(
     _INT(
         *(_OUT, _INT, BYTES, _INTS, _INT, BYTES, _ROWS, _INT, _INT),
         *(_INTS, _EDITS, BYTES),
@@ -197,7 +198,7 @@ def _write_record(  # noqa: PLR0917 - compiled without keywords
 @compiled(
     _INT(
         *(BYTES, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _INT, types.boolean),
-        *(_ROWS, _ROWS, BYTES, _INT, _ROWS, TABLES, _EDITS, _OUT, _INT, _INTS),
+        *(_ROWS, _ROWS, BYTES, _INT, _ROWS, TABLES, _EDITS, _INTS, _INTS, _OUT, _INT, _INTS),
     )
 )
 def _apply(  # noqa: PLR0917 - compiled without keywords
@@ -218,15 +219,17 @@ def _apply(  # noqa: PLR0917 - compiled without keywords
     headers: Any,
     tables: Any,
     edits: Any,
+    counts: Any,
+    record: Any,
     out: Any,
     out_at: int,
     told: Any,
 ) -> Any:
     """Write the records in `data[at:end]` as the steps leave them; return where they end in `out`.
 
-    Only those with offsets `[start, before)` are written. `told` begins as zeros.
+    Only those with offsets `[start, before)` are written. `counts` begin as `LEFT`, `told` as
+    zeros; `edits` and `record` are room.
     """
-    record, counts = np.zeros(_COLUMNS, np.int64), np.full(2, LEFT, np.int64)
     places, constants = tables[0], tables[-1]
     has_cuts = places[_KEY, 0] | places[_VALUE, 0]
     last: Any = np.int64(-1)
@@ -291,6 +294,7 @@ class InPlace:
         self._tables = HeaderTables(steps)
         self._grows = _RECORD_ROOM + grows + self._tables.inserted_bytes
         self._headers = np.empty((_HEADERS, HEADER_COLUMNS), np.int64)
+        self._counts, self._record = np.full(2, LEFT, np.int64), np.zeros(_COLUMNS, np.int64)
         self._open_bytes = OPENED_BYTES_MAX
         self.opened = Codec.NONE
         """Codec of the first compressed batch of the last chunk, see `ConvertSettings.opened`."""
@@ -361,7 +365,8 @@ class InPlace:
                 *(header.base_offset, chunk.first, chunk.before, header.base_timestamp),
                 *(header.max_timestamp, header.is_log_append_time),
                 *(of_headers.steps, of_headers.texts, of_headers.bytes, of_headers.inserted),
-                *(self._headers, self._cuts, self._edits, out, HEADER_BYTES, told),
+                *(self._headers, self._cuts, self._edits, self._counts, self._record),
+                *(out, HEADER_BYTES, told),
             )
             if end == DAMAGED:
                 raise BatchError("records are damaged", base_offset=header.base_offset)

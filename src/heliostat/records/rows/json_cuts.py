@@ -14,7 +14,8 @@ import numpy as np
 from numba import types
 
 from heliostat.errors import TransformFailed
-from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes
+from heliostat.ops.compiled import compiled, inlined
+from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes
 from heliostat.records.rows.json_changes import JsonChanges
 from heliostat.records.rows.json_walk import (
     BACKSLASH,
@@ -108,7 +109,7 @@ def _masks(instead: str | None) -> tuple[bytes, bytes, bytes, bytes]:
     return text, number, instead.encode() if kind == _BOOLEAN else text, text
 
 
-@compiled(_INT(_INT))
+@inlined(_INT(_INT))
 def _kind(first: int) -> Any:
     """Return of which kind a value is by its first byte."""
     if first == QUOTE:
@@ -159,7 +160,7 @@ def _utf8(character: int, place: int, more: int) -> Any:
     return bits | (0xC0 if more == 1 else 0xE0 if more == 2 else 0xF0)
 
 
-@compiled(types.boolean(BYTES, _INT, _INT, BYTES, _INT, _INT))
+@inlined(types.boolean(BYTES, _INT, _INT, BYTES, _INT, _INT))
 def _is_name(  # noqa: PLR0917 - compiled without keywords
     data: Any, at: int, end: int, names: Any, name: int, name_end: int
 ) -> Any:
@@ -181,7 +182,7 @@ def _is_name(  # noqa: PLR0917 - compiled without keywords
     return at == end and name == name_end
 
 
-@compiled(_INT(BYTES, _INT, _INT, ROWS, _INT, _INT, BYTES))
+@inlined(_INT(BYTES, _INT, _INT, ROWS, _INT, _INT, BYTES))
 def _rule_of(  # noqa: PLR0917 - compiled without keywords
     data: Any, at: int, end: int, rules: Any, first: int, stop: int, names: Any
 ) -> Any:
@@ -197,7 +198,7 @@ def _rule_of(  # noqa: PLR0917 - compiled without keywords
     return np.int64(_NONE)
 
 
-@compiled(_INT(ROWS, _INT, _INT, _INT, _INT))
+@inlined(_INT(ROWS, _INT, _INT, _INT, _INT))
 def _put(edits: Any, count: int, is_constant: int, begin: int, end: int) -> Any:
     """Add an edit, for which there is room; return how many there are."""
     if begin == end:
@@ -206,7 +207,7 @@ def _put(edits: Any, count: int, is_constant: int, begin: int, end: int) -> Any:
     return count + 1
 
 
-@compiled(types.UniTuple(_INT, 3)(BYTES, types.UniTuple(_INT, 4), _INT, _INTS, _INT, ROWS))
+@inlined(types.UniTuple(_INT, 3)(BYTES, types.UniTuple(_INT, 4), _INT, _INTS, _INT, ROWS))
 def _changed_member(  # noqa: PLR0917 - compiled without keywords
     data: Any, places: Any, run: int, rule: Any, count: int, edits: Any
 ) -> Any:
@@ -228,7 +229,7 @@ def _changed_member(  # noqa: PLR0917 - compiled without keywords
     return run, count, changed
 
 
-@compiled(types.boolean(_INTS, _INT, _INTS))
+@inlined(types.boolean(_INTS, _INT, _INTS))
 def _gives_again(rule: Any, row: int, given: Any) -> Any:
     """Note which rule gave a member its name; return whether another one gave the same."""
     number = rule[_GIVEN]
@@ -238,7 +239,7 @@ def _gives_again(rule: Any, row: int, given: Any) -> Any:
     return before not in (_NONE, row)
 
 
-@compiled(_INT(BYTES, _INT, _INT, ROWS, _INT, _INT, BYTES, ROWS, _INTS))
+@inlined(_INT(BYTES, _INT, _INT, ROWS, _INT, _INT, BYTES, ROWS, _INTS))
 def json_edits(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
     data: Any,
     begin: int,
@@ -258,7 +259,8 @@ def json_edits(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
     at = after_space(data, begin, end)
     if at >= end or data[at] != OBJECT:
         return FAILS
-    given[:] = _NONE
+    for number in range(len(given)):
+        given[number] = _NONE
     # What is copied as a run begins at `run`; -1: a field was left out, and none is kept since.
     run: Any = begin
     comma: Any = np.int64(_NONE)
@@ -301,7 +303,7 @@ def json_edits(  # noqa: C901, PLR0911, PLR0912, PLR0917 - one compiled loop
     return _put(edits, count, 0, at if run < 0 else run, end)
 
 
-@compiled(_INT(_INT, ROWS))
+@inlined(_INT(_INT, ROWS))
 def edited_bytes(count: int, edits: Any) -> Any:
     """Return how many bytes there are after these edits."""
     size = np.int64(0)
@@ -310,7 +312,7 @@ def edited_bytes(count: int, edits: Any) -> Any:
     return size
 
 
-@compiled(_INT(types.uint8[::1], _INT, BYTES, _INT, ROWS, BYTES))
+@inlined(_INT(types.uint8[::1], _INT, BYTES, _INT, ROWS, BYTES))
 def write_edits(  # noqa: PLR0917 - compiled without keywords
     out: Any, at: int, data: Any, count: int, edits: Any, constants: Any
 ) -> Any:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from heliostat.records.batches.compiled_bytes import BYTES, compiled, load64
+from heliostat.ops.compiled import compiled, inlined
+from heliostat.records.batches.compiled_bytes import BYTES, load64
 
 DEPTH_MAX = 200
 """Arrays and objects within each other: bytes can claim any number, and each takes a frame of the
@@ -34,7 +35,7 @@ _INT = types.int64
 _WHERE = _INT(BYTES, _INT, _INT)
 
 
-@compiled(_WHERE)
+@inlined(_WHERE)
 def after_space(data: Any, at: int, end: int) -> Any:
     """Return where white space that may begin at `at` ends."""
     while at < end and data[at] <= _SPACE:
@@ -96,7 +97,7 @@ def _after_wide(data: Any, at: int, end: int) -> Any:
     return at + 1 + more
 
 
-@compiled(types.boolean(types.uint64))
+@inlined(types.boolean(types.uint64))
 def _are_plain(eight: int) -> Any:
     """Return whether eight bytes of a string stand for themselves, as most do: ASCII, no escape."""
     quotes, escapes = eight ^ _EACH * np.uint64(QUOTE), eight ^ _EACH * np.uint64(BACKSLASH)
@@ -106,7 +107,7 @@ def _are_plain(eight: int) -> Any:
     return (found | eight) & _TOP_BITS == np.uint64(0)
 
 
-@compiled(_WHERE)
+@inlined(_WHERE)
 def after_string(data: Any, at: int, end: int) -> Any:
     """Return where a string ends, behind its quotes."""
     if at >= end or data[at] != QUOTE:
@@ -133,7 +134,7 @@ def after_string(data: Any, at: int, end: int) -> Any:
     return ~end
 
 
-@compiled(_WHERE)
+@inlined(_WHERE)
 def _after_digits(data: Any, at: int, end: int) -> Any:
     if at >= end or not ZERO <= data[at] <= NINE:
         return ~at
@@ -142,7 +143,7 @@ def _after_digits(data: Any, at: int, end: int) -> Any:
     return at
 
 
-@compiled(_WHERE)
+@inlined(_WHERE)
 def _after_number(data: Any, at: int, end: int) -> Any:
     if data[at] == MINUS:
         at += 1
@@ -160,7 +161,7 @@ def _after_number(data: Any, at: int, end: int) -> Any:
     return at
 
 
-@compiled(_WHERE)
+@inlined(_WHERE)
 def _after_word(data: Any, at: int, end: int) -> Any:
     first = data[at]
     # rue, alse, ull
@@ -178,7 +179,7 @@ def _after_word(data: Any, at: int, end: int) -> Any:
     return at + 1
 
 
-@compiled(_WHERE)
+@inlined(_WHERE)
 def after_colon(data: Any, at: int, end: int) -> Any:
     """Return where the value of a member begins whose name ends at `at`, or is damaged there."""
     if at < 0:

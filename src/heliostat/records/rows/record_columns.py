@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 from numba import types
 
+from heliostat.ops.compiled import compiled, inlined
 from heliostat.records.batches.batch import RECORD_BYTES_MIN
-from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes
+from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes
 from heliostat.records.batches.reencode import read_varint_compiled
 
 # Places in the totals that `measure` adds to and `fill` goes on from: int64 each.
@@ -32,7 +33,7 @@ _FLAGS = types.uint8[::1]
 _OUT = types.uint8[::1]
 
 
-@compiled(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
+@inlined(types.UniTuple(_INT, 2)(BYTES, _INT, _INT))
 def sized(data: Any, at: int, end: int) -> Any:
     """Return where the bytes at `at` begin and how many there are; -1: null, -2: damaged."""
     size, begin = read_varint_compiled(data, at, end)
@@ -41,7 +42,7 @@ def sized(data: Any, at: int, end: int) -> Any:
     return begin, size
 
 
-@compiled(types.UniTuple(_INT, 4)(BYTES, _INT, _INT))
+@inlined(types.UniTuple(_INT, 4)(BYTES, _INT, _INT))
 def record_begins(data: Any, at: int, end: int) -> Any:
     """Read the record at `at` up to its key; -1 for where it ends: it is damaged.
 
@@ -61,7 +62,7 @@ def record_begins(data: Any, at: int, end: int) -> Any:
     return since, delta, place, end
 
 
-@compiled(types.UniTuple(_INT, 6)(BYTES, _INT, _INT))
+@inlined(types.UniTuple(_INT, 6)(BYTES, _INT, _INT))
 def key_and_value(data: Any, at: int, end: int) -> Any:
     """Return of the key at `at`, and of the value behind it, where they and their contents lie.
 
@@ -116,7 +117,7 @@ def measure(  # noqa: PLR0911 - one compiled loop
     return at == end
 
 
-@compiled(_INT(BYTES, _INT, _INT, _INT, types.boolean, _OUT, _OFFSETS, _FLAGS, _INTS, _INT))
+@inlined(_INT(BYTES, _INT, _INT, _INT, types.boolean, _OUT, _OFFSETS, _FLAGS, _INTS, _INT))
 def _take(  # noqa: PLR0917 - compiled without keywords
     data: Any,
     at: int,

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numba import types
 
-from heliostat.records.batches.compiled_bytes import BYTES, compiled, copy_bytes
+from heliostat.ops.compiled import compiled, inlined
+from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes
 from heliostat.records.batches.reencode import (
     VARINT_BYTES_MAX,
     varint_bytes,
@@ -48,7 +49,7 @@ _COLUMN = types.Tuple((_READ_OFFSETS, BYTES, BYTES))
 """A column of byte strings as Arrow has it: where each ends, whether it is there, and all."""
 
 
-@compiled(_INT(_OUT, _INT, _COLUMN, _INT))
+@inlined(_INT(_OUT, _INT, _COLUMN, _INT))
 def _write_sized(out: Any, at: int, column: Any, row: int) -> Any:
     ends, has, data = column
     if has[row] == 0:
@@ -59,7 +60,7 @@ def _write_sized(out: Any, at: int, column: Any, row: int) -> Any:
     return at + size
 
 
-@compiled(_INT(_COLUMN, _INT))
+@inlined(_INT(_COLUMN, _INT))
 def _bytes_of(column: Any, row: int) -> Any:
     ends, has, _ = column
     if has[row] == 0:
@@ -68,7 +69,7 @@ def _bytes_of(column: Any, row: int) -> Any:
     return varint_bytes(size) + size
 
 
-@compiled(_INT(_READ_OFFSETS, _COLUMN, _COLUMN, _INT))
+@inlined(_INT(_READ_OFFSETS, _COLUMN, _COLUMN, _INT))
 def _bytes_of_headers(ends: Any, names: Any, contents: Any, row: int) -> Any:
     first, stop = np.int64(ends[row]), np.int64(ends[row + 1])
     size = varint_bytes(stop - first)
@@ -77,7 +78,7 @@ def _bytes_of_headers(ends: Any, names: Any, contents: Any, row: int) -> Any:
     return size
 
 
-@compiled(_INT(_OUT, _INT, _READ_OFFSETS, _COLUMN, _COLUMN, _INT))
+@inlined(_INT(_OUT, _INT, _READ_OFFSETS, _COLUMN, _COLUMN, _INT))
 def _write_headers(  # noqa: PLR0917 - compiled without keywords
     out: Any, at: int, ends: Any, names: Any, contents: Any, row: int
 ) -> Any:
@@ -89,13 +90,13 @@ def _write_headers(  # noqa: PLR0917 - compiled without keywords
     return at
 
 
-@compiled(_INT(_OUT, _INT, BYTES, _INT, _INT))
+@inlined(_INT(_OUT, _INT, BYTES, _INT, _INT))
 def _write_run(out: Any, out_at: int, data: Any, at: int, end: int) -> Any:
     copy_bytes(out, out_at, data, at, end - at)
     return out_at + end - at
 
 
-@compiled(
+@inlined(
     _INT(
         *(BYTES, types.UniTuple(_INT, 4), _INT, _INT, _INT, _INT),
         *(_COLUMN, _COLUMN, _READ_OFFSETS, _COLUMN, _COLUMN, _OUT, _INT),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from heliostat.ops.driver_death import begun, report_death, stopped
 from heliostat.ops.pyspark_private import active_context
+from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import essence, session_settings
 from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.rows.row_names import BACK
@@ -83,7 +84,11 @@ def trial_session(conf: Mapping[str, str]) -> Iterator[SparkSession]:
     if running is not None:
         yield _session_in(running)
         return
-    settings = {"spark.log.level": "OFF", **session_settings(MASTER, conf)}
+    settings = {
+        "spark.log.level": "OFF",
+        "spark.driver.extraJavaOptions": driver_java_options(has_rows=True),
+        **session_settings(MASTER, conf),
+    }
     builder = Session.builder.master(MASTER).appName("heliostat pipelines")
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -9,12 +9,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 
 from heliostat.clusters.wire import produce
 from heliostat.clusters.wire.primitives import compact_string, number_whole, whole_head
 from heliostat.clusters.wire.scan import after_tags, number_at, put_number, uvarint_at
 from heliostat.errors import ProtocolError
+from heliostat.ops.compiled import compiled, inlined
 from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes
 from heliostat.records.copier import plain_sends as sent
 from heliostat.records.copier.lane import PartitionSpec
@@ -32,7 +33,7 @@ _OUT = types.uint8[::1]
 _ROWS = types.int64[:, ::1]
 
 
-@njit(_INT(_OUT, _INT, _INT), cache=True, nogil=True)
+@inlined(_INT(_OUT, _INT, _INT))
 def _put_uvarint(out: Any, at: int, value: int) -> Any:
     while value > 127:
         out[at] = np.uint8(value & 127 | 128)
@@ -42,7 +43,7 @@ def _put_uvarint(out: Any, at: int, value: int) -> Any:
     return at + 1
 
 
-@njit(_INT(_OUT, _INT, _ROWS, BYTES, BYTES, _ROWS, _ROWS), cache=True, nogil=True)
+@compiled(_INT(_OUT, _INT, _ROWS, BYTES, BYTES, _ROWS, _ROWS), makes_arrays=True)
 def _encode(  # noqa: PLR0917 - compiled without keywords
     out: Any, at: int, sends: Any, data: Any, keys: Any, key_ends: Any, targets: Any
 ) -> Any:
@@ -88,7 +89,7 @@ def _encode(  # noqa: PLR0917 - compiled without keywords
     return at + 1
 
 
-@njit(_INT(_ROWS, _ROWS, BYTES, _INT, BYTES, _ROWS, _INT, _INT, _INT), cache=True, nogil=True)
+@inlined(_INT(_ROWS, _ROWS, BYTES, _INT, BYTES, _ROWS, _INT, _INT, _INT))
 def _row_for(  # noqa: PLR0917 - compiled without keywords
     sends: Any,
     targets: Any,
@@ -119,7 +120,7 @@ def _row_for(  # noqa: PLR0917 - compiled without keywords
     return -1
 
 
-@njit(_INT(BYTES, _INT, types.boolean, _ROWS, BYTES, _ROWS, _ROWS), cache=True, nogil=True)
+@compiled(_INT(BYTES, _INT, types.boolean, _ROWS, BYTES, _ROWS, _ROWS))
 def _decode(  # noqa: PLR0911, PLR0917 - compiled without keywords
     data: Any, at: int, by_id: bool, sends: Any, keys: Any, key_ends: Any, targets: Any
 ) -> Any:
