@@ -56,8 +56,9 @@ def _tables() -> Any:
 _TABLES = _tables()
 
 
-def _copy_slices(out: Any, out_at: int, data: Any, at: int, count: int) -> None:
-    out[out_at : out_at + count] = data[at : at + count]
+def _copy_one_by_one(out: Any, out_at: int, data: Any, at: int, count: int) -> None:
+    for place in range(count):
+        out[out_at + place] = data[at + place]
 
 
 @intrinsic
@@ -77,7 +78,7 @@ def _copy_memory(_typing: Any, out: Any, out_at: Any, data: Any, at: Any, count:
     return types.void(out, types.int64, data, types.int64, types.int64), generate
 
 
-copy_bytes: Any = njit(_copy_slices) if config.BOUNDSCHECK else _copy_memory
+copy_bytes: Any = njit(_copy_one_by_one) if config.BOUNDSCHECK else _copy_memory
 """`(out, out_at, data, at, count)`: copy bytes between two arrays that do not overlap."""
 
 

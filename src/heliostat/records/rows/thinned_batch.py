@@ -30,14 +30,33 @@ def room_for(size_bytes: int) -> Any:
     return np.frombuffer(BUFFERS.take(size_bytes), np.uint8)
 
 
-def joined(parts: Sequence[Any]) -> memoryview:
-    """Return parts, one behind the other, in a reused buffer."""
-    size = sum(map(len, parts))
-    whole, at = memoryview(BUFFERS.take(size))[:size], 0
-    for part in parts:
-        whole[at : at + len(part)] = part
-        at += len(part)
-    return whole
+class InARow:
+    """Batches, one behind the other, in a reused buffer that grows.
+
+    Parameters
+    ----------
+    size_bytes
+        About how many bytes they will have.
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        self._view = memoryview(BUFFERS.take(size_bytes))
+        self._size = 0
+
+    def add(self, part: Any) -> None:
+        """Copy bytes behind what is there."""
+        end = self._size + len(part)
+        if end > len(self._view):
+            view = memoryview(BUFFERS.take(2 * end))
+            view[: self._size] = self._view[: self._size]
+            self._view = view
+        self._view[self._size : end] = part
+        self._size = end
+
+    @property
+    def bytes(self) -> memoryview:
+        """All that was added."""
+        return self._view[: self._size]
 
 
 def codec_within(view: memoryview, start: int, end: int) -> Codec:
