@@ -54,6 +54,7 @@ class SparkStart:
                 self._config.spark.master,
                 self._config.spark.conf,
                 task_cpus=self._config.spark.task_cpus,
+                has_pipelines=any(map(pipelines_of, self._links)),
                 has_rows=any(
                     not each.is_in_place
                     for link in self._links

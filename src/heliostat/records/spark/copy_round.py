@@ -8,6 +8,7 @@ import os
 import sys
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.wire.cluster import WireCluster
@@ -17,16 +18,14 @@ from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import LaneSpec, RoundReport
 from heliostat.records.copier.late_sends import KilledWhenLate
-from heliostat.records.copier.pipeline_steps import Pipeline
-from heliostat.records.rows.field_cuts import FieldCuts
-from heliostat.records.rows.in_place import InPlace
 from heliostat.records.spark.warm_up import warm_up
 from heliostat.records.transport.control_channel import StateChannel
 from heliostat.records.transport.kafka_network import WireNetwork
 from heliostat.records.transport.offset_map_topic import MapChannel
-from heliostat.records.transport.piped_answers import InPlaceExchange
 from heliostat.records.transport.piped_network import Exchange, PipedNetwork
-from heliostat.records.transport.row_exchange import RowExchange
+
+if TYPE_CHECKING:
+    from heliostat.records.transport.row_exchange import RowExchange
 
 STATE_TIMEOUT_S = 8.0
 """For requests about state topics: a lane that gets no answer for 20 s ends its round."""
@@ -53,18 +52,6 @@ def network_of(
     )
 
 
-def in_place(pipeline: Pipeline) -> InPlace:
-    """Return what does a pipeline's steps on batches' bytes."""
-    cuts = FieldCuts(None, None)
-    if pipeline.avro_steps:
-        from heliostat.records.avro.cuts import cuts_of  # only here: most lanes need no Avro
-
-        cuts = cuts_of(pipeline.avro_steps)
-    json = pipeline.json_cuts
-    keys, values = json.get("key", cuts.keys), json.get("value", cuts.values)
-    return InPlace(pipeline.header_steps, replace(cuts, keys=keys, values=values))
-
-
 def copy_round(lane: LaneSpec, rows: RowExchange | None = None) -> RoundReport:
     """Run one round over real connections, in this process.
 
@@ -83,7 +70,10 @@ def copy_round(lane: LaneSpec, rows: RowExchange | None = None) -> RoundReport:
     dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
     exchange: Exchange | None = rows
     if lane.pipeline is not None and rows is None:
-        exchange = InPlaceExchange(lane.partitions, lane.pipeline.name, in_place(lane.pipeline))
+        # Only here: its compiled loops and Arrow take half a second of processor time to load.
+        from heliostat.records.spark.piped_in_place import exchange_of
+
+        exchange = exchange_of(lane, lane.pipeline)
     network = network_of(lane, clock, dial, exchange)
     state_dial = replace(dial, request_timeout_s=STATE_TIMEOUT_S)
     state = StateChannel(

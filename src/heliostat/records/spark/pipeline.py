@@ -38,6 +38,7 @@ from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.spark import frames, row_workers
 from heliostat.records.spark.placement import Placement, lanes_for
 from heliostat.records.spark.task import copy_rounds
+from heliostat.records.spark.worker_daemon import HAS_PIPELINES
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
@@ -51,6 +52,7 @@ LOCAL_SETTINGS = {
     # process would load everything again, 1.4 s of processor time.
     "spark.python.worker.reuse": "false",
 }
+DAEMON_OF_PIPELINES = {f"spark.executorEnv.{HAS_PIPELINES}": "1"}
 EXECUTORS_WITH_ROWS = {"spark.executor.extraJavaOptions": " ".join(BUSY_JVM)}
 LOG_SETTINGS = Path(__file__).with_name("spark-log4j2.properties")
 AN_EXECUTOR_WITHIN_S = 3.0
@@ -74,6 +76,8 @@ class SparkRounds:
     task_cpus
         Cores a lane counts for: lanes wait for the network most of the time (Spark 4.3 takes
         fractions).
+    has_pipelines
+        Whether lanes have pipelines.
     has_rows
         Whether records will be rows of Spark: in executors, or in the driver if it is local.
     """
@@ -85,6 +89,7 @@ class SparkRounds:
         conf: Mapping[str, str],
         *,
         task_cpus: float,
+        has_pipelines: bool = False,
         has_rows: bool = False,
     ) -> None:
         from py4j import protocol
@@ -107,6 +112,7 @@ class SparkRounds:
                 f"{driver_java_options(has_rows=has_rows and self.is_local)} {_log_option()}"
             ),
             **(LOCAL_SETTINGS if self.is_local else {}),
+            **(DAEMON_OF_PIPELINES if has_pipelines and self.is_local else {}),
             **session_settings(master, {**(EXECUTORS_WITH_ROWS if has_rows else {}), **conf}),
         }
         wanted = SparkConf().setAppName(app_name).setMaster(master).setAll(list(settings.items()))

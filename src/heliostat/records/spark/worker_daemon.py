@@ -9,17 +9,25 @@ Spark starts it as `python -m heliostat.records.spark.worker_daemon pyspark.work
 from __future__ import annotations
 
 import importlib
+import os
 
 from heliostat.records.spark.quick_path import drop_archives
 
 LOADED = ("pyspark.worker", "heliostat.records.spark.task", "heliostat.records.spark.copy_round")
 """What workers would import, each by itself, after the fork."""
+LOADED_FOR_PIPELINES = (
+    "heliostat.records.spark.piped_in_place",
+    "heliostat.records.transport.row_exchange",
+)
+"""The same where lanes have pipelines: compiled loops and Arrow."""
+HAS_PIPELINES = "HELIOSTAT_HAS_PIPELINES"
+"""Environment variable: whether they have."""
 
 
 def main() -> None:
     """Load all that a worker needs, then serve Spark's requests for workers."""
     drop_archives()
-    for module in LOADED:
+    for module in (*LOADED, *(LOADED_FOR_PIPELINES if HAS_PIPELINES in os.environ else ())):
         importlib.import_module(module)
     from pyspark import daemon
 

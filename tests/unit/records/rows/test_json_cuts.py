@@ -19,7 +19,7 @@ from heliostat.records.rows.in_place import FailedRecord, InPlace
 from heliostat.records.rows.json_changes import JsonChanges
 from heliostat.records.rows.json_cuts import JsonCutter
 from heliostat.records.rows.json_walk import DEPTH_MAX
-from heliostat.records.spark.copy_round import in_place
+from heliostat.records.spark.piped_in_place import in_place
 
 HIDE = JsonChanges(
     masks=(("name", None), ("tel", "000"), ("paid", None), ("at", None)),

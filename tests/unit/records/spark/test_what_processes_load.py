@@ -34,6 +34,30 @@ def test_a_driver_does_not_load_the_copying_code() -> None:
     assert done.stdout.split() == ["[]", "[]"], done.stdout
 
 
+DAEMON = """
+import importlib, sys
+from heliostat.records.spark import worker_daemon
+for module in worker_daemon.LOADED: importlib.import_module(module)
+names = ("pyarrow", "heliostat.records.rows.in_place", "heliostat.records.avro.cuts")
+print([name for name in names if name in sys.modules])
+for module in worker_daemon.LOADED_FOR_PIPELINES: importlib.import_module(module)
+print([name for name in names if name in sys.modules])
+"""
+
+
+def test_workers_load_what_pipelines_need_only_where_there_are_some() -> None:
+    """Given a daemon of workers / when it loads what lanes need / then no Arrow and no loops of
+
+    pipelines, unless lanes have those; and never Avro.
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", DAEMON], capture_output=True, text=True, timeout=120, check=True
+    )
+    plain, piped = done.stdout.splitlines()
+    assert plain == "[]"
+    assert piped == "['pyarrow', 'heliostat.records.rows.in_place']"
+
+
 @pytest.fixture
 def packages(tmp_path: Path) -> Path:
     """Give a folder of packages with PySpark, as pip installs it, and py4j."""
