@@ -52,6 +52,16 @@ def network_of(
     )
 
 
+def _exchange(lane: LaneSpec) -> Exchange | None:
+    """Return the lane's pipeline, if it is done on batches' bytes."""
+    if lane.pipeline is None:
+        return None
+    # Only here: its compiled loops and Arrow take half a second of processor time to load.
+    from heliostat.records.spark.piped_in_place import exchange_of
+
+    return exchange_of(lane, lane.pipeline)
+
+
 def copy_round(lane: LaneSpec, rows: RowExchange | None = None) -> RoundReport:
     """Run one round over real connections, in this process.
 
@@ -68,12 +78,7 @@ def copy_round(lane: LaneSpec, rows: RowExchange | None = None) -> RoundReport:
     clock = SystemClock()
     late_sends = KilledWhenLate()
     dial = DialSettings(client_id=f"heliostat-{lane.link}-{lane.lane}")
-    exchange: Exchange | None = rows
-    if lane.pipeline is not None and rows is None:
-        # Only here: its compiled loops and Arrow take half a second of processor time to load.
-        from heliostat.records.spark.piped_in_place import exchange_of
-
-        exchange = exchange_of(lane, lane.pipeline)
+    exchange = _exchange(lane) if rows is None else rows
     network = network_of(lane, clock, dial, exchange)
     state_dial = replace(dial, request_timeout_s=STATE_TIMEOUT_S)
     state = StateChannel(
