@@ -61,7 +61,7 @@ class JsonStep(Frozen):
     cast: Annotated[dict[str, str], Field(title="Cast")] = _NO_TEXTS
     """Type by field."""
     mask: Annotated[dict[str, str | None], Field(title="Mask")] = _NO_MASKS
-    """What is put into a field instead; null = an empty string, 0 or false."""
+    """What is put into a field instead; null = an empty string, 0 or false, else null."""
     rename: Annotated[dict[str, str], Field(title="Rename")] = _NO_TEXTS
     """New name by field."""
     drop: Annotated[Names, Field(title="Drop")] = ()
