@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from heliostat.cli import state as door
 from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName
+from heliostat.rebuild.compared_rows import OpenPipes
 from heliostat.rebuild.plan import PartitionRebuild, RebuildPlan, TopicRebuild
 from heliostat.rebuild.proof import Kind, NotProved, Proof
 from heliostat.topics.values import MirrorRecord
@@ -31,12 +32,19 @@ class Done:
         self.asked: list[Any] = []
         self.written = False
 
-    def look(self, _config: object, _link: object, topics: str | None) -> RebuildPlan:
+    def look(
+        self, _config: object, _link: object, _open_pipes: OpenPipes, topics: str | None
+    ) -> RebuildPlan:
         self.asked.append(topics)
         return self.plan
 
     def rebuild(
-        self, _config: object, _link: object, topics: str | None, agree: Callable[..., bool]
+        self,
+        _config: object,
+        _link: object,
+        _open_pipes: OpenPipes,
+        topics: str | None,
+        agree: Callable[..., bool],
     ) -> RebuildPlan:
         self.asked.append(topics)
         self.written = bool(self.plan.taken) and agree(self.plan)
