@@ -34,7 +34,7 @@ def test_it_starts_at_once_and_is_awaited_later(monkeypatch: pytest.MonkeyPatch)
     assert asked == [
         (
             ("heliostat a,b", "local[2]", {"spark.ui.enabled": "true"}),
-            {"task_cpus": 0.5, "has_rows": False},
+            {"task_cpus": 0.5, "has_pipelines": False, "has_rows": False},
         )
     ]
 
