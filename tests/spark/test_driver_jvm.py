@@ -21,15 +21,19 @@ rounds.stop()
 """
 
 
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
+    )
+
+
 @pytest.mark.parametrize("has_rows", [False, True], ids=["plain", "rows"])
 def test_a_session_loads_its_class_archive_silently(has_rows: bool) -> None:
     """Given the archives of set-up / when a session starts / then its JVM uses its own."""
     archive = ROWS_ARCHIVE if has_rows else ARCHIVE
     assert archive.is_file(), "scripts/setup makes it"
     program = SESSION.replace("HAS_ROWS", str(has_rows))
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True
-    )
+    done = run(program)
     assert str(archive.resolve()) in done.stdout, done.stdout + done.stderr
     assert "cds" not in done.stdout + done.stderr
 
@@ -54,12 +58,6 @@ def test_a_task_without_memory_ends_the_jvm_and_nobody_waits() -> None:
 
     ends with an error that says so; nothing waits for it.
     """
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_MEMORY],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=True,
-    )
+    done = run(WITHOUT_MEMORY)
     assert "[SPARK_UNAVAILABLE] Spark's JVM has died" in done.stdout, done.stdout + done.stderr
     assert "spark.driver.memory" in done.stdout

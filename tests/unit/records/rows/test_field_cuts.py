@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,7 +30,7 @@ from heliostat.records.avro.rewriter import Rewriter
 from heliostat.records.avro.rewriting import rewriting_of
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 from heliostat.records.copier.pipeline_steps import Pipeline, Where
-from heliostat.records.rows.header_steps import HasHeader, HasValue
+from heliostat.records.rows.header_steps import HasHeader, HasValue, InPlaceStep
 from heliostat.records.rows.in_place import FailedRecord, InPlace
 from heliostat.records.spark.pipeline import SparkRounds
 
@@ -74,6 +76,24 @@ def samples_of(rng: random.Random, count: int) -> list[Sample]:
     ]
 
 
+def expected_of(
+    samples: Sequence[Sample],
+    steps: Sequence[InPlaceStep],
+    first: int,
+    alone: Mapping[str, Callable[[bytes | None], bytes | None]],
+) -> list[Any]:
+    """What is seen of samples from offset 100 on, whose columns are each made by a function."""
+    expected = []
+    for offset, each in enumerate(samples, 100):
+        headers = left(steps, each.headers, each.value)
+        if headers is None or offset < first:
+            continue
+        key = alone["key"](each.key) if "key" in alone else each.key
+        value = alone["value"](each.value) if "value" in alone else each.value
+        expected.append((offset, each.timestamp_ms, key, value, headers))
+    return expected
+
+
 @pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 @pytest.mark.parametrize("columns", [("value",), ("key",), ("key", "value")], ids="-".join)
 def test_what_is_cut_is_what_spark_would_make_of_it(codec: int, columns: tuple[str, ...]) -> None:
@@ -89,15 +109,8 @@ def test_what_is_cut_is_what_spark_would_make_of_it(codec: int, columns: tuple[s
         chunk = chunk_of((100, samples), codec=codec, first=rng.choice([0, 103]))
         out, error = InPlace(about_headers, cuts_of(steps)).applied(chunk)
         assert error is None
-        expected = []
-        for offset, each in enumerate(samples, 100):
-            headers = left(about_headers, each.headers, each.value)
-            if headers is None or offset < chunk.first:
-                continue
-            key = by_spark(STEP, each.key) if "key" in columns else each.key
-            value = by_spark(STEP, each.value) if "value" in columns else each.value
-            expected.append((offset, each.timestamp_ms, key, value, headers))
-        assert seen(bytes(out)) == expected
+        alone = dict.fromkeys(columns, partial(by_spark, STEP))
+        assert seen(bytes(out)) == expected_of(samples, about_headers, chunk.first, alone)
 
 
 def test_a_reader_of_the_new_schema_sees_the_fields_that_are_left() -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 
 import pytest
-from support.header_steps import left, random_headers, random_steps
+from support.header_steps import random_headers, random_steps
 from support.json_texts import Members, changed, random_changes, random_object, read
 from support.records import Sample
-from unit.records.rows.test_field_cuts import STEP, by_spark, value_of
+from unit.records.rows.test_field_cuts import STEP, by_spark, expected_of, value_of
 from unit.records.rows.test_rows import CODECS, chunk_of, seen
 
 from heliostat.errors import TransformFailed
@@ -186,15 +187,8 @@ def test_batches_are_changed_as_single_objects_are(codec: int, columns: tuple[st
         chunk = chunk_of((100, samples), codec=codec, first=rng.choice([0, 103]))
         out, error = in_place(Pipeline("p", (*about_headers, *steps))).applied(chunk)
         assert error is None
-        expected = []
-        for offset, each in enumerate(samples, 100):
-            headers = left(about_headers, each.headers, each.value)
-            if headers is None or offset < chunk.first:
-                continue
-            key = _alone(steps[0], each.key) if "key" in columns else each.key
-            value = _alone(steps[0], each.value) if "value" in columns else each.value
-            expected.append((offset, each.timestamp_ms, key, value, headers))
-        assert seen(bytes(out)) == expected
+        alone = dict.fromkeys(columns, partial(_alone, steps[0]))
+        assert seen(bytes(out)) == expected_of(samples, about_headers, chunk.first, alone)
 
 
 def _content(rng: random.Random) -> bytes | None:
