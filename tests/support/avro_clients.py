@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -120,12 +121,13 @@ class AvroReader:
         if value is None:
             return  # nothing to decode
         place = partition, offset
+        headers: Any = list(message.headers() or ())
+        context = SerializationContext(self._topic, MessageField.VALUE, headers)
         try:
-            record = self._decode(value, SerializationContext(self._topic, MessageField.VALUE))
+            record = self._decode(value, context)
         except Exception as failure:  # noqa: BLE001  # whatever it is, a user would have it too
             self.failures.append(f"{place}: {failure!r}")
             return
-        headers = list(message.headers() or ())
         self.seen[place] = Seen(record, message.key(), value, message.timestamp(), headers)
 
 
@@ -140,11 +142,16 @@ class AvroWriter:
         Address of the registry.
     schema
         Text of the Avro schema.
+    put_id
+        Puts a schema's id into a record (`schema.id.serializer`), instead of in front of its value.
     """
 
-    def __init__(self, bootstrap: str, registry: str, schema: str) -> None:
+    def __init__(
+        self, bootstrap: str, registry: str, schema: str, put_id: Callable[..., bytes] | None = None
+    ) -> None:
         self._registry = open_registry(registry)
-        self._encode = AvroSerializer(self._registry, schema)
+        settings = {} if put_id is None else {"schema.id.serializer": put_id}
+        self._encode = AvroSerializer(self._registry, schema, conf=settings)
         self._bootstrap = bootstrap
 
     def __enter__(self) -> Self:
@@ -168,6 +175,15 @@ class AvroWriter:
             producer.produce(topic, value, key, partition, headers=headers)
         left = producer.flush(FLUSH_WITHIN_S)
         assert left == 0, f"{left} records were not acknowledged"
+
+    def write_with_headers(self, topic: str, record: Record) -> dict[str, Any]:
+        """Write a record with the headers that `put_id` adds; return these."""
+        headers: list[tuple[str, str | bytes | None]] = []
+        value = self._encode(record, SerializationContext(topic, MessageField.VALUE, headers))
+        producer = Producer({"bootstrap.servers": self._bootstrap})
+        producer.produce(topic, value, headers=headers, partition=0)
+        assert producer.flush(FLUSH_WITHIN_S) == 0
+        return dict(headers)
 
     def write(self, topic: str, *records: Record, partition: int = 0) -> None:
         """Encode and write records."""

@@ -6,10 +6,12 @@ Protobuf has a form of its own; here a text is JSON without spaces, or stays as 
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 AVRO, JSON, PROTOBUF = "AVRO", "JSON", "PROTOBUF"
 PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
@@ -28,6 +30,14 @@ class Content:
     references: tuple[tuple[str, str, int], ...] = ()
     metadata: str = ""
     rule_set: str = ""
+
+    def guid(self) -> UUID:
+        """What it is known by in every registry (`Schema.updateHash`)."""
+        found = hashlib.md5(self.text.encode(), usedforsecurity=False)
+        for name, subject, version in self.references:
+            found.update(f"{name}{subject}{version}".encode())
+        found.update(f"{self.metadata}{self.rule_set}".encode())
+        return UUID(bytes=found.digest())
 
     def fields(self) -> dict[str, Any]:
         """The fields of an answer; what is empty is left out, as AVRO is."""

@@ -90,6 +90,7 @@ class RegistryDouble:
         self.modes: dict[str | None, str] = {}
         self.levels: dict[str | None, str] = {}
         self.page_versions = 1_000
+        self.gives_guids = True
         self._modes_change = modes_change
         self._level = compatibility
 
@@ -145,7 +146,16 @@ class RegistryDouble:
         if key is None:
             raise RegistryRefusal(40403, f"Schema {schema_id} not found")
         named = {} if subject is None else {"subject": key[0], "version": key[1]}
-        return {**self.subjects[key[0]][key[1]].content.fields(), **named}
+        content = self.subjects[key[0]][key[1]].content
+        return {**content.fields(), **self._guid_of(content), **named}
+
+    def by_guid(self, guid: str) -> dict[str, Any]:
+        """The content of a GUID, whatever context it is in (`getSchemaByGuid`)."""
+        for versions in self.subjects.values():
+            for each in versions.values():
+                if self.gives_guids and str(each.content.guid()) == guid:
+                    return {**each.content.fields(), "guid": guid}
+        raise RegistryRefusal(40403, f"Schema {guid} not found")
 
     def versions_of_id(
         self, schema_id: int, subject: str | None, *, deleted: bool
@@ -473,10 +483,14 @@ class RegistryDouble:
 
     def _described(self, subject: str, number: int, entry: Entry) -> dict[str, Any]:
         named = {"subject": subject, "version": number, "id": entry.schema_id}
-        return {**named, **entry.content.fields()}
+        return {**named, **self._guid_of(entry.content), **entry.content.fields()}
+
+    def _guid_of(self, content: Content) -> dict[str, str]:
+        return {"guid": str(content.guid())} if self.gives_guids else {}
 
     def _registered(
         self, subject: str, number: int, schema_id: int, content: Content
     ) -> dict[str, Any]:
         assert self.subjects[subject][number].content == content
-        return {"id": schema_id, "version": number, **content.fields()}
+        named = {"id": schema_id, "version": number}
+        return {**named, **self._guid_of(content), **content.fields()}

@@ -244,6 +244,8 @@ def _route(  # noqa: PLR0911  # one row for each request
             return double.delete_version(subject, version, permanent=permanent)
         case "GET", "schemas", "ids", schema_id if schema_id.isdigit():
             return double.by_id(int(schema_id), query.get("subject"))
+        case "GET", "schemas", "guids", guid:
+            return double.by_guid(guid)
         case "GET", "schemas", "ids", schema_id, "versions" if schema_id.isdigit():
             return double.versions_of_id(int(schema_id), query.get("subject"), deleted=deleted)
         case "POST", "compatibility", "subjects", subject, "versions", "latest":

@@ -19,6 +19,7 @@ from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.plain_records import PlainRecord
 from heliostat.config import ErrorRule, ErrorsConfig
+from heliostat.framed_ids import Headers, shown_id
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Facts, GapChoice
 from heliostat.gaps.dead_letters import REASON_CHARACTERS_MAX, DeadLetter, DeadLetters
 from heliostat.gaps.originals import Failing, first_missing, look
@@ -42,7 +43,9 @@ _CHOICES = {"skip": GapChoice.CONTINUE, "dead_letter": GapChoice.DEAD_LETTER}
 class MissingSchemas(Protocol):
     """Knows which schemas can be read at the target."""
 
-    def missing_id(self, topic: TopicName, key: bytes | None, value: bytes | None) -> int | None:
+    def missing_id(
+        self, topic: TopicName, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> int | None:
         """Return a schema id of a source record that can't be; None: all can, as far as known."""
         ...
 
@@ -275,18 +278,17 @@ class RecordErrors:
             self._given_up[source] = found
 
     def _first_missing(self, source: TopicPartition, position: Offset) -> _GivenUp | None:
+        topic = source.topic
         found = first_missing(
-            self._source, source, position, lambda each: self._missing_id(source.topic, each) >= 0
+            self._source, source, position, lambda each: self._missing_id(topic, each) is not None
         )
-        if found is None:
-            return None
-        return _GivenUp(Offset(found.offset), self._missing_id(source.topic, found))
+        missing = None if found is None else self._missing_id(topic, found)
+        return None if found is None or missing is None else _GivenUp(Offset(found.offset), missing)
 
-    def _missing_id(self, topic: TopicName, record: PlainRecord) -> int:
-        """Return a schema id of a record that is missing, -1: none."""
+    def _missing_id(self, topic: TopicName, record: PlainRecord) -> int | None:
+        """Return a schema id of a record that is missing, None: there is none."""
         assert self._schemas is not None
-        found = self._schemas.missing_id(topic, record.key, record.value)
-        return -1 if found is None else found
+        return self._schemas.missing_id(topic, record.key, record.value, record.headers)
 
     def _is_due(self, schema_id: int) -> bool:
         now_s = self._clock.monotonic_s()
@@ -297,7 +299,7 @@ class RecordErrors:
         if self._schemas is None:
             return False
         schema_id = self._missing_id(topic, record)
-        return schema_id >= 0 and self._is_due(schema_id)
+        return schema_id is not None and self._is_due(schema_id)
 
     # -- for lanes -----------------------------------------------------------------------------
 
@@ -315,7 +317,7 @@ class RecordErrors:
                     found[source],
                     fails_at=offset,
                     fail_code=StopReason.SCHEMA_UNREADABLE.name,
-                    why_fails=f"source offset {offset}: schema id {schema_id} could not be read at "
-                    f"the target's registry for {self._config.schema_missing.retry_for_s:g} s",
+                    why_fails=f"source offset {offset}: schema id {shown_id(schema_id)} could not "
+                    f"be read at the target for {self._config.schema_missing.retry_for_s:g} s",
                 )
         return found

@@ -7,15 +7,16 @@ turn at once. Failures are logged and retried: the partitions concerned wait, ot
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from heliostat.access import RegistryAccess
 from heliostat.clock import Clock
 from heliostat.config import LinkConfig
-from heliostat.framed_ids import framed_id
+from heliostat.framed_ids import Headers, ids_of_record, shown_id
 from heliostat.link.avro_part import AvroPart
+from heliostat.link.known_ids import KnownIds, known_ids
 from heliostat.link.pipeline_rules import decoded_of
 from heliostat.link.schema_rules import TopicLooks, frames_in, frames_of, registries_of, rules_of
 from heliostat.link.topic_frames import NO_TOPICS, Frames, TopicFrames
@@ -24,10 +25,8 @@ from heliostat.names import LaneId, TopicName
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.records.copier.lane import NO_FRAMES, RoundReport, SchemaFrames, SchemaIds
-from heliostat.records.transport.schema_id_rows import schema_ids_of
 from heliostat.schemas import HttpRegistry
 from heliostat.schemas.mirroring import MirroredSchemas, mirror_schemas
-from heliostat.schemas.registry.values import SchemaId
 
 WAITING_EVERY_S = 5.0
 """Pause between two turns while partitions wait: a follower of a registry may lag, or somebody may
@@ -47,8 +46,7 @@ class _Sides(NamedTuple):
 
 class _Turn(NamedTuple):
     done: MirroredSchemas
-    at_source: Collection[SchemaId]
-    """All ids of the source."""
+    known: KnownIds
     at_ms: int
 
 
@@ -154,24 +152,29 @@ class SchemaPart:
 
     def is_readable(self, schema_id: int) -> bool:
         """See `MissingSchemas`."""
-        return self._last is not None and schema_id in self._last.done.ids
+        return self._last is not None and schema_id in self._last.known.readable
 
-    def missing_id(self, topic: TopicName, key: bytes | None, value: bytes | None) -> int | None:
+    def missing_id(
+        self, topic: TopicName, key: bytes | None, value: bytes | None, headers: Headers
+    ) -> int | None:
         """See `MissingSchemas`."""
-        if self._last is None:
+        frames = self.frames(topic)
+        if self._last is None or not frames:
             return None
-        frames, done = self.frames(topic), self._last.done
-        of_key = framed_id(key) if SchemaFrames.KEYS in frames else None
-        if of_key is not None and of_key not in done.ids:
-            return of_key
-        of_value = framed_id(value) if frames & (_VALUES | SchemaFrames.MAYBE_VALUES) else None
-        if of_value is None:
+        readable, at_source, _ = self._last.known
+        of_key, of_value, in_headers = ids_of_record(key, value, headers)
+        is_unclear, is_replaced = _VALUES not in frames, SchemaFrames.REPLACED in frames
+        sure: list[int | None] = [*in_headers, of_key if SchemaFrames.KEYS in frames else None]
+        for each in sure:
+            is_foreign = is_unclear and not is_replaced and each not in at_source
+            if each is not None and each not in readable and not is_foreign:
+                return each
+        if of_value is None or not frames & (_VALUES | SchemaFrames.MAYBE_VALUES):
             return None
-        if _VALUES in frames:
-            return None if of_value in done.ids else of_value
-        is_foreign = SchemaId(of_value) not in self._last.at_source
-        passes = of_value in done.ids and SchemaFrames.REPLACED not in frames
-        return None if is_foreign or passes else of_value
+        if not is_unclear:
+            return None if of_value in readable else of_value
+        passes = of_value in readable and not is_replaced
+        return None if of_value not in at_source or passes else of_value
 
     def turn_if_due(self) -> None:
         """Compare both registries if it is time, if somebody has asked, or if partitions wait."""
@@ -202,18 +205,16 @@ class SchemaPart:
             guard=self._guard,
         )
         frames = frames_in(done.source, mirrors)
-        at_source, sure = done.source.ids(done.rules.source_context), self._frames.sure_ids(frames)
-        foreign = (each for each in wanted & sure if SchemaId(each) not in at_source)
-        ids = schema_ids_of(done.ids.items(), foreign)
+        known = known_ids(done, wanted, self._frames.sure_ids(frames))
         # Each time: somebody may have deleted the announcement.
-        self._announce(self.registries, ids)
+        self._announce(self.registries, known.announced)
         self._frames.take(frames)
         notes: list[str] = []
         if self._avro is not None:
             sides = self._sides
             notes = self._avro.turn(done.source, mirrors, sides.target, sides.nodes, self._guard)
         done = replace(done, notes=(*done.notes, *notes))
-        self._last = _Turn(done, at_source, self._clock.wall_ms())
+        self._last = _Turn(done, known, self._clock.wall_ms())
         self._due_s = self._clock.monotonic_s() + self._link.schemas.interval_s
         self._tell(done)
 
@@ -236,7 +237,9 @@ class SchemaPart:
 
     def report(self) -> dict[str, Any]:
         """Return the schemas' part of the driver's report."""
-        waiting = self._wanted.now()[:REPORTED_MAX]
+        waiting = [
+            each if each >= 0 else shown_id(each) for each in self._wanted.now()[:REPORTED_MAX]
+        ]
         own = {"strategy": self._link.schemas.strategy, "waiting": waiting}
         if self._last is None:
             return own

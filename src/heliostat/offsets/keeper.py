@@ -21,7 +21,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.plain_records import PlainReader, PlainRecord
 from heliostat.clusters.record_digest import digest_of
 from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
-from heliostat.framed_ids import without_id
+from heliostat.framed_ids import headers_without_ids, without_id
 from heliostat.gaps.ledger import CopyNote
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.marks import MapMarks, Mapped, Marks, MirrorId
@@ -329,7 +329,7 @@ def _digest(record: PlainRecord) -> bytes:
 
 def _digest_without_ids(record: PlainRecord) -> bytes:
     contents = without_id(record.key), without_id(record.value)
-    return digest_of(*contents, record.headers, record.timestamp_ms)
+    return digest_of(*contents, headers_without_ids(record.headers), record.timestamp_ms)
 
 
 def _named(names: Iterable[MirrorId]) -> str:

@@ -162,6 +162,8 @@ def mirrored_ids(config: Config, link: LinkConfig) -> MirroredIds:
         _alike(content.ids(rules.naming.context), plan.ids.values()),
         keys=(topic for topic, each in frames.items() if SchemaFrames.KEYS in each),
         values=(topic for topic, each in frames.items() if SchemaFrames.VALUES in each),
+        headers=(topic for topic, each in frames.items() if each),
+        guids=plan.guids,
     )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 
 from heliostat.config import LinkConfig
-from heliostat.framed_ids import without_id
+from heliostat.framed_ids import headers_without_ids, without_id
 from heliostat.link.pipeline_rules import pipeline_of
 from heliostat.names import TopicName, TopicPartition
 from heliostat.verify.piped import Pipes
@@ -60,4 +60,5 @@ def view_of(link: LinkConfig) -> RowView | None:
 
 def _without_ids(row: ConsumedRecord) -> ConsumedRecord:
     offset, timestamp, key, value, headers = row
-    return offset, timestamp, without_id(key), without_id(value), headers
+    contents = without_id(key), without_id(value), list(headers_without_ids(headers))
+    return offset, timestamp, *contents

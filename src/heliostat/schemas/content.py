@@ -33,6 +33,8 @@ class VersionContent:
     schema: Schema
     is_deleted: bool = False
     """Soft-deleted: its id can be read, and old records need it."""
+    guid: bytes = b""
+    """See `RegisteredSchema`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,14 @@ class RegistryContent:
             each.schema_id: each.schema
             for place, each in self.versions.items()
             if split_subject(place.subject)[0] == context
+        }
+
+    def guids(self, context: Context = DEFAULT_CONTEXT) -> dict[SchemaId, bytes]:
+        """GUIDs by id, of one context, as far as the registry gives them."""
+        return {
+            each.schema_id: each.guid
+            for place, each in self.versions.items()
+            if each.guid and split_subject(place.subject)[0] == context
         }
 
 

@@ -7,7 +7,7 @@ is done to it, and *preserve* closes a subject before what it holds is looked at
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from heliostat.schemas.apply import AppliedSchemas, apply_schemas, unresolved
 from heliostat.schemas.content import RegistryContent, fingerprint_alone
@@ -45,6 +45,8 @@ class MirroredSchemas:
         How many actions were tried.
     notes
         Settings and deletions that were refused: no record needs them.
+    guids
+        As `ids`, for GUIDs.
     """
 
     source: RegistryContent
@@ -54,6 +56,7 @@ class MirroredSchemas:
     ids: Mapping[SchemaId, SchemaId]
     actions: int = 0
     notes: tuple[str, ...] = ()
+    guids: Mapping[bytes, bytes] = field(default_factory=dict)
 
 
 def plan_with_settings(source: RegistryContent, target: Registry, rules: SchemaRules) -> SchemaPlan:
@@ -112,11 +115,12 @@ def mirror_schemas(
             break  # settings that the registry takes and does not show
     missing = {of: why for of, why in failed.items() if not _is_there(of, plan)}
     told = unresolved(plan, AppliedSchemas(failed=missing))
-    ids = _at_each(there, plan, rules, nodes)
+    ids, guids = _at_each(there, plan, rules, nodes)
     waiting = {
         of: NOT_AT_EACH if own in plan.ids else NOT_YET for of, own in _left(there, rules, ids)
     }
-    return MirroredSchemas(there, rules, plan, {**waiting, **told}, ids, actions, tuple(notes))
+    missing_now = {**waiting, **told}
+    return MirroredSchemas(there, rules, plan, missing_now, ids, actions, tuple(notes), guids)
 
 
 def _wanted(source: RegistryContent, rules: SchemaRules) -> list[SubjectVersion]:
@@ -136,19 +140,22 @@ def _left(
 
 def _at_each(
     source: RegistryContent, plan: SchemaPlan, rules: SchemaRules, nodes: Sequence[Registry]
-) -> dict[SchemaId, SchemaId]:
-    """Return the plan's ids that each node of the target gives, with the source's content."""
-    ids = dict(plan.ids)
+) -> tuple[dict[SchemaId, SchemaId], dict[bytes, bytes]]:
+    """Return the plan's ids and GUIDs that each node gives, with the source's content."""
+    ids, guids = dict(plan.ids), dict(plan.guids)
     wanted = source.ids(rules.source_context)
     for node in nodes:
-        found = observe_registry(node).ids(rules.naming.context)
+        there = observe_registry(node)
+        found = there.ids(rules.naming.context)
         ids = {
             own: theirs
             for own, theirs in ids.items()
             if theirs in found
             and fingerprint_alone(wanted[own]) == fingerprint_alone(found[theirs])
         }
-    return ids
+        given = {*there.guids(rules.naming.context).values()}
+        guids = {own: theirs for own, theirs in guids.items() if theirs in given}
+    return ids, guids
 
 
 def _is_there(of: SubjectVersion, plan: SchemaPlan) -> bool:

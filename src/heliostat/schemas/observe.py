@@ -136,7 +136,7 @@ def _all_versions(
     found |= alive
     doubtful = {place.subject for place in found if place not in alive} | wanted
     sure = {
-        place: VersionContent(each.schema_id, each.schema)
+        place: VersionContent(each.schema_id, each.schema, guid=each.guid)
         for place, each in found.items()
         if place.subject not in doubtful
     }
@@ -181,7 +181,8 @@ def _of_subject(
             if error.registry_code not in error_codes.NOT_FOUND:
                 raise
             continue
-        found[place] = VersionContent(each.schema_id, each.schema, number not in alive)
+        is_deleted = number not in alive
+        found[place] = VersionContent(each.schema_id, each.schema, is_deleted, each.guid)
     return found
 
 

@@ -110,7 +110,17 @@ class _Planning:
             self.placed,
             self.ids,
             AT_ONCE if self.target.has_modes else 1,
+            self._guids(),
         )
+
+    def _guids(self) -> dict[bytes, bytes]:
+        own = self.source.guids(self.rules.source_context)
+        theirs = self.target.guids(self.rules.naming.context)
+        return {
+            own[each]: theirs[there]
+            for each, there in self.ids.items()
+            if each in own and there in theirs
+        }
 
     def names(self, subject: Subject) -> tuple[Subject, ...]:
         """Names at the target."""

@@ -185,6 +185,8 @@ class SchemaPlan:
         Ids of the source and what they are at the target, as far as they are there.
     at_once
         How many requests the target's registry takes at once.
+    guids
+        GUIDs of the source and what they are at the target, as far as both registries give them.
     """
 
     actions: tuple[Action, ...] = ()
@@ -193,6 +195,7 @@ class SchemaPlan:
     placed: Mapping[tuple[SubjectVersion, Subject], SchemaVersion] = field(default_factory=dict)
     ids: Mapping[SchemaId, SchemaId] = field(default_factory=dict)
     at_once: int = 1
+    guids: Mapping[bytes, bytes] = field(default_factory=dict)
 
     @property
     def touched(self) -> frozenset[Subject]:

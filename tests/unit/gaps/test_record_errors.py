@@ -15,6 +15,7 @@ from support.gap_turns import NOW_MS, P, Turns, stopped
 from heliostat.clusters.plain_records import PlainRecord
 from heliostat.config import ErrorRule, ErrorsConfig, SchemaErrorRule
 from heliostat.errors import ConnectionLost
+from heliostat.framed_ids import Headers
 from heliostat.gaps import originals
 from heliostat.gaps.choices import Cause, GapChoice
 from heliostat.gaps.record_errors import RecordErrors
@@ -65,7 +66,10 @@ class World:
     def is_readable(self, schema_id: int) -> bool:
         return schema_id in self.readable
 
-    def missing_id(self, _topic: Any, _key: bytes | None, value: bytes | None) -> int | None:
+    def missing_id(
+        self, _topic: Any, _key: bytes | None, value: bytes | None, headers: Headers
+    ) -> int | None:
+        assert headers == ()
         schema_id = int(value or b"0")
         return schema_id if schema_id and schema_id not in self.readable else None
 

@@ -14,9 +14,11 @@ from support.schema_turns import AT_MS, BAR, FOO, Running
 from unit.link.test_wanted_ids import report
 
 from heliostat.errors import ConnectionLost, LinkTakenOver, RegistryError, RegistryUnreachable
+from heliostat.framed_ids import guid_number
 from heliostat.link.schema_part import REPORTED_MAX, WAITING_EVERY_S
 from heliostat.names import LaneId, TopicName
 from heliostat.records.copier.lane import SchemaFrames, SchemaIds
+from heliostat.records.transport.schema_id_rows import schema_ids_of
 
 MANY = 25
 DENIED = Reply(401, b'{"error_code":401,"message":"expired"}')
@@ -138,6 +140,34 @@ def test_an_id_that_the_source_lacks_is_foreign_until_it_is_registered(running: 
     assert running.register("foo-lsst.sal.Foo") == 7
     running.turn()
     assert running.told[-1] == ids(1, 7)
+
+
+def test_guids_are_announced_once_lanes_wait_for_them(running: Running) -> None:
+    """Given a header with a GUID / when its schema is at the target / then it is told by what it is
+
+    known by; one that the source lacks is foreign, and where the source's registry gives no GUIDs
+    none is waited for.
+    """
+    running.register("foo-value")
+    content = running.source.double.subjects["foo-value"][1].content
+    own, unknown = guid_number(content.guid().bytes), guid_number(b"\7" * 16)
+    header = [("__value_schema_id", b"\1" + content.guid().bytes)]
+    other = [("__value_schema_id", b"\1" + b"\7" * 16)]
+    running.turn()
+    assert running.told[-1] == ids(1)
+    running.look_if_new()
+    running.part.wants(report(0, own, unknown, plan=3))
+    assert running.is_asked
+    running.turn()
+    assert running.told[-1] == schema_ids_of([(1, 1)], (unknown,), [(content.guid().bytes,) * 2])
+    assert running.part.is_readable(own)
+    assert running.part.missing_id(FOO, None, b"\0\0\0\0\7", header) is None
+    assert running.part.missing_id(FOO, None, None, other) == unknown
+    assert running.part.missing_id(BAR, None, None, other) is None
+    assert running.part.report()["waiting"][0].startswith("GUID ")
+    running.source.double.gives_guids = False
+    running.turn()
+    assert running.told[-1] == schema_ids_of([(1, 1), (own, own), (unknown, unknown)], ())
 
 
 def test_an_id_that_the_source_has_and_the_target_refuses_is_not_foreign(running: Running) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 import pytest
+from support.registry_contract import record, referring_to
 from support.registry_server import RegistryServer
 from support.schema_turns import BAR, FOO, Running
 from typing_extensions import override
+from unit.link.test_wanted_ids import report
 
 from heliostat.errors import ConnectionLost
+from heliostat.framed_ids import guid_number
 from heliostat.names import TopicName
 from heliostat.records.copier.lane import SchemaFrames
 from heliostat.records.transport.schema_id_rows import schema_ids_of
+from heliostat.schemas.registry.values import SchemaReference, Subject
 
 
 class Rewriting(Running):
@@ -61,6 +65,38 @@ def test_ids_of_the_target_are_announced_where_they_are_its_own(
     running.turn()
     assert running.reframed[1:] == [{FOO: values | SchemaFrames.KEYS}]
     running.part.close()
+
+
+@pytest.mark.parametrize("strategy", ["rewrite", "preserve"])
+def test_a_schema_whose_references_are_renamed_has_another_guid(
+    servers: tuple[RegistryServer, RegistryServer], strategy: str
+) -> None:
+    """Given a mirror of another name, and a schema that refers to its subject / then the target's
+
+    GUID is put into headers where ids are replaced; else its references keep their names.
+    """
+    running = Running(*servers, strategy=strategy)
+    running.mirrors = {FOO: TopicName("summit.foo")}
+    inner = record()
+    outer = referring_to(inner, Subject("foo-value"))
+    [used] = outer.references
+    body = {"schema": outer.text, "references": [vars_of(used)]}
+    running.source.double.register("foo-value", {"schema": inner.text})
+    running.source.double.register("lsst.sal.Outer", body)
+    there = running.target.double.subjects
+    own = running.source.double.subjects["lsst.sal.Outer"][1].content.guid().bytes
+    running.turn()
+    running.part.wants(report(0, guid_number(own)))
+    running.turn()
+    new = there["lsst.sal.Outer"][1].content.guid().bytes
+    assert (new == own) is (strategy == "preserve")
+    assert running.told[-1] == schema_ids_of([(1, 1), (2, 2)], (), [(own, new)])
+    assert running.part.is_readable(guid_number(own))
+    running.part.close()
+
+
+def vars_of(used: SchemaReference) -> dict[str, object]:
+    return {"name": used.name, "subject": used.subject, "version": used.version}
 
 
 def test_where_ids_stay_a_reconciliation_is_asked_for_once_as_well(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -45,8 +46,17 @@ def test_a_version_of_confluent_with_all_its_fields() -> None:
     }
     reference = SchemaReference("n", Subject(":.c:r"), SchemaVersion(4))
     schema = Schema('"int"', "JSON", (reference,), '{"a": 2, "b": 1}', '{"domainRules": []}')
-    wanted = RegisteredSchema(S, SchemaVersion(2), SchemaId(9), schema)
+    guid = bytes.fromhex("b4cbd4ab6a269c2e61a1d8a4c1ea5f8c")
+    wanted = RegisteredSchema(S, SchemaVersion(2), SchemaId(9), schema, guid)
     assert read(calls.version(S), body) == wanted
+    plain = read(calls.version(S), {**body, "guid": None})
+    assert plain == replace(wanted, guid=b"")
+
+
+@pytest.mark.parametrize("guid", ["", "b4cbd4ab", 7, ["b4cbd4ab-6a26-9c2e-61a1-d8a4c1ea5f8c"]])
+def test_what_is_no_guid_is_refused(guid: object) -> None:
+    with pytest.raises(RegistryAnswerInvalid, match="guid should be a"):
+        read(calls.version(S), {**VERSION, "guid": guid})
 
 
 def test_what_apicurio_leaves_empty() -> None:

@@ -114,6 +114,42 @@ def test_ids_of_the_target_with_the_same_content_are_equal() -> None:
     assert differs_at(of_values(8), of_values(9), ids) == 0
 
 
+NAMES = "__key_schema_id", "__value_schema_id"
+OWN, THERE = b"\1own guid of 16 b", b"\1the other 16 byt"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ids_in_headers_are_mapped_and_what_has_one_has_none_in_front(name: str) -> None:
+    """Given headers with ids and GUIDs / then the mirror must have the target's there alone."""
+    guids = {OWN[1:]: THERE[1:], b"s" * 16: b"s" * 16}
+    ids = MirroredIds.of(IDS, {}, keys=[T], values=[T], headers=[T], guids=guids)
+    no_ids = MirroredIds.of({}, {}, keys=[T], values=[T], headers=[T], guids=guids)
+    plain = framed(1)
+    is_key = name == NAMES[0]
+
+    def one(content: bytes | None, other: int = 1) -> list[Record]:
+        front = framed(other)
+        pair = (plain, front) if is_key else (front, plain)
+        return [(1_000, *pair, [("h", framed(1)), (name, content)])]
+
+    for own, there in (
+        (framed(1), framed(2)),
+        (framed(3, b""), framed(3, b"")),
+        (OWN, THERE),
+        (OWN + b"\0", THERE + b"\0"),
+        (b"\1" + b"s" * 16, b"\1" + b"s" * 16),
+    ):
+        assert differs_at(one(own), one(there, 2), ids) is None, own
+        assert differs_at(one(own), one(framed(9), 2), ids) == 0
+        assert differs_at(one(own), one(there), ids) == 0
+    for none in (None, b"", OWN[:-1], b"\0\xff\0\0\1"):
+        pair = framed(2), framed(2)
+        assert differs_at(one(none), [(1_000, *pair, one(none)[0][3])], ids) is None, none
+    assert differs_at(one(OWN), one(THERE), no_ids) is None
+    assert differs_at(one(OWN), one(OWN), no_ids) == 0
+    assert differs_at(one(OWN), one(THERE, 2), BOTH) == 0
+
+
 def test_without_other_ids_batches_are_compared_by_their_bytes() -> None:
     assert MirroredIds.of({1: 1, 2: 2}, {}, values=[T]).views(T) == AS_THEY_ARE
 

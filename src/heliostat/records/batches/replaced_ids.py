@@ -1,12 +1,13 @@
 """Schema ids in an answer's records, replaced by those that the same schemas have at the target.
 
-I5  Only the four bytes of an id change: no record gets another size, place or timestamp. A batch
-    gets a CRC for its new bytes only if its old one was right; else it is left to `convert`.
+I5  Only the four bytes of an id change, or the sixteen of a GUID: no record gets another size,
+    place or timestamp. A batch gets a CRC for its new bytes only if its old one was right; else it
+    is left to `convert`.
 I6  What can't be replaced ends the answer, with the reason: no record passes with an old id.
 
 An uncompressed batch is changed where it lies, by compiled code. A compressed one is opened, and
-compressed again with its own codec. Where the frames are: `schema_frames`, which must have found
-all ids known. Rules for compiled loops: see `reencode`.
+compressed again with its own codec. `schema_frames` must have found all ids known; where they are
+is said in `schema_places`. Rules for compiled loops: see `reencode`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numba import types
 
 from heliostat.clusters.wire.scan import number_at, put_number
 from heliostat.errors import BatchError
-from heliostat.framed_ids import FRAME_BYTES
+from heliostat.framed_ids import GUID_BYTES
 from heliostat.ops.compiled import compiled, inlined
 from heliostat.records.batches.batch import (
     CODEC_BITS,
@@ -29,22 +30,28 @@ from heliostat.records.batches.batch import (
     LENGTH_MIN,
     MAGIC,
     MAGIC_AT,
-    RECORD_BYTES_MIN,
     check_crc,
     read_header,
     sealed,
 )
 from heliostat.records.batches.codecs import compress, decompress
-from heliostat.records.batches.compiled_bytes import crc32c_compiled
-from heliostat.records.batches.schema_frames import KNOWN, Framing, place_of
+from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes, crc32c_compiled
+from heliostat.records.batches.schema_frames import Framing
+from heliostat.records.batches.schema_places import (
+    KNOWN,
+    NO_ID,
+    OF_KEY,
+    headers_in,
+    id_in_content,
+    id_in_front,
+    next_schema_header,
+    place_of,
+    record_parts,
+)
 
 ID_BYTES = 4
 _ATTRIBUTES_LOW_AT = CRC_FROM + 1
 _COUNT_AT, _CRC_AT = 57, 17
-_LENGTH, _, _, _KEY, _ = range(5)
-"""A record's varints; also the deltas of its timestamp and offset and, last, its value's size."""
-_FIELDS = 5
-_SHIFT_MAX = 63
 _REFUSED = -1
 _INT = types.int64
 _FLAG = types.boolean
@@ -63,6 +70,9 @@ class IdMap(NamedTuple):
     known: Any
     """Ascending."""
     targets: Any
+    """Of a GUID: itself where the target has the same, or else the place of the target's."""
+    guids: Any
+    """The target's GUIDs that are others: uint8 of shape (16 n,)."""
 
 
 class Replaced(NamedTuple):
@@ -75,9 +85,45 @@ class Replaced(NamedTuple):
     """Why a batch that begins at `end` can't be changed; empty: nothing is left out."""
 
 
-@inlined(_INT(_OUT, _INT, _INT, _INT, KNOWN, KNOWN, _FLAG, _FLAG))
-def put_ids(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
-    data: Any, at: int, end: int, count: int, known: Any, targets: Any, keys: bool, values: bool
+@inlined(_INT(KNOWN, KNOWN, _INT))
+def _target_of(known: Any, targets: Any, number: int) -> Any:
+    """Return what an id or GUID is at the target, see `IdMap`; one that is not known stays."""
+    place = place_of(known, number)
+    return targets[place] if place >= 0 else number
+
+
+@inlined(_INT(_OUT, _INT, _INT, KNOWN, KNOWN, BYTES))
+def _put_in_header(  # noqa: PLR0917 - compiled without keywords
+    data: Any, at: int, number: int, known: Any, targets: Any, guids: Any
+) -> Any:
+    """Put the target's id or GUID into a header's content.
+
+    Returns 1 if that changes; -1: there is no such GUID.
+    """
+    new = _target_of(known, targets, number)
+    if new == number:
+        return np.int64(0)
+    if number >= 0:
+        put_number(data, at + 1, ID_BYTES, new)
+    elif 0 <= new < len(guids) // GUID_BYTES:
+        copy_bytes(data, at + 1, guids, new * GUID_BYTES, GUID_BYTES)
+    else:
+        return np.int64(_REFUSED)
+    return np.int64(1)
+
+
+@inlined(_INT(_OUT, _INT, _INT, _INT, KNOWN, KNOWN, BYTES, _FLAG, _FLAG, _FLAG))
+def put_ids(  # noqa: PLR0917 - one compiled loop
+    data: Any,
+    at: int,
+    end: int,
+    count: int,
+    known: Any,
+    targets: Any,
+    guids: Any,
+    keys: bool,
+    values: bool,
+    headers: bool,
 ) -> Any:
     """Put ids of the target into the `count` records that fill `data[at:end]`.
 
@@ -85,64 +131,63 @@ def put_ids(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
     ----------
     data, at, end, count
         The records (uint8), not compressed.
-    known, targets
+    known, targets, guids
         See `IdMap`. An id that is not known stays.
-    keys, values
-        Whether keys and values may begin with an id.
+    keys, values, headers
+        See `Framing`.
 
     Returns
     -------
     int
-        How many ids were changed; -1: that are not `count` records, and some may be changed.
+        How many ids were changed; -1: that are not `count` records, or a GUID has to change and is
+        not among `guids`; and some may be changed.
     """
-    changed = np.int64(0)
+    none: Any = np.int64(NO_ID)
+    changed: Any = np.int64(0)
     # As in `schema_frames`: most keys have the same id as the key before, and so have values.
-    before, other = np.int64(-1), np.int64(-1)
-    new, new_other = np.int64(-1), np.int64(-1)
+    key_before, key_new, value_before, value_new = none, none, none, none
     for _ in range(count):
-        record_end = end
-        for field in range(_FIELDS):
-            bits, shift = np.uint64(0), np.uint64(0)
-            while True:
-                if at >= record_end or (shift == _SHIFT_MAX and data[at] > 1):
-                    return np.int64(_REFUSED)
-                byte = data[at]
-                at += 1
-                bits |= np.uint64(byte & 127) << shift
-                shift += np.uint64(7)
-                if byte < 128:
-                    break
-            number: Any = np.int64(bits >> np.uint64(1)) ^ -np.int64(bits & np.uint64(1))
-            if field == _LENGTH:
-                if number < RECORD_BYTES_MIN - 1 or number > end - at:
-                    return np.int64(_REFUSED)
-                record_end = at + number
-                at += 1  # its attributes
-            if field < _KEY:
+        at, _, key_at, key_bytes, value_at, value_bytes, place = record_parts(data, at, end)
+        if at < 0:
+            return np.int64(_REFUSED)
+        key = id_in_front(data, key_at, key_bytes) if keys else none
+        value = id_in_front(data, value_at, value_bytes) if values else none
+        left, place = headers_in(data, place, at)
+        while left > 0:
+            kind, content, size, place, left = next_schema_header(data, place, at, left)
+            in_header = id_in_content(data, content, size) if kind != 0 else none
+            if in_header == none:
                 continue
-            if number > record_end - at:
-                return np.int64(_REFUSED)
-            before, other = other, before
-            new, new_other = new_other, new
-            is_looked_at = keys if field == _KEY else values
-            if is_looked_at and number >= FRAME_BYTES and data[at] == 0:
-                schema_id = np.int64(0)
-                for place in range(at + 1, at + FRAME_BYTES):
-                    schema_id = schema_id << 8 | np.int64(data[place])
-                if schema_id != before:
-                    found = place_of(known, schema_id)
-                    before, new = schema_id, targets[found] if found >= 0 else schema_id
-                if new != schema_id:
-                    put_number(data, at + 1, ID_BYTES, new)
-                    changed += 1
-            at += max(number, np.int64(0))
-        at = record_end
+            key, value = (none, value) if kind == OF_KEY else (key, none)
+            if headers:
+                done = _put_in_header(data, content, in_header, known, targets, guids)
+                if done < 0:
+                    return np.int64(_REFUSED)
+                changed += done
+        if key != key_before:
+            key_before, key_new = key, _target_of(known, targets, key)
+        if value != value_before:
+            value_before, value_new = value, _target_of(known, targets, value)
+        if key_new != key:
+            put_number(data, key_at + 1, ID_BYTES, key_new)
+            changed += 1
+        if value_new != value:
+            put_number(data, value_at + 1, ID_BYTES, value_new)
+            changed += 1
     return changed if at == end else np.int64(_REFUSED)
 
 
-@compiled(_PAIR(_OUT, _INT, _INT, KNOWN, KNOWN, _FLAG, _FLAG))
+@compiled(_PAIR(_OUT, _INT, _INT, KNOWN, KNOWN, BYTES, _FLAG, _FLAG, _FLAG))
 def _replace_plain(  # noqa: PLR0917 - compiled without keywords
-    data: Any, at: int, end: int, known: Any, targets: Any, keys: bool, values: bool
+    data: Any,
+    at: int,
+    end: int,
+    known: Any,
+    targets: Any,
+    guids: Any,
+    keys: bool,
+    values: bool,
+    headers: bool,
 ) -> Any:
     """Replace ids batch by batch, up to one that is compressed, old, or has no valid records.
 
@@ -166,7 +211,9 @@ def _replace_plain(  # noqa: PLR0917 - compiled without keywords
             crc = np.int64(crc32c_compiled(data, at + CRC_FROM, at + size))
             if crc == number_at(data, at + _CRC_AT, 4) & 0xFFFFFFFF:
                 begin, stop = at + HEADER_BYTES, at + size
-                found = put_ids(data, begin, stop, count, known, targets, keys, values)
+                found = put_ids(
+                    data, begin, stop, count, known, targets, guids, keys, values, headers
+                )
                 if found < 0:
                     return at, np.int64(_REFUSED)
                 if found:

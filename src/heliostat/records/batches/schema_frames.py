@@ -2,7 +2,7 @@
 
 I8  What must wait for a schema begins at `UnknownIds.upto`; all before it has known ids only.
 
-Only the five bytes of a frame (`heliostat.framed_ids`) of a key or value are looked at.
+Only the five bytes of a frame of a key or value are looked at, and two headers (`schema_places`).
 
 What is damaged is left to `convert`, which reports it: such records have no ids here, and a batch
 that seems to have unknown ones must have the right CRC, or a flipped bit would be waited for.
@@ -18,7 +18,6 @@ from numba import types
 
 from heliostat.clusters.wire.scan import number_at
 from heliostat.errors import BatchError
-from heliostat.framed_ids import FRAME_BYTES
 from heliostat.ops.compiled import compiled, inlined
 from heliostat.records.batches.batch import (
     CODEC_BITS,
@@ -30,39 +29,54 @@ from heliostat.records.batches.batch import (
     MAGIC,
     MAGIC_AT,
     OFFSET_MAX,
-    RECORD_BYTES_MIN,
     Codec,
     check_crc,
     read_header,
 )
 from heliostat.records.batches.codecs import decompress
 from heliostat.records.batches.compiled_bytes import BYTES
+from heliostat.records.batches.schema_places import (
+    KNOWN,
+    NO_ID,
+    OF_KEY,
+    headers_in,
+    id_in_content,
+    id_in_front,
+    next_schema_header,
+    place_of,
+    record_parts,
+)
 
 ALL_OFFSETS = 0, OFFSET_MAX
 IDS_MAX = 256
 """Unknown ids that are looked for; where any bytes may be in values, there could be thousands."""
-KNOWN = types.Array(types.int64, 1, "C", readonly=True)
-"""Numba's type of known ids, ascending."""
 
 _ATTRIBUTES_LOW_AT = CRC_FROM + 1
 _COUNT_AT = 57
-_LENGTH, _, _DELTA, _KEY, _ = range(5)
-"""A record's varints; also the delta of its timestamp and, last, the size of its value."""
-_FIELDS = 5
-_SHIFT_MAX = 63
-"""Of a varint's tenth byte, only one bit is left for a 64-bit number."""
 _NO_BYTES: Any = np.empty(0, np.uint8)
 _INT = types.int64
-_PAIR = types.UniTuple(_INT, 2)
+_PAIR, _TRIPLE = types.UniTuple(_INT, 2), types.UniTuple(_INT, 3)
 _FLAG = types.boolean
 _FOUND = types.int64[::1]
 
 
 class Framing(NamedTuple):
-    """What of a topic's records may begin with a schema id."""
+    """Where a topic's records may have schema ids."""
 
     keys: bool
     values: bool
+    headers: bool
+    """Else those in headers are no concern of whoever asks; a key or value with an id in a header
+    has none in front of it all the same."""
+
+
+class Known(NamedTuple):
+    """Ids that need not be found: int64 of shape (n,), ascending."""
+
+    values: Any
+    """Those that values may begin with."""
+    others: Any
+    """Those that keys may begin with, and headers have."""
 
 
 class UnknownIds(NamedTuple):
@@ -75,19 +89,8 @@ class UnknownIds(NamedTuple):
     the view's end if that can't be told, as damage must reach `convert`."""
     first_offset: int
     """Source offset of the first record with one, -1: none."""
-
-
-@inlined(_INT(KNOWN, _INT))
-def place_of(ids: Any, number: int) -> Any:
-    """Return where a number is among ascending ids; -1: nowhere."""
-    low, high = np.int64(0), np.int64(len(ids))
-    while low < high:
-        middle = (low + high) >> 1
-        if ids[middle] < number:
-            low = middle + 1
-        else:
-            high = middle
-    return low if low < len(ids) and ids[low] == number else np.int64(-1)
+    in_headers: bool = False
+    """Whether records up to there have ids in headers."""
 
 
 @inlined(_INT(_FOUND, _INT, _INT))
@@ -102,15 +105,17 @@ def _added(found: Any, filled: int, number: int) -> Any:
     return filled
 
 
-@inlined(_PAIR(BYTES, _INT, _INT, _INT, KNOWN, _FLAG, _FLAG, _PAIR, _FOUND))
-def _scan(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
+@inlined(_TRIPLE(BYTES, _INT, _INT, _INT, KNOWN, KNOWN, _FLAG, _FLAG, _FLAG, _PAIR, _FOUND))
+def _scan(  # noqa: PLR0917 - one compiled loop
     data: Any,
     at: int,
     end: int,
     count: int,
     known: Any,
+    known_others: Any,
     keys: bool,
     values: bool,
+    headers: bool,
     deltas: tuple[int, int],
     found: Any,
 ) -> Any:
@@ -118,93 +123,105 @@ def _scan(  # noqa: C901, PLR0912, PLR0917 - one compiled loop
 
     Only records with offset deltas in `[deltas[0], deltas[1])` are looked at. Ends at damage, and
     where `found` has no room for more. Returns the offset delta of the first record with an unknown
-    id, -1: none; and how many such ids are in `found`.
-
-    Varints are read in the loop: by calls of functions that take the array, as
-    `read_varint_compiled` does, a record took 105 ns instead of 15.
+    id, -1: none; how many such ids are in `found`; and how many headers have an id.
     """
-    first, filled, delta = np.int64(-1), np.int64(0), np.int64(0)
-    # Most keys have the same id as the key before, and so have values: these two take turns.
-    before, other = np.int64(-1), np.int64(-1)
+    none = np.int64(NO_ID)
+    first, filled, seen = np.int64(-1), np.int64(0), np.int64(0)
+    # Most keys have the same id as the key before, and so have values.
+    key_before, value_before = none, none
     for _ in range(count):
-        record_end = end
-        for field in range(_FIELDS):
-            bits, shift = np.uint64(0), np.uint64(0)
-            while True:
-                if at >= record_end or (shift == _SHIFT_MAX and data[at] > 1):
-                    return first, filled
-                byte = data[at]
-                at += 1
-                bits |= np.uint64(byte & 127) << shift
-                shift += np.uint64(7)
-                if byte < 128:
-                    break
-            number: Any = np.int64(bits >> np.uint64(1)) ^ -np.int64(bits & np.uint64(1))
-            if field == _LENGTH:
-                if number < RECORD_BYTES_MIN - 1 or number > end - at:
-                    return first, filled
-                record_end = at + number
-                at += 1  # its attributes
-            elif field == _DELTA:
-                delta = number
-            if field < _KEY:
+        at, delta, key_at, key_bytes, value_at, value_bytes, place = record_parts(data, at, end)
+        if at < 0 or delta < 0:
+            break
+        is_looked_at = deltas[0] <= delta < deltas[1]
+        key = id_in_front(data, key_at, key_bytes) if keys else none
+        value = id_in_front(data, value_at, value_bytes) if values else none
+        left, place = headers_in(data, place, at)
+        while left > 0:
+            kind, content, size, place, left = next_schema_header(data, place, at, left)
+            in_header = id_in_content(data, content, size) if kind != 0 else none
+            if in_header == none:
                 continue
-            if number > record_end - at or delta < 0:
-                return first, filled
-            before, other = other, before
-            is_looked_at = (keys if field == _KEY else values) and deltas[0] <= delta < deltas[1]
-            if is_looked_at and number >= FRAME_BYTES and data[at] == 0 and data[at + 1] < 128:
-                schema_id = np.int64(0)
-                for place in range(at + 1, at + FRAME_BYTES):
-                    schema_id = schema_id << 8 | np.int64(data[place])
-                if schema_id != before and place_of(known, schema_id) >= 0:
-                    before = schema_id
-                elif schema_id != before:
-                    filled = _added(found, filled, schema_id)
-                    first = delta if first < 0 else first
-                    if filled == len(found):
-                        return first, filled
-            at += max(number, np.int64(0))
-        at = record_end
-    return first, filled
+            key, value = (none, value) if kind == OF_KEY else (key, none)
+            seen += 1
+            if headers and is_looked_at and place_of(known_others, in_header) < 0:
+                filled = _added(found, filled, in_header)
+                first = delta if first < 0 else first
+        if is_looked_at and key != key_before:
+            if key == none or place_of(known_others, key) >= 0:
+                key_before = key
+            else:
+                filled = _added(found, filled, key)
+                first = delta if first < 0 else first
+        if is_looked_at and value != value_before:
+            if value == none or place_of(known, value) >= 0:
+                value_before = value
+            else:
+                filled = _added(found, filled, value)
+                first = delta if first < 0 else first
+        if first >= 0 and filled == len(found):
+            break
+    return first, filled, seen
 
 
-@compiled(_PAIR(BYTES, _INT, _INT, KNOWN, _FLAG, _FLAG, _PAIR), makes_arrays=True)
+@compiled(_TRIPLE(BYTES, _INT, _INT, KNOWN, KNOWN, _FLAG, _FLAG, _FLAG, _PAIR), makes_arrays=True)
 def to_look_at(  # noqa: PLR0917 - compiled without keywords
-    data: Any, at: int, end: int, known: Any, keys: bool, values: bool, offsets: tuple[int, int]
+    data: Any,
+    at: int,
+    end: int,
+    known: Any,
+    known_others: Any,
+    keys: bool,
+    values: bool,
+    headers: bool,
+    offsets: tuple[int, int],
 ) -> Any:
     """Return where the first batch that is compressed or has an unknown id begins, and its size.
 
     Only records at source offsets in `[offsets[0], offsets[1])` are looked at. A size of 0: there
-    is none, and the whole batches end there.
+    is none, and the whole batches end there. Last comes how many headers have an id before there.
     """
     none = np.empty(0, np.int64)
+    seen = np.int64(0)
     while at + LENGTH_ENDS_AT <= end:
         length = number_at(data, at + 8, 4)  # there in all formats
         if length <= 0:
-            return end, np.int64(0)
+            return end, np.int64(0), seen
         size = LENGTH_ENDS_AT + length
         if size > end - at:
             break
         bits = data[at + _ATTRIBUTES_LOW_AT] if length > LENGTH_MIN else np.uint8(CONTROL_BIT)
         if bits & CONTROL_BIT == 0 and data[at + MAGIC_AT] == MAGIC:
             if bits & CODEC_BITS != 0:
-                return at, size
+                return at, size, seen
             begin, count = at + HEADER_BYTES, number_at(data, at + _COUNT_AT, 4)
             base = number_at(data, at, 8)
             deltas = offsets[0] - base, offsets[1] - base
-            first, _ = _scan(data, begin, at + size, count, known, keys, values, deltas, none)
+            first, _, more = _scan(
+                data,
+                begin,
+                at + size,
+                count,
+                known,
+                known_others,
+                keys,
+                values,
+                headers,
+                deltas,
+                none,
+            )
             if first >= 0:
-                return at, size
+                return at, size, seen
+            seen += more
         at += size
-    return at, np.int64(0)
+    return at, np.int64(0), seen
 
 
 def unknown_ids(  # noqa: PLR0917 - an answer, and what to look for
     view: memoryview,
     start: int,
     end: int,
-    known: Any,
+    known: Known,
     framing: Framing,
     offsets: tuple[int, int] = ALL_OFFSETS,
 ) -> UnknownIds:
@@ -216,7 +233,7 @@ def unknown_ids(  # noqa: PLR0917 - an answer, and what to look for
         The answer's batches are `view[start:end]`, and are not changed; the last may be cut.
         Messages of the formats before v2 have no ids here, nor have control batches.
     known
-        Ids, int64 of shape (n,), ascending.
+        Which ids need not be found.
     framing
         Where to look for ids.
     offsets
@@ -228,19 +245,27 @@ def unknown_ids(  # noqa: PLR0917 - an answer, and what to look for
         Damage never raises.
     """
     data = np.frombuffer(view, np.uint8) if end > start else _NO_BYTES
-    at, size = to_look_at(data, start, end, known, *framing, offsets)
+    at, size, seen = to_look_at(data, start, end, *known, *framing, offsets)
     upto = first_offset = -1
     ids: list[int] = []
+    in_headers = seen > 0
     while size and len(ids) < IDS_MAX:
-        offset, found = _look(view, data, at, at + size, known, framing, offsets)
+        offset, found, seen = _look(view, data, at, at + size, known, framing, offsets)
         if found:
             if not ids:
                 upto, first_offset = at, offset
             ids += found
             # Compiled code need not stop at each batch that has the same ones.
-            known = np.insert(known, np.searchsorted(known, sorted(found)), sorted(found))
-        at, size = to_look_at(data, at + size, end, known, *framing, offsets)
-    return UnknownIds(tuple(sorted(ids)), upto if ids else at, first_offset)
+            known = Known(*(_with(each, found) for each in known))
+        in_headers |= seen > 0 and not ids
+        at, size, seen = to_look_at(data, at + size, end, *known, *framing, offsets)
+        in_headers |= seen > 0 and not ids
+    return UnknownIds(tuple(sorted(ids)), upto if ids else at, first_offset, in_headers)
+
+
+def _with(known: Any, found: list[int]) -> Any:
+    new = np.setdiff1d(np.array(found, np.int64), known)
+    return np.insert(known, np.searchsorted(known, new), new)
 
 
 def _look(  # noqa: PLR0917 - a batch, and what to look for
@@ -248,11 +273,15 @@ def _look(  # noqa: PLR0917 - a batch, and what to look for
     data: Any,
     at: int,
     end: int,
-    known: Any,
+    known: Known,
     framing: Framing,
     offsets: tuple[int, int],
-) -> tuple[int, list[int]]:
-    """Return the unknown ids of the batch `view[at:end]`, and the offset of the first; -1: none."""
+) -> tuple[int, list[int], int]:
+    """Look into the batch `view[at:end]`.
+
+    Returns the offset of the first record with an unknown id, -1: none; such ids; and how many
+    headers have an id.
+    """
     try:
         header = read_header(view, at, end)
         assert header is not None  # it is whole
@@ -264,10 +293,10 @@ def _look(  # noqa: PLR0917 - a batch, and what to look for
         found = np.empty(IDS_MAX, np.int64)
         deltas = offsets[0] - header.base_offset, offsets[1] - header.base_offset
         count = header.records_count
-        first, filled = _scan(body, begin, stop, count, known, *framing, deltas, found)
+        first, filled, seen = _scan(body, begin, stop, count, *known, *framing, deltas, found)
         if not filled:
-            return -1, []
+            return -1, [], seen
         check_crc(view, at, header)
     except BatchError:
-        return -1, []  # `convert` reports it
-    return header.base_offset + first, found[:filled].tolist()
+        return -1, [], 0  # `convert` reports it
+    return header.base_offset + first, found[:filled].tolist(), seen

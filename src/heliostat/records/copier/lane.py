@@ -120,11 +120,16 @@ class SchemaIds:
     shifts
         For each range of `readable`, by how much its ids are greater at the target; empty: all are
         the same there.
+    guids
+        The target's GUIDs that are others there (16 bytes each). GUIDs of the source are among
+        the ids, by the numbers that they are known by (`heliostat.framed_ids`); shifted, one is the
+        place of the target's here.
     """
 
     readable: Ranges = ()
     foreign: Ranges = ()
     shifts: tuple[int, ...] = ()
+    guids: tuple[bytes, ...] = ()
 
 
 NO_IDS = SchemaIds()

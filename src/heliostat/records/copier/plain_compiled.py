@@ -52,7 +52,8 @@ from heliostat.records.batches.reencode import (
     join_plain,
 )
 from heliostat.records.batches.replaced_ids import put_ids
-from heliostat.records.batches.schema_frames import ALL_OFFSETS, KNOWN, to_look_at
+from heliostat.records.batches.schema_frames import ALL_OFFSETS, to_look_at
+from heliostat.records.batches.schema_places import KNOWN
 from heliostat.records.batches.varints import INT64_MIN
 from heliostat.records.copier import cells as cell
 from heliostat.records.copier import plain_sends as sent
@@ -98,11 +99,14 @@ _ROW = types.int64[::1]
 def _put_ids(  # noqa: PLR0917 - compiled without keywords
     out: Any, at: int, end: int, count: int, frames: int, known: Any, targets: Any
 ) -> Any:
-    """Put the target's ids into `count` records; return whether they are valid, if looked at."""
+    """Put the target's ids into `count` records; return whether they are valid, if looked at.
+
+    Records of which a GUID has to change are left to objects.
+    """
     if frames & _REPLACED == 0 or len(targets) == 0:
         return True
-    keys, values = frames & _KEYS != 0, frames & _VALUES != 0
-    return put_ids(out, at, end, count, known, targets, keys, values) >= 0
+    keys, values, no_guids = frames & _KEYS != 0, frames & _VALUES != 0, out[:0]
+    return put_ids(out, at, end, count, known, targets, no_guids, keys, values, True) >= 0
 
 
 @inlined(_INT(BYTES, _INT, _INT, _ROW, _ROW, _OUT, _INT, _ROW, KNOWN, KNOWN))
@@ -262,9 +266,8 @@ def _may_pass(data: Any, answer: Any, cells: Any, readable: Any, passing: Any) -
     if are_unclear and frames & _REPLACED:
         known = known[:0]
     start, end = answer[scan.START], answer[scan.END]
-    are_looked_at = are_unclear or frames & _VALUES != 0
-    keys = frames & _KEYS != 0
-    _, left = to_look_at(data, start, end, known, keys, are_looked_at, ALL_OFFSETS)
+    values, keys = are_unclear or frames & _VALUES != 0, frames & _KEYS != 0
+    _, left, _ = to_look_at(data, start, end, known, known, keys, values, True, ALL_OFFSETS)
     return left == 0
 
 

@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from heliostat.framed_ids import shown_id
 from heliostat.names import TopicPartition
 from heliostat.records.batches.batch import OFFSET_MAX
 from heliostat.records.batches.replaced_ids import IdMap, Replaced, replace_ids
-from heliostat.records.batches.schema_frames import Framing, UnknownIds, unknown_ids
+from heliostat.records.batches.schema_frames import Framing, Known, UnknownIds, unknown_ids
 from heliostat.records.copier.lane import (
     NO_IDS,
     PartitionCode,
@@ -62,8 +63,8 @@ class SchemaGate:
         steps = () if pipeline is None else pipeline.avro_steps
         self._decoded = [
             (
-                np.array(sorted(each.schema_id for each in step.schemas), np.int64),
-                Framing(keys=step.column == "key", values=step.column == "value"),
+                _alike(np.array(sorted(each.schema_id for each in step.schemas), np.int64)),
+                Framing(step.column == "key", step.column == "value", headers=False),
             )
             for step in steps
         ]
@@ -76,6 +77,8 @@ class SchemaGate:
         """The same and foreign ones: for topics whose values may be anything."""
         self.targets: Any = self.readable
         """What the readable ones are at the target (int64); empty: they are the same."""
+        self._guids: Any = np.zeros(0, np.uint8)
+        """See `IdMap`."""
         self._foreign: Any = self.readable
         self._missed: dict[TopicPartition, tuple[int, ...]] = {}
 
@@ -90,6 +93,7 @@ class SchemaGate:
         self._foreign = _array(ids.foreign)
         self.passing = np.union1d(self.readable, self._foreign)
         self.targets = _targets(ids)
+        self._guids = np.frombuffer(b"".join(ids.guids), np.uint8)
         waiting = [item for item in partitions if waits(item)]
         for item in waiting:
             item.standing.not_before_s = 0.0
@@ -120,10 +124,12 @@ class SchemaGate:
 
     def fetched(self, item: PartitionCopy, event: Fetched, now_s: float, now_ms: int) -> None:
         """Give a partition what may pass of an answer without error; it waits for the rest."""
-        held = self._held_of(item, event)
-        why = "" if held is None else _why_held(held, item.spec.frames)
-        passes = Replaced(event.buffer, event.start, event.end if held is None else held.upto, why)
-        passes = self._replaced(item.spec, passes)
+        found = self._ids_of(item, event)
+        passes = Replaced(event.buffer, event.start, event.end, "")
+        if found is not None and found.ids:
+            passes = passes._replace(end=found.upto, trouble=_why_held(found, item.spec.frames))
+        in_headers = found is not None and found.in_headers
+        passes = self._replaced(item.spec, passes, in_headers=in_headers)
         if not passes.trouble or passes.end > passes.start:
             item.fetches.opened = event.opened
             item.fetched(
@@ -144,29 +150,24 @@ class SchemaGate:
             code = PartitionCode.SCHEMA_UNREADABLE
             item.standing.retry(Trouble.FETCH, code, passes.trouble, now_s, now_ms)
 
-    def _held_of(self, item: PartitionCopy, event: Fetched) -> UnknownIds | None:
-        """Return what of an answer has to wait, None: nothing."""
+    def _ids_of(self, item: PartitionCopy, event: Fetched) -> UnknownIds | None:
+        """Return what of an answer has to wait; None: it has no ids."""
         spec = item.spec
         if not spec.frames or event.start == event.end:
             return None
         frames = self._of_source(spec)
         place, offsets = (memoryview(event.buffer), event.start, event.end), _wanted(item, event)
-        keys = SchemaFrames.KEYS in frames
         are_unclear = SchemaFrames.MAYBE_VALUES in frames
+        values = are_unclear or SchemaFrames.VALUES in frames
+        known = _alike(self.passing if are_unclear else self.readable)
         if are_unclear and SchemaFrames.REPLACED in frames:
-            of_values = Framing(keys=False, values=True)
-            found = unknown_ids(*place, self._foreign, of_values, offsets)
-            if keys:
-                of_keys = Framing(keys=True, values=False)
-                found = _both(found, unknown_ids(*place, self.readable, of_keys, offsets))
+            known = Known(self._foreign, self.readable)
+        framing = Framing(SchemaFrames.KEYS in frames, values, headers=True)
+        found = unknown_ids(*place, known, framing, offsets)
+        if found.ids:
+            self._missed[spec.source] = found.ids
         else:
-            values = are_unclear or SchemaFrames.VALUES in frames
-            known = self.passing if are_unclear else self.readable
-            found = unknown_ids(*place, known, Framing(keys, values), offsets)
-        if not found.ids:
             self._missed.pop(spec.source, None)
-            return None
-        self._missed[spec.source] = found.ids
         return found
 
     def _of_source(self, spec: PartitionSpec) -> SchemaFrames:
@@ -181,15 +182,15 @@ class SchemaGate:
             found &= ~(SchemaFrames.VALUES | SchemaFrames.MAYBE_VALUES)
         return found
 
-    def _replaced(self, spec: PartitionSpec, passes: Replaced) -> Replaced:
+    def _replaced(self, spec: PartitionSpec, passes: Replaced, *, in_headers: bool) -> Replaced:
         """Put the target's ids into what passes; what can't be changed waits as well."""
         if len(self.targets) == 0 or passes.start == passes.end:
             return passes  # first: most lanes replace none, and looking at flags takes microseconds
         frames = self._of_source(spec)
-        framing = Framing(SchemaFrames.KEYS in frames, SchemaFrames.VALUES in frames)
+        framing = Framing(SchemaFrames.KEYS in frames, SchemaFrames.VALUES in frames, in_headers)
         if SchemaFrames.REPLACED not in frames or not any(framing):
             return passes
-        ids = IdMap(self.readable, self.targets)
+        ids = IdMap(self.readable, self.targets, self._guids)
         found = replace_ids(passes.buffer, passes.start, passes.end, ids, framing)
         return found if found.trouble else found._replace(trouble=passes.trouble)
 
@@ -212,13 +213,8 @@ def _wanted(item: PartitionCopy, event: Fetched) -> tuple[int, int]:
     return event.want.offset, OFFSET_MAX if refusal is None else refusal.offset
 
 
-def _both(one: UnknownIds, other: UnknownIds) -> UnknownIds:
-    """Return what is unknown of values and keys that were searched one after the other."""
-    if not (one.ids and other.ids):
-        return one if one.ids else other
-    ids = tuple(sorted({*one.ids, *other.ids}))
-    first = min(one.first_offset, other.first_offset)
-    return UnknownIds(ids, min(one.upto, other.upto), first)
+def _alike(ids: Any) -> Known:
+    return Known(ids, ids)
 
 
 def _copy_out(item: PartitionCopy, buffer: bytearray | memoryview) -> None:
@@ -235,7 +231,7 @@ def _why_held(held: UnknownIds, frames: SchemaFrames) -> str:
 
 
 def _why(held: UnknownIds, what: str) -> str:
-    shown = ", ".join(map(str, held.ids[:NAMED_MAX]))
+    shown = ", ".join(map(shown_id, held.ids[:NAMED_MAX]))
     more = f" and {len(held.ids) - NAMED_MAX} more" if held.ids[NAMED_MAX:] else ""
     return f"source offset {held.first_offset}: schema id {shown}{more} {what}"
 

@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError as CodecError
 from aiokafka.record.default_records import DefaultRecordBatch
 
 from heliostat.errors import BatchError
-from heliostat.framed_ids import without_id
+from heliostat.framed_ids import headers_without_ids, without_id
 from heliostat.names import Offset
 from heliostat.records.batches.aborted import ABORT, marker_type
 from heliostat.records.batches.batch import HEADER, HEADER_BYTES, MAGIC, MAGIC_AT, BatchHeader
@@ -385,7 +385,7 @@ def _shown(record: _Record, end: MirrorEnd) -> list[object]:
     time, key, value, headers = record.what
     shown = (time, key, value, headers)
     if end.hides_ids:
-        shown = time, without_id(key), without_id(value), headers
+        shown = time, without_id(key), without_id(value), headers_without_ids(headers)
     kept = CHANGEABLE if end.kept is None else end.kept
     return [each for each, column in zip(shown, CHANGEABLE, strict=True) if column in kept]
 

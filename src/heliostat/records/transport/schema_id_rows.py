@@ -1,11 +1,12 @@
 """What the driver announces of schema ids, as a JSON object of the control topic.
 
     {"registries": "...", "readable": [gap, count, gap, count, ...], "foreign": [...],
-     "shifts": [shift, ...]}
+     "shifts": [shift, ...], "guids": ["...", ...]}
 
 Runs of ids, as registries number them one after the other: each as its distance from the end of the
 run before, and its length. 10,000 ids are one run, or 40 kB if none follows another. Where the
 target has other ids, a run ends where the difference to these changes; `shifts` has it for each.
+`guids` has what GUIDs that are others at the target are there (`SchemaIds`), in hexadecimal digits.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from heliostat.framed_ids import guid_number
 from heliostat.records.copier.lane import NO_IDS, Ranges, SchemaIds
 
 SCHEMAS_KEY = "schemas"
@@ -25,6 +27,7 @@ def encode_schema_ids(registries: str, ids: SchemaIds) -> dict[str, Any]:
         "readable": list(_runs(ids.readable)),
         "foreign": list(_runs(ids.foreign)),
         "shifts": list(ids.shifts),
+        "guids": [each.hex() for each in ids.guids],
     }
 
 
@@ -33,20 +36,42 @@ def schema_ids_in(control: Mapping[str, Any], registries: str) -> SchemaIds:
     if control["registries"] != registries:
         return NO_IDS
     readable, shifts = _ranges(control["readable"]), tuple(control.get("shifts", ()))
-    return SchemaIds(readable, _ranges(control["foreign"]), shifts)
+    guids = tuple(map(bytes.fromhex, control.get("guids", ())))
+    return SchemaIds(readable, _ranges(control["foreign"]), shifts, guids)
 
 
-def schema_ids_of(ids: Iterable[tuple[int, int]], foreign: Iterable[int]) -> SchemaIds:
-    """Return what is to be announced of `(id, id at the target)`, each once, and of foreign ids."""
+def schema_ids_of(
+    ids: Iterable[tuple[int, int]],
+    foreign: Iterable[int],
+    guids: Iterable[tuple[bytes, bytes]] = (),
+) -> SchemaIds:
+    """Return what is to be announced.
+
+    Parameters
+    ----------
+    ids
+        Ids, and what they are at the target, each once.
+    foreign
+        Foreign ids, and what foreign GUIDs are known by.
+    guids
+        GUIDs, and what they are at the target, each once.
+    """
+    others: list[bytes] = []
+    numbers: list[tuple[int, int]] = []
+    for guid, there_guid in guids:
+        number = guid_number(guid)
+        numbers.append((number, number if there_guid == guid else len(others)))
+        others += [] if there_guid == guid else [there_guid]
     found: list[tuple[int, int]] = []
     shifts: list[int] = []
-    for own, there in sorted(ids):
+    for own, there in sorted((*ids, *numbers)):
         if found and found[-1][1] == own - 1 and shifts[-1] == there - own:
             found[-1] = (found[-1][0], own)
         else:
             found.append((own, own))
             shifts.append(there - own)
-    return SchemaIds(tuple(found), ranges_of(foreign), tuple(shifts) if any(shifts) else ())
+    moved = tuple(shifts) if any(shifts) else ()
+    return SchemaIds(tuple(found), ranges_of(foreign), moved, tuple(others))
 
 
 def ranges_of(ids: Iterable[int]) -> Ranges:

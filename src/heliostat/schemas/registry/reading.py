@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from typing import Any, NoReturn, TypeVar
+from uuid import UUID
 
 from heliostat.errors import RegistryAnswerInvalid, RegistryError
 from heliostat.schemas.registry.error_codes import registry_error
@@ -157,7 +158,18 @@ def registered_schema(value: Any, where: str = "") -> RegisteredSchema:
         version(field(value, "version", where), f"{where} version".strip()),
         schema_id(value, where),
         schema(value, where),
+        guid(value.get("guid"), f"{where} guid".strip()),
     )
+
+
+def guid(value: Any, where: str) -> bytes:
+    """The bytes of a GUID, which older registries leave out."""
+    if value is None:
+        return b""
+    try:
+        return UUID(text(value, where)).bytes
+    except ValueError:
+        _refuse(value, where, "a GUID")
 
 
 def subject_version(value: Any, where: str) -> SubjectVersion:

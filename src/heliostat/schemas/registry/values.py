@@ -91,6 +91,9 @@ class RegisteredSchema:
     version: SchemaVersion
     schema_id: SchemaId
     schema: Schema
+    guid: bytes = b""
+    """16 bytes that stand for the content in every registry; empty: the registry gives none.
+    Confluent's make them of what `Schema` holds (`Schema.updateHash`)."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -17,8 +17,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import batches as ref
 from support.checked_indexes import with_checked_indexes
-from support.framed_batches import CODECS, NOW, answers, batch, framed
+from support.framed_batches import (
+    CODECS,
+    GUIDS,
+    KEY_HEADER,
+    LONG,
+    NOW,
+    VALUE_HEADER,
+    answers,
+    batch,
+    by_guid,
+    framed,
+)
 
+from heliostat.framed_ids import guid_number, id_in_header
 from heliostat.records.batches import replaced_ids
 from heliostat.records.batches.replaced_ids import IdMap
 from heliostat.records.batches.schema_frames import Framing
@@ -26,11 +38,18 @@ from heliostat.records.batches.schema_frames import Framing
 *_, checked = with_checked_indexes(
     "heliostat.clusters.wire.scan",
     "heliostat.records.batches.compiled_bytes",
+    "heliostat.records.batches.reencode",
+    "heliostat.records.batches.schema_places",
     "heliostat.records.batches.schema_frames",
     "heliostat.records.batches.replaced_ids",
 )
-BOTH, KEYS, VALUES = Framing(True, True), Framing(True, False), Framing(False, True)
+BOTH, KEYS, VALUES, HEADERS, ALL = (
+    Framing(*(part in parts for part in "kvh")) for parts in ("kv", "k", "v", "h", "kvh")
+)
 BEFORE = 7
+NEW_GUID = b"another one 1234"
+MOVED_GUIDS = {GUIDS[0]: NEW_GUID, GUIDS[1]: GUIDS[1]}
+"""The third is not known."""
 MAP = {1: 2, 2: 1, 5: 5, 7: 2**31 - 1, 255: 256, 70_000: 3, 2**31 - 1: 0}
 
 
@@ -44,8 +63,13 @@ def replaced(
     answer: bytes, ids: Mapping[int, int], framing: Framing = BOTH, *, behind: bytes = b"\0" * 100
 ) -> Result:
     """What both copies make of an answer, whatever is before and behind it."""
-    known = sorted(ids)
-    arrays = IdMap(np.array(known, np.int64), np.array([ids[each] for each in known], np.int64))
+    numbers = {guid_number(GUIDS[0]): 1, guid_number(GUIDS[1]): guid_number(GUIDS[1]), **ids}
+    known = sorted(numbers)
+    arrays = IdMap(
+        np.array(known, np.int64),
+        np.array([numbers[each] for each in known], np.int64),
+        np.frombuffer(b"unused bytes 123" + NEW_GUID, np.uint8),
+    )
     results = set()
     for around in (behind, b"\xff" * 100, b""):
         for each in (replaced_ids, checked):
@@ -68,6 +92,15 @@ def with_map(payload: bytes | None, ids: Mapping[int, int], *, is_framed: bool) 
     return b"\0" + struct.pack(">i", ids.get(number, number)) + payload[5:]
 
 
+def header_with_map(name: str, content: bytes | None, ids: Mapping[int, int]) -> bytes | None:
+    """What a plain reader and writer makes of a header."""
+    if name not in {KEY_HEADER, VALUE_HEADER} or content is None:
+        return content
+    if content[:1] == b"\1" and len(content) >= 17:
+        return b"\1" + MOVED_GUIDS.get(content[1:17], content[1:17]) + content[17:]
+    return with_map(content, ids, is_framed=True)
+
+
 def expected(
     stored: ref.StoredBatch, ids: Mapping[int, int], framing: Framing
 ) -> list[tuple[int, ref.Record]]:
@@ -76,11 +109,18 @@ def expected(
             offset,
             replace(
                 record,
-                key=with_map(record.key, ids, is_framed=framing.keys),
-                value=with_map(record.value, ids, is_framed=framing.values),
+                key=with_map(record.key, ids, is_framed=framing.keys and KEY_HEADER not in named),
+                value=with_map(
+                    record.value, ids, is_framed=framing.values and VALUE_HEADER not in named
+                ),
+                headers=tuple(
+                    (name, header_with_map(name, content, ids) if framing.headers else content)
+                    for name, content in record.headers
+                ),
             ),
         )
         for offset, record in stored.seen
+        for named in [{n for n, content in record.headers if id_in_header(content) is not None}]
     ]
 
 
@@ -99,7 +139,11 @@ def parts(answer: bytes) -> list[bytes]:
 ATTRIBUTES = [0, 0, ref.TRANSACTIONAL, ref.CONTROL | 16]
 
 
-@given(answers([0, *MAP], 1, ATTRIBUTES), st.sampled_from([BOTH, KEYS, VALUES]), st.data())
+@given(
+    answers([0, *MAP], 1, ATTRIBUTES),
+    st.sampled_from([BOTH, KEYS, VALUES, HEADERS, ALL]),
+    st.data(),
+)
 @settings(max_examples=300, deadline=None)
 def test_ids_become_what_a_plain_writer_makes_of_them(
     stored: Sequence[ref.StoredBatch], framing: Framing, data: st.DataObject
@@ -148,6 +192,20 @@ def test_what_is_compressed_stays_compressed_with_its_codec(codec: int) -> None:
         framed(2, b""),
         framed(1, b""),
     ]
+
+
+def test_a_guid_whose_new_one_is_not_given_ends_the_answer() -> None:
+    """Given a GUID that is another at the target, and no list of these / then nothing passes."""
+    header = (VALUE_HEADER, by_guid(GUIDS[0]))
+    whole = ref.StoredBatch(0, (ref.Record(NOW, None, LONG, (header,)),)).encode()
+    number = np.array([guid_number(GUIDS[0])], np.int64)
+    for place, guids in ((0, b""), (1, NEW_GUID), (-2, NEW_GUID), (0, NEW_GUID[1:])):
+        ids = IdMap(number, np.array([place], np.int64), np.frombuffer(guids, np.uint8))
+        for each in (replaced_ids, checked):
+            got = each.replace_ids(bytearray(whole), 0, len(whole), ids, ALL)
+            assert (got.end, bool(got.trouble)) == (0, True)
+        got = replaced_ids.replace_ids(bytearray(whole), 0, len(whole), ids, BOTH)
+        assert (bytes(got.buffer), got.trouble) == (whole, "")
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -229,21 +287,23 @@ def test_a_length_that_leads_nowhere_leaves_the_rest(length: int) -> None:
     assert result.trouble == ""
 
 
-@given(st.binary(max_size=60), st.integers(-1, 6))
+@given(st.binary(max_size=60), st.integers(-1, 6), st.sampled_from([BOTH, ALL]))
 @settings(max_examples=300, deadline=None)
-def test_arbitrary_records_stay_within_the_answer(body: bytes, count: int) -> None:
+def test_arbitrary_records_stay_within_the_answer(
+    body: bytes, count: int, framing: Framing
+) -> None:
     odd = ref.changed(
         batch(1)[:61] + body,
         length=49 + len(body),
         records_count=count,
         last_offset_delta=max(0, count - 1),
     )
-    result = replaced(odd + batch(1), MAP)
+    result = replaced(odd + batch(1), MAP, framing)
     if not result.trouble:
         assert result.data[len(odd) :] == replaced(batch(1), MAP).data
 
 
 def test_index_checks_are_on() -> None:
-    none = np.empty(0, np.int64)
+    none, bytes_ = np.empty(0, np.int64), np.zeros(5, np.uint8)
     with pytest.raises(IndexError):
-        checked.put_ids(np.zeros(5, np.uint8), 5, 63, 1, none, none, True, True)
+        checked.put_ids(bytes_, 5, 63, 1, none, none, bytes_, *ALL)

@@ -16,20 +16,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import batches as ref
 from support.checked_indexes import with_checked_indexes
-from support.framed_batches import CODECS, NOW, answers, batch, framed
+from support.framed_batches import (
+    CODECS,
+    GUIDS,
+    KEY_HEADER,
+    LONG,
+    NOW,
+    VALUE_HEADER,
+    answers,
+    batch,
+    by_guid,
+    framed,
+)
 
 from heliostat.errors import BatchError
+from heliostat.framed_ids import guid_number
 from heliostat.records.batches import schema_frames
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.codecs import compress
-from heliostat.records.batches.schema_frames import IDS_MAX, Framing, UnknownIds
+from heliostat.records.batches.schema_frames import IDS_MAX, Framing, Known, UnknownIds
 from heliostat.records.batches.varints import read_varint, varint
 
 *_, checked = with_checked_indexes(
     "heliostat.clusters.wire.scan",
+    "heliostat.records.batches.reencode",
+    "heliostat.records.batches.schema_places",
     "heliostat.records.batches.schema_frames",
 )
-BOTH, KEYS, VALUES = Framing(True, True), Framing(True, False), Framing(False, True)
+BOTH, KEYS, VALUES, HEADERS, ALL = (
+    Framing(*(part in parts for part in "kvh")) for parts in ("kv", "k", "v", "h", "kvh")
+)
+NAMES = (KEY_HEADER, VALUE_HEADER)
 BEFORE = 7
 """Bytes before the answer; `found` subtracts them from `upto`."""
 
@@ -39,10 +56,12 @@ def found(
     known: Iterable[int] = (),
     framing: Framing = BOTH,
     *,
+    others: Iterable[int] | None = None,
     behind: bytes = b"\0" * 100,
 ) -> UnknownIds:
     """What both copies find, whatever is before and behind the answer."""
-    ids = np.array(sorted(known), np.int64)
+    values = np.array(sorted(known), np.int64)
+    ids = Known(values, values if others is None else np.array(sorted(others), np.int64))
     end = BEFORE + len(answer)
     results = set()
     for around in (behind, b"\xff" * 100, b""):
@@ -52,7 +71,7 @@ def found(
         }
     [result] = results
     assert BEFORE <= result.upto <= end
-    return UnknownIds(result.ids, result.upto - BEFORE, result.first_offset)
+    return result._replace(upto=result.upto - BEFORE)
 
 
 def id_in(payload: bytes | None) -> int:
@@ -62,33 +81,50 @@ def id_in(payload: bytes | None) -> int:
     return max(-1, int.from_bytes(payload[1:5], "big", signed=True))
 
 
+def in_header(content: bytes | None) -> int | None:
+    """The id, or the number of the GUID, that a plain reader finds in a header."""
+    if content and content[0] == 1 and len(content) >= 17:
+        return -1 - (int.from_bytes(content[1:17], "big") >> 65)
+    number = id_in(content)
+    return None if number < 0 else number
+
+
 def expected(
     whole: Sequence[ref.StoredBatch], known: Iterable[int], framing: Framing
 ) -> UnknownIds:
     """What aiokafka's reader of records finds, which shares no code with ours."""
     ids: set[int] = set()
     at, upto, first = 0, -1, -1
+    has_headers = False
     for stored in whole:
         is_control = stored.more_attributes & ref.CONTROL
+        in_batch: set[int] = set()
         for offset, record in [] if is_control else stored.seen:
-            looked_at = {record.key} if framing.keys else set()
-            looked_at |= {record.value} if framing.values else set()
-            new = {id_in(payload) for payload in looked_at} - {-1, *known}
+            numbers = {in_header(content) for name, content in record.headers if name in NAMES}
+            named = {name for name, content in record.headers if in_header(content) is not None}
+            looked_at = {record.key} if framing.keys and KEY_HEADER not in named else set()
+            looked_at |= {record.value} if framing.values and VALUE_HEADER not in named else set()
+            new = {id_in(payload) for payload in looked_at} - {-1}
+            new |= numbers - {None} if framing.headers else set()
+            new -= set(known)
             if new and first < 0:
                 upto, first = at, offset
             ids |= new
+            in_batch |= numbers - {None}
+        has_headers |= first < 0 and bool(in_batch)
         at += len(stored.encode())
-    return UnknownIds(tuple(sorted(ids)), at if first < 0 else upto, first)
+    return UnknownIds(tuple(sorted(ids)), at if first < 0 else upto, first, has_headers)
 
 
 IDS = [0, 1, 5, 255, 70_000, 2**31 - 1]
+NUMBERS = [guid_number(each) for each in GUIDS]
 ATTRIBUTES = [0, 0, 0, ref.CONTROL | ref.TRANSACTIONAL]
 
 
 @given(
     answers(IDS, 9, ATTRIBUTES),
-    st.sets(st.sampled_from(IDS)),
-    st.sampled_from([BOTH, KEYS, VALUES]),
+    st.sets(st.sampled_from(IDS + NUMBERS)),
+    st.sampled_from([BOTH, KEYS, VALUES, HEADERS, ALL]),
     st.data(),
 )
 @settings(max_examples=300, deadline=None)
@@ -119,7 +155,8 @@ def test_batches_before_the_first_unknown_id_may_pass(codec):
 
 
 @pytest.mark.parametrize(
-    ("framing", "ids"), [(KEYS, (1,)), (VALUES, (2,)), (BOTH, (1, 2)), (Framing(False, False), ())]
+    ("framing", "ids"),
+    [(KEYS, (1,)), (VALUES, (2,)), (BOTH, (1, 2)), (HEADERS, ()), (ALL, (1, 2))],
 )
 @pytest.mark.parametrize("codec", CODECS)
 def test_only_what_is_framed_is_looked_at(framing, ids, codec):
@@ -153,6 +190,56 @@ def test_a_frame_is_a_zero_byte_and_an_id_that_is_not_negative(payload, ids):
         assert result == UnknownIds(ids, 0 if ids else len(answer), 3 if ids else -1)
 
 
+@pytest.mark.parametrize("codec", CODECS)
+def test_what_a_header_says_counts_instead_of_what_is_in_front(codec):
+    """Given ids in headers / then a key or value with one has none in front of it, whoever asks."""
+    guid = GUIDS[1]
+    cases = [
+        ((), (1, 2), False),
+        (((VALUE_HEADER, framed(3, b"")),), (1, 3), True),
+        (((KEY_HEADER, framed(3, b"")),), (2, 3), True),
+        (((KEY_HEADER, framed(3, b"")), (VALUE_HEADER, framed(4, b""))), (3, 4), True),
+        (((VALUE_HEADER, framed(3, b"")), (VALUE_HEADER, framed(4, b""))), (1, 3, 4), True),
+        (((VALUE_HEADER, by_guid(guid)),), (guid_number(guid), 1), True),
+        (((VALUE_HEADER, by_guid(guid, b"\0")),), (guid_number(guid), 1), True),
+        (((VALUE_HEADER, by_guid(guid[1:])),), (1, 2), False),
+        (((VALUE_HEADER, None),), (1, 2), False),
+        (((VALUE_HEADER, b"\2" + guid),), (1, 2), False),
+    ]
+    for headers, ids, has in cases:
+        record = ref.Record(NOW, framed(1), framed(2), headers)
+        answer = ref.StoredBatch(8, (record,), codec=codec).encode()
+        assert found(answer, framing=ALL).ids == ids, headers
+        assert found(answer, ids, ALL) == UnknownIds((), len(answer), -1, has)
+        named = {name for name, _ in headers} if has else set()
+        in_front = [n for n, name in ((1, KEY_HEADER), (2, VALUE_HEADER)) if name not in named]
+        assert found(answer, framing=BOTH).ids == tuple(in_front), headers
+
+
+def test_values_may_begin_with_other_ids_than_keys_and_headers_have():
+    """Given two lists of known ids / then that of the others does not count for values."""
+    record = ref.Record(NOW, framed(1), framed(2))
+    answer = ref.StoredBatch(8, (record,)).encode()
+    assert found(answer, (1,), others=(2,)).ids == (1, 2)
+    assert found(answer, (2,), others=(1,)).ids == ()
+    named = ref.Record(NOW, None, LONG, ((VALUE_HEADER, framed(3, b"")),))
+    answer = ref.StoredBatch(8, (named,)).encode()
+    assert found(answer, (3,), ALL, others=()).ids == (3,)
+    assert found(answer, (), ALL, others=(3,)).ids == ()
+
+
+def test_a_records_headers_with_any_byte_changed_hide_no_id_in_front():
+    """Given damage in headers, with the right checksum / then the value's id still counts."""
+    headers = (("a", b"x"), (KEY_HEADER, framed(3, b"")), (KEY_HEADER, by_guid(GUIDS[0])))
+    record = ref.Record(NOW, None, framed(7), headers)
+    whole = ref.StoredBatch(0, (record,)).encode()
+    for place in range(whole.index(b"\2a\2x") - 1, len(whole)):
+        for mask in MASKS:
+            damaged = bytearray(whole)
+            damaged[place] ^= mask
+            assert {7, 9} <= set(found(ref.changed(damaged) + SOUND, framing=ALL).ids), place
+
+
 def test_markers_and_older_formats_have_no_ids():
     """Given a control batch and a v1 message that look framed / then only what follows counts."""
     control = ref.StoredBatch(0, (ref.Record(NOW, framed(1), framed(2)),), more_attributes=32)
@@ -165,7 +252,7 @@ def test_markers_and_older_formats_have_no_ids():
 
 
 def test_an_empty_answer_or_one_that_is_cut_at_once_has_none():
-    nothing = np.empty(0, np.int64)
+    nothing = Known(np.empty(0, np.int64), np.empty(0, np.int64))
     view = memoryview(b"")
     assert schema_frames.unknown_ids(view, 0, 0, nothing, BOTH) == UnknownIds((), 0, -1)
     whole = batch(1)
@@ -341,12 +428,14 @@ def ids_in(body: bytes, count: int) -> set[int]:
             one, at = body[at : at + length], at + length
             _, place = read_varint(one, 1)
             delta, place = read_varint(one, place)
+            of_record = []
             for _ in ("key", "value"):
                 size, place = read_varint(one, place)
                 if delta < 0 or size > len(one) - place:
                     return ids - {-1}
-                ids.add(id_in(one[place : place + max(0, size)]))
+                of_record.append(id_in(one[place : place + max(0, size)]))
                 place += max(0, size)
+            ids |= set(of_record)
         except (IndexError, BatchError):
             break
     return ids - {-1}
@@ -370,7 +459,6 @@ def test_arbitrary_records_are_read_up_to_the_damage(body, count):
 
 
 def test_index_checks_are_on():
+    none = np.empty(0, np.int64)
     with pytest.raises(IndexError):
-        checked.to_look_at(
-            np.zeros(60, np.uint8), 50, 63, np.empty(0, np.int64), True, True, (0, 9)
-        )
+        checked.to_look_at(np.zeros(60, np.uint8), 50, 63, none, none, *ALL, (0, 9))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
-from support.batches import header_of, is_crc_valid, read
+from support.batches import Record, header_of, is_crc_valid, read
 from support.records import LZ4, NONE, ZSTD, Sample, encode
 from unit.records.copier.test_plain_way import NOW, TARGET, Side, partition
 
@@ -83,11 +83,11 @@ def test_both_ways_let_the_same_records_pass(
     gate.fetched(item, answer(item, data), 0.0, NOW)
     assert bool(item.appends.queue) is passes
     assert waits(item) is not passes
-    side = _side(frames)
+    side = side_of(frames)
     assert side.take(data, high_watermark=100) == ([] if passes else [0])
 
 
-def _side(frames: SchemaFrames, ids: SchemaIds = IDS) -> Side:
+def side_of(frames: SchemaFrames, ids: SchemaIds = IDS) -> Side:
     side = Side(framing(frames))
     side.gate.learn(ids, [])
     return side
@@ -96,16 +96,16 @@ def _side(frames: SchemaFrames, ids: SchemaIds = IDS) -> Side:
 def test_compiled_code_leaves_compressed_batches_and_takes_several_that_pass() -> None:
     """Given compressed or several batches / then those that must be opened are left to objects."""
     packed = batch(0, (b"k", framed(KNOWN)), codec=LZ4)
-    assert _side(VALUES).take(packed, high_watermark=100) == [0]
-    assert _side(SchemaFrames(0)).take(packed, high_watermark=100) == []
+    assert side_of(VALUES).take(packed, high_watermark=100) == [0]
+    assert side_of(SchemaFrames(0)).take(packed, high_watermark=100) == []
     good = batch(0, (b"k", framed(KNOWN))) + batch(1, (b"k", framed(1)))
-    assert _side(VALUES).take(good, high_watermark=2) == []
+    assert side_of(VALUES).take(good, high_watermark=2) == []
     bad = batch(0, (b"k", framed(KNOWN))) + batch(1, (b"k", framed(UNKNOWN)))
-    assert _side(VALUES).take(bad, high_watermark=2) == [0]
+    assert side_of(VALUES).take(bad, high_watermark=2) == [0]
 
 
 def test_ids_that_are_learnt_pass_at_once_in_compiled_code() -> None:
-    side = _side(VALUES, NO_IDS)
+    side = side_of(VALUES, NO_IDS)
     data = batch(0, (b"k", framed(KNOWN)))
     assert side.take(data, high_watermark=100) == [0]
     side.gate.learn(IDS, [])
@@ -233,11 +233,16 @@ REPLACING = [
 
 def queued(item: PartitionCopy) -> list[tuple[bytes | None, bytes | None]]:
     """Keys and values of what waits to be appended."""
+    return [(record.key, record.value) for record in queued_records(item)]
+
+
+def queued_records(item: PartitionCopy) -> list[Record]:
+    """Records of what waits to be appended."""
     found = []
     for each in item.appends.queue:
         data = b"".join(map(bytes, each.parts))
         assert is_crc_valid(data)
-        found += [(record.key, record.value) for _, record in read(data, 0)]
+        found += [record for _, record in read(data, 0)]
     return found
 
 
@@ -259,7 +264,7 @@ def test_both_ways_put_in_the_ids_of_the_target(  # noqa: PLR0917 - a table
         gate.fetched(item, answer(item, data), 0.0, NOW)
         assert queued(item) == [(new_key, new_value)] * count
         assert not waits(item)
-        side = _side(frames | REPLACED, MOVED)
+        side = side_of(frames | REPLACED, MOVED)
         if side.take(data, high_watermark=count) == []:
             [sends] = side.sends()
             sent = b"".join(
@@ -273,10 +278,10 @@ def test_both_ways_put_in_the_ids_of_the_target(  # noqa: PLR0917 - a table
 def test_compiled_code_takes_what_it_replaces() -> None:
     """Given plain framed values / then no object is needed; what only seems framed is left."""
     data = batch(0, (b"k", framed(KNOWN)))
-    assert _side(VALUES | REPLACED, MOVED).take(data, high_watermark=1) == []
-    assert _side(MAYBE | REPLACED, MOVED).take(data, high_watermark=1) == [0]
+    assert side_of(VALUES | REPLACED, MOVED).take(data, high_watermark=1) == []
+    assert side_of(MAYBE | REPLACED, MOVED).take(data, high_watermark=1) == [0]
     plain = batch(0, (b"k", b"plain"))
-    assert _side(MAYBE | REPLACED, MOVED).take(plain, high_watermark=1) == []
+    assert side_of(MAYBE | REPLACED, MOVED).take(plain, high_watermark=1) == []
 
 
 def test_a_value_that_only_seems_to_have_an_id_waits_where_ids_are_replaced() -> None:

@@ -7,6 +7,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from heliostat.framed_ids import guid_number
 from heliostat.records.copier.lane import NO_IDS, SchemaIds
 from heliostat.records.transport.schema_id_rows import (
     encode_schema_ids,
@@ -37,6 +38,22 @@ def test_ids_of_the_target_come_back_with_them(ids: dict[int, int]) -> None:
     moved = zip(found.readable, shifts, strict=True)
     assert {n: n + shift for (a, b), shift in moved for n in range(a, b + 1)} == ids
     assert found.foreign == ((7, 8),)
+
+
+def test_guids_come_back_by_what_they_are_known_by() -> None:
+    """Given GUIDs, of which some are others at the target / then those are told as well."""
+    same, moved, new = bytes(range(16)), b"\xff" * 16, b"new one of 16 by"
+    foreign = [guid_number(b"\7" * 16), 8]
+    ids = schema_ids_of([(1, 1)], foreign, [(moved, new), (same, same)])
+    told = json.loads(json.dumps(encode_schema_ids("here", ids)))
+    assert schema_ids_in(told, "here") == ids
+    numbers = sorted((guid_number(moved), guid_number(same)))
+    assert ids.readable == (*((each, each) for each in numbers), (1, 1))
+    shifts = {guid_number(moved): -guid_number(moved), guid_number(same): 0}
+    assert ids.shifts == (*(shifts[each] for each in numbers), 0)
+    assert ids.guids == (new,)
+    assert ids.foreign == tuple((each, each) for each in sorted(foreign))
+    assert schema_ids_of([(1, 1)], (), [(same, same)]).shifts == ()
 
 
 def test_ids_that_are_the_same_at_the_target_need_no_shifts() -> None:
