@@ -13,6 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
+import yaml
 from support.clusters import ClusterPair, until
 from support.command import heliostat
 from support.holes import read, transactions
@@ -23,11 +24,13 @@ from support.records import GZIP
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
+from heliostat.names import TopicName
 from heliostat.records.spark.pipeline import WORKER_DAEMON
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 AT_MS = int(time.time() * 1000)
+DAY_MS = 86_400_000
 HIDE: list[dict[str, Any]] = [
     {"where": "value IS NULL OR decode(value, 'UTF-8') NOT LIKE 'drop%'"},
     {"drop_headers": ["secret"]},
@@ -284,3 +287,43 @@ def workers_with_rows() -> list[int]:
             if is_worker and process.net_connections("unix"):
                 found.append(process.pid)
     return found
+
+
+def test_a_link_for_each_period_names_mirrors_by_time(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given two links of one topic, each with a name and a filter for its period, as docs say
+
+    / then each record is in the mirror of its period, in order.
+    """
+    piped = Piped(cluster_pair, tmp_path)
+    config = yaml.safe_load(piped.config.read_text())
+    [link] = config["links"]
+    cut_ms = piped.at_ms - DAY_MS
+    periods = {
+        "before": f"timestamp < timestamp_millis({cut_ms})",
+        "after": f"timestamp >= timestamp_millis({cut_ms})",
+    }
+    config["links"] = [
+        {
+            **link,
+            "name": f"{link['name']}-{period}",
+            "topics": {**link["topics"], "naming": {"format": "${topic}." + period}},
+            "pipelines": [{**link["pipelines"][0], "steps": [{"where": where}]}],
+        }
+        for period, where in periods.items()
+    ]
+    piped.config.write_text(yaml.safe_dump(config))
+    now_ms = piped.at_ms
+    for age_days, value in ((2, b"a"), (0, b"b"), (3, b"c"), (0, b"d")):
+        piped.at_ms = now_ms - age_days * DAY_MS
+        piped.write(value)
+    expected = {"before": [b"a", b"c"], "after": [b"b", b"d"]}
+    mirrors = {each: TopicName(f"{piped.topic}.{each}") for each in expected}
+    with RunningLink(piped.config) as link_run:
+
+        def found() -> dict[str, list[bytes | None]]:
+            return {each: piped.values(mirror) for each, mirror in mirrors.items()}
+
+        until(lambda: found() == expected, lambda: f"{found()}", timeout_s=90)
+        assert not link_run.has_ended
