@@ -181,14 +181,17 @@ class FetchSchedule:
             for index in indexes:
                 plan.saw_records(index, is_behind=False)
 
-    def watched(self, event: Watched | GroupAnswer, now_s: float) -> None:
+    def watched(
+        self, event: Watched | GroupAnswer, now_s: float, *, is_alone: bool = False
+    ) -> None:
         """Schedule the next fetch of a group that was answered, at the pace of its broker.
 
-        What was answered goes on at once; what comes next may wait a little for others.
+        What was answered goes on at once; what comes next may wait a little for others, unless the
+        answer had one record at most: then waiting would seldom bring two together.
         """
         if plan := self._plans.get(event.broker):
             at_s = plan.watched(event.channel, now_s)
-            together_s = now_s + self._lane.settings.latency_target_s
+            together_s = now_s if is_alone else now_s + self._lane.settings.latency_target_s
             self._not_before_s[event.broker, event.channel] = max(at_s, together_s)
             self._free[event.broker, event.channel] = None
 

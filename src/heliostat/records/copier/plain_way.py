@@ -101,6 +101,8 @@ class PlainWay:
         """Brokers of the target that lead, or led, plain partitions."""
         self.taken: Sequence[int] = ()
         """Indexes of partitions whose records the last answer held."""
+        self.taken_records = 0
+        """How many of its records were taken."""
         self._has_ended = False
 
     @property
@@ -164,7 +166,7 @@ class PlainWay:
         now_ms
             Wall clock.
         """
-        self.taken = ()
+        self.taken, self.taken_records = (), 0
         if not answer.news or self._has_ended:
             left: list[int] = answer.watched[: answer.news, NEWS].tolist()
             return left
@@ -182,7 +184,11 @@ class PlainWay:
             *(self._gate.readable, self._gate.passing, self._gate.targets),
         )
         if taken.count > before:
-            self.taken = taken.sends[before : taken.count, sent.INDEX].tolist()
+            new = taken.sends[before : taken.count]
+            self.taken, self.taken_records = (
+                new[:, sent.INDEX].tolist(),
+                int(new[:, sent.COUNT].sum()),
+            )
         return taken.left[:missed].tolist() if missed else []
 
     def _array_of(self, brokers: tuple[BrokerId, ...]) -> Any:

@@ -235,9 +235,9 @@ def test_a_stopped_partition_is_looked_at_again_after_a_while() -> None:
 def test_records_gather_between_an_answer_and_the_next_fetch(
     target_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a latency target / when a group was answered / then its next fetch waits so long,
+    """Given a latency target / when a group was answered / then its next fetch waits so long, but
 
-    but what was answered is sent at once.
+    what was answered is sent at once; and after a single record, or none, so is the next fetch.
     """
     world = make_world(5, fault_rate=0.0)
     spec = lane(world, 1, 1e6, [0, 0])
@@ -245,12 +245,14 @@ def test_records_gather_between_an_answer_and_the_next_fetch(
     settings = replace(spec.settings, latency_target_s=target_s, partition_fetch_bytes_max=2**20)
     copier = granted(Copier(replace(spec, settings=settings), network, world.clock))
     pauses_s: list[float] = []
+    alone: list[bool] = []
     answered_s: dict[Any, float] = {}
     watched, fetch = copier._fetches.watched, copier._fetches._fetch
 
-    def noted(event: Any, now_s: float) -> None:
-        answered_s[event.broker, event.channel] = now_s
-        watched(event, now_s)
+    def noted(event: Any, now_s: float, *, is_alone: bool = False) -> None:
+        answered_s[event.broker, event.channel] = float("-inf") if is_alone else now_s
+        alone.append(is_alone)
+        watched(event, now_s, is_alone=is_alone)
 
     def asked(broker: Any, channel: Any, items: Any, now_s: float) -> None:
         pauses_s.append(now_s - answered_s.get((broker, channel), float("-inf")))
@@ -267,5 +269,6 @@ def test_records_gather_between_an_answer_and_the_next_fetch(
         late_s = world.clock.now_s - max(answered_s.values())
         assert late_s > 0.1 or not any(item.appends.queue for item in copier.partitions)
     assert [log.end for log in world.target] == [log.end for log in world.source]
+    assert {True, False} <= set(alone)
     assert min(pauses_s) >= target_s
     assert (min(pauses_s) < 0.1) is (target_s == 0.0)

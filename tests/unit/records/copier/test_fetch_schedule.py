@@ -62,9 +62,9 @@ class Scene:
         self.schedule.send(now_s)
         return list(self.network.sent)
 
-    def answer(self, channel: Channel, now_s: float) -> None:
+    def answer(self, channel: Channel, now_s: float, *, is_alone: bool = False) -> None:
         self.network.in_flight.discard(channel)
-        self.schedule.watched(Watched(BROKER, channel), now_s)
+        self.schedule.watched(Watched(BROKER, channel), now_s, is_alone=is_alone)
 
 
 def _partition(index: int) -> PartitionCopy:
@@ -117,6 +117,13 @@ def test_a_group_waits_for_the_latency_target_alone(scene: Scene) -> None:
         pytest.approx(0.003)
     ]
     assert scene.send(0.0031) == [groups[0]]
+
+
+def test_a_group_does_not_wait_for_others_of_a_single_record(scene: Scene) -> None:
+    """Given an answer with one record / then its group is fetched at the broker's pace alone."""
+    groups = scene.send(0.0)
+    scene.answer(groups[0], 0.5, is_alone=True)
+    assert scene.send(0.5) == [groups[0]]
 
 
 def test_a_group_that_wants_nothing_is_asked_again(scene: Scene) -> None:
