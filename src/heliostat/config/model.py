@@ -334,9 +334,9 @@ class RecordsConfig(Frozen):
     in_flight_max: Annotated[int, Field(title="In flight", ge=1, le=IN_FLIGHT_LIMIT)] = 5
     """Produce requests in flight to one broker, per connection."""
     latency_target_ms: Annotated[float, Field(title="Latency target", ge=0, le=1000)] = 2
-    """Milliseconds by which a record may be delayed at most so that others share its requests. The
-    first one after a pause never waits. Less costs more processor time here and at the brokers,
-    see docs/scale.md."""
+    """Milliseconds by which a record may be delayed at most so that others share its requests.
+    None waits after a pause, nor where the answer before held a single record. Less costs more
+    processor time here and at the brokers, see docs/scale.md."""
     connections: Annotated[int, Field(title="Connections", ge=1, le=16)] = 1
     """To each broker, for partitions far behind: with long delays, several use the network fully.
     Partitions that are not far behind have their own in any case."""

@@ -214,9 +214,8 @@ class Copier:
     def _take_group(self, answer: GroupAnswer, now_s: float, now_ms: int) -> list[Fetched]:
         """Take what is plain of a group's answer; return the events of other partitions."""
         left = self._appends.take(answer, self._fetches.asked_ms(answer), now_ms)
-        plain = self._appends.plain
-        self._fetches.taken(answer.broker, plain.taken)
-        self._fetches.watched(answer, now_s, is_alone=not left and plain.taken_records <= 1)
+        self._fetches.taken(answer.broker, self._appends.plain.taken)
+        self._fetches.watched(answer, now_s, is_alone=self._appends.plain.was_single)
         return [answer.fetched(place) for place in left]
 
     def _take_one(self, event: OneEvent, now_s: float, now_ms: int) -> None:

@@ -101,8 +101,8 @@ class PlainWay:
         """Brokers of the target that lead, or led, plain partitions."""
         self.taken: Sequence[int] = ()
         """Indexes of partitions whose records the last answer held."""
-        self.taken_records = 0
-        """How many of its records were taken."""
+        self.was_single = False
+        """Whether it held one record at most."""
         self._has_ended = False
 
     @property
@@ -166,7 +166,7 @@ class PlainWay:
         now_ms
             Wall clock.
         """
-        self.taken, self.taken_records = (), 0
+        self.taken, self.was_single = (), not answer.news
         if not answer.news or self._has_ended:
             left: list[int] = answer.watched[: answer.news, NEWS].tolist()
             return left
@@ -185,10 +185,8 @@ class PlainWay:
         )
         if taken.count > before:
             new = taken.sends[before : taken.count]
-            self.taken, self.taken_records = (
-                new[:, sent.INDEX].tolist(),
-                int(new[:, sent.COUNT].sum()),
-            )
+            self.taken = new[:, sent.INDEX].tolist()
+            self.was_single = missed == 0 and len(new) == 1 and new[0, sent.COUNT] == 1
         return taken.left[:missed].tolist() if missed else []
 
     def _array_of(self, brokers: tuple[BrokerId, ...]) -> Any:
