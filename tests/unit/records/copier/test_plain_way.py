@@ -246,6 +246,7 @@ def test_usual_answers_are_taken_by_compiled_code(sizes, codec):
     """Given one batch, or several to join / then it is taken, sent, and its latency counted."""
     side = plain_side()
     assert side.take(answer_of(sizes, codec), high_watermark=7 + sum(sizes)) == []
+    assert side.plain.was_single == (sizes == [1])
     (sends,) = side.sends()
     assert len(sends.rows) == 1
     assert land(side, sends, NOW + 40) == []
@@ -270,6 +271,7 @@ def test_a_special_answer_is_left_to_objects(changes):
     side = plain_side()
     assert side.take(answer_of([1]), **{"high_watermark": 8} | changes) == [0]
     assert not side.plain.has_any
+    assert not side.plain.was_single  # objects may find more records there
 
 
 @pytest.mark.parametrize(
