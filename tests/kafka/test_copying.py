@@ -133,6 +133,8 @@ def test_new_topics_and_partitions_are_copied_while_the_link_runs(
         second = create_topic(cluster_pair.source, f"{tag}-b", partitions=2)
         with ClusterAdmin([source]) as admin:
             assert admin.grow_partitions({TopicName(first): 3}) == {first: None}
+        # Partitions are promised before the broker has made them.
+        wait_for("new partitions", lambda: ends(source, {first: 3})[first] == [50, 0, 0])
         for topic, partition in ((second, 0), (second, 1), (first, 1), (first, 2)):
             write_batches(source, topic, [encode(odd_records(rng, 20))], partition=partition)
         wait_level(link, source, target, {first: 3, second: 2})
