@@ -42,7 +42,7 @@ def guid_number(guid: bytes) -> int:
 
 def id_in_header(content: bytes | None) -> int | None:
     """Return the id, or a GUID's number, that a header for one has; None: it has none."""
-    if content and content[0] == _GUID_MAGIC and len(content) >= GUID_FRAME_BYTES:
+    if content and _begins_with_guid(content):
         return guid_number(content[1:GUID_FRAME_BYTES])
     return framed_id(content)
 
@@ -94,7 +94,11 @@ def headers_without_ids(headers: Headers) -> tuple[tuple[str, bytes | None], ...
     )
 
 
+def _begins_with_guid(content: bytes) -> bool:
+    return content[0] == _GUID_MAGIC and len(content) >= GUID_FRAME_BYTES
+
+
 def _without(content: bytes | None) -> bytes | None:
-    if content and content[0] == _GUID_MAGIC and len(content) >= GUID_FRAME_BYTES:
+    if content and _begins_with_guid(content):
         return _NO_GUID + content[GUID_FRAME_BYTES:]
     return without_id(content)

@@ -43,9 +43,12 @@ def known_ids(done: MirroredSchemas, wanted: Collection[int], sure: Collection[i
     context = done.rules.source_context
     given = done.source.guids(context).values()
     replaces = done.rules.strategy is Strategy.REWRITE
-    guids = {own: there for own, there in done.guids.items() if replaces or own == there}
     at_source = frozenset((*done.source.ids(context), *map(guid_number, given)))
-    numbers = {guid_number(own): (own, there) for own, there in guids.items()}
+    numbers = {
+        guid_number(own): (own, there)
+        for own, there in done.guids.items()
+        if replaces or own == there
+    }
     ids: dict[int, int] = {int(own): int(there) for own, there in done.ids.items()}
     if done.source.versions and not given:
         ids |= {each: each for each in wanted if each < 0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
@@ -75,19 +75,16 @@ class RegistryContent:
 
     def ids(self, context: Context = DEFAULT_CONTEXT) -> dict[SchemaId, Schema]:
         """Content by id, of one context."""
-        return {
-            each.schema_id: each.schema
-            for place, each in self.versions.items()
-            if split_subject(place.subject)[0] == context
-        }
+        return {each.schema_id: each.schema for each in self._of(context)}
 
     def guids(self, context: Context = DEFAULT_CONTEXT) -> dict[SchemaId, bytes]:
         """GUIDs by id, of one context, as far as the registry gives them."""
-        return {
-            each.schema_id: each.guid
-            for place, each in self.versions.items()
-            if each.guid and split_subject(place.subject)[0] == context
-        }
+        return {each.schema_id: each.guid for each in self._of(context) if each.guid}
+
+    def _of(self, context: Context) -> Iterator[VersionContent]:
+        for place, each in self.versions.items():
+            if split_subject(place.subject)[0] == context:
+                yield each
 
 
 EVERYWHERE = Subject(":.__GLOBAL:")

@@ -42,7 +42,6 @@ from heliostat.records.batches.schema_places import (
     NO_ID,
     OF_KEY,
     headers_in,
-    id_in_content,
     id_in_front,
     next_schema_header,
     place_of,
@@ -154,10 +153,9 @@ def put_ids(  # noqa: PLR0917 - one compiled loop
         value = id_in_front(data, value_at, value_bytes) if values else none
         left, place = headers_in(data, place, at)
         while left > 0:
-            kind, content, size, place, left = next_schema_header(data, place, at, left)
-            in_header = id_in_content(data, content, size) if kind != 0 else none
-            if in_header == none:
-                continue
+            kind, content, in_header, place, left = next_schema_header(data, place, at, left)
+            if kind == 0:
+                break
             key, value = (none, value) if kind == OF_KEY else (key, none)
             if headers:
                 done = _put_in_header(data, content, in_header, known, targets, guids)

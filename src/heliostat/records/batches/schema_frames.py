@@ -40,7 +40,6 @@ from heliostat.records.batches.schema_places import (
     NO_ID,
     OF_KEY,
     headers_in,
-    id_in_content,
     id_in_front,
     next_schema_header,
     place_of,
@@ -93,16 +92,20 @@ class UnknownIds(NamedTuple):
     """Whether records up to there have ids in headers."""
 
 
-@inlined(_INT(_FOUND, _INT, _INT))
-def _added(found: Any, filled: int, number: int) -> Any:
-    """Add a number to the `filled` first ones, unless it is there; return how many there are."""
+@inlined(_PAIR(_FOUND, _INT, _INT, _INT, _INT))
+def _noted(found: Any, filled: int, number: int, first: int, delta: int) -> Any:
+    """Add a number of the record at `delta` to the `filled` first ones, unless it is there.
+
+    Returns how many there are, and the first record with one, which was `first` (-1: none) before.
+    """
+    first = delta if first < 0 else first
     for place in range(filled):
         if found[place] == number:
-            return filled
+            return filled, first
     if filled < len(found):
         found[filled] = number
         filled += 1
-    return filled
+    return filled, first
 
 
 @inlined(_TRIPLE(BYTES, _INT, _INT, _INT, KNOWN, KNOWN, _FLAG, _FLAG, _FLAG, _PAIR, _FOUND))
@@ -138,27 +141,23 @@ def _scan(  # noqa: PLR0917 - one compiled loop
         value = id_in_front(data, value_at, value_bytes) if values else none
         left, place = headers_in(data, place, at)
         while left > 0:
-            kind, content, size, place, left = next_schema_header(data, place, at, left)
-            in_header = id_in_content(data, content, size) if kind != 0 else none
-            if in_header == none:
-                continue
+            kind, _, in_header, place, left = next_schema_header(data, place, at, left)
+            if kind == 0:
+                break
             key, value = (none, value) if kind == OF_KEY else (key, none)
             seen += 1
             if headers and is_looked_at and place_of(known_others, in_header) < 0:
-                filled = _added(found, filled, in_header)
-                first = delta if first < 0 else first
+                filled, first = _noted(found, filled, in_header, first, delta)
         if is_looked_at and key != key_before:
             if key == none or place_of(known_others, key) >= 0:
                 key_before = key
             else:
-                filled = _added(found, filled, key)
-                first = delta if first < 0 else first
+                filled, first = _noted(found, filled, key, first, delta)
         if is_looked_at and value != value_before:
             if value == none or place_of(known, value) >= 0:
                 value_before = value
             else:
-                filled = _added(found, filled, value)
-                first = delta if first < 0 else first
+                filled, first = _noted(found, filled, value, first, delta)
         if first >= 0 and filled == len(found):
             break
     return first, filled, seen

@@ -89,7 +89,7 @@ def id_in_front(data: Any, at: int, size: int) -> Any:
 
 
 @inlined(_INT(BYTES, _INT, _INT))
-def id_in_content(data: Any, at: int, size: int) -> Any:
+def _id_in_content(data: Any, at: int, size: int) -> Any:
     """Return the id, or the number of the GUID, in a header's `size` bytes; or `NO_ID`."""
     if size >= GUID_FRAME_BYTES and data[at] == _GUID_MAGIC:
         return ~np.int64(np.uint64(number_at(data, at + 1, 8)) >> np.uint64(1))
@@ -125,13 +125,13 @@ def headers_in(data: Any, at: int, end: int) -> Any:
 
 @inlined(types.UniTuple(_INT, 5)(BYTES, _INT, _INT, _INT))
 def next_schema_header(data: Any, at: int, end: int, left: int) -> Any:
-    """Return the next header for a schema id among the `left` ones that begin at `at`.
+    """Return the next header with a schema's id among the `left` ones that begin at `at`.
 
     Returns
     -------
     tuple of int
-        What it is about (0: there is none, or what follows can't be read); where its content is and
-        how large; where the header after it begins, and how many are left.
+        What it is about (0: there is none, or what follows can't be read); where its content is;
+        the id, or the number of the GUID; where the header after it begins, and how many are left.
     """
     none = np.int64(0)
     while left > 0:
@@ -140,10 +140,11 @@ def next_schema_header(data: Any, at: int, end: int, left: int) -> Any:
         if at < 0 or name_bytes < 0 or name_bytes > end - at:
             break
         kind = _kind_of(data, at, name_bytes)
-        size, at = read_varint_compiled(data, at + name_bytes, end)
-        if at < 0 or size > end - at:
+        size, content = read_varint_compiled(data, at + name_bytes, end)
+        if content < 0 or size > end - content:
             break
-        content, at = at, at + max(size, none)
-        if kind != 0:
-            return kind, content, size, at, left
+        at = content + max(size, none)
+        schema_id = _id_in_content(data, content, size) if kind != 0 else np.int64(NO_ID)
+        if schema_id != NO_ID:
+            return kind, content, schema_id, at, left
     return none, none, none, none, none

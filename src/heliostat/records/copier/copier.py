@@ -215,7 +215,7 @@ class Copier:
         """Take what is plain of a group's answer; return the events of other partitions."""
         left = self._appends.take(answer, self._fetches.asked_ms(answer), now_ms)
         self._fetches.taken(answer.broker, self._appends.plain.taken)
-        self._fetches.watched(answer, now_s, is_alone=self._appends.plain.was_single)
+        self._fetches.watched(answer, now_s, was_single=self._appends.plain.was_single)
         return [answer.fetched(place) for place in left]
 
     def _take_one(self, event: OneEvent, now_s: float, now_ms: int) -> None:

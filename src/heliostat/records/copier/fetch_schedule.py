@@ -182,7 +182,7 @@ class FetchSchedule:
                 plan.saw_records(index, is_behind=False)
 
     def watched(
-        self, event: Watched | GroupAnswer, now_s: float, *, is_alone: bool = False
+        self, event: Watched | GroupAnswer, now_s: float, *, was_single: bool = False
     ) -> None:
         """Schedule the next fetch of a group that was answered, at the pace of its broker.
 
@@ -191,7 +191,7 @@ class FetchSchedule:
         """
         if plan := self._plans.get(event.broker):
             at_s = plan.watched(event.channel, now_s)
-            together_s = now_s if is_alone else now_s + self._lane.settings.latency_target_s
+            together_s = now_s if was_single else now_s + self._lane.settings.latency_target_s
             self._not_before_s[event.broker, event.channel] = max(at_s, together_s)
             self._free[event.broker, event.channel] = None
 

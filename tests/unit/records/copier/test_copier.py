@@ -249,10 +249,10 @@ def test_records_gather_between_an_answer_and_the_next_fetch(
     answered_s: dict[Any, float] = {}
     watched, fetch = copier._fetches.watched, copier._fetches._fetch
 
-    def noted(event: Any, now_s: float, *, is_alone: bool = False) -> None:
-        answered_s[event.broker, event.channel] = float("-inf") if is_alone else now_s
-        alone.append(is_alone)
-        watched(event, now_s, is_alone=is_alone)
+    def noted(event: Any, now_s: float, *, was_single: bool = False) -> None:
+        answered_s[event.broker, event.channel] = float("-inf") if was_single else now_s
+        alone.append(was_single)
+        watched(event, now_s, was_single=was_single)
 
     def asked(broker: Any, channel: Any, items: Any, now_s: float) -> None:
         pauses_s.append(now_s - answered_s.get((broker, channel), float("-inf")))

@@ -62,9 +62,9 @@ class Scene:
         self.schedule.send(now_s)
         return list(self.network.sent)
 
-    def answer(self, channel: Channel, now_s: float, *, is_alone: bool = False) -> None:
+    def answer(self, channel: Channel, now_s: float, *, was_single: bool = False) -> None:
         self.network.in_flight.discard(channel)
-        self.schedule.watched(Watched(BROKER, channel), now_s, is_alone=is_alone)
+        self.schedule.watched(Watched(BROKER, channel), now_s, was_single=was_single)
 
 
 def _partition(index: int) -> PartitionCopy:
@@ -122,7 +122,7 @@ def test_a_group_waits_for_the_latency_target_alone(scene: Scene) -> None:
 def test_a_group_does_not_wait_for_others_of_a_single_record(scene: Scene) -> None:
     """Given an answer with one record / then its group is fetched at the broker's pace alone."""
     groups = scene.send(0.0)
-    scene.answer(groups[0], 0.5, is_alone=True)
+    scene.answer(groups[0], 0.5, was_single=True)
     assert scene.send(0.5) == [groups[0]]
 
 

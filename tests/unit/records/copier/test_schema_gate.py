@@ -39,7 +39,11 @@ def framed(schema_id: int) -> bytes:
 
 def batch(base: int, *records: tuple[bytes | None, bytes | None], codec: int = NONE) -> bytes:
     """A batch as it is stored from an offset on."""
-    data = encode([Sample(key, value, NOW) for key, value in records], codec)
+    return stored(base, [Sample(key, value, NOW) for key, value in records], codec)
+
+
+def stored(base: int, samples: list[Sample], codec: int) -> bytes:
+    data = encode(samples, codec)
     return base.to_bytes(8, "big") + data[8:12] + bytes(4) + data[16:]
 
 

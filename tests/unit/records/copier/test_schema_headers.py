@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.framed_batches import GUIDS, VALUE_HEADER, by_guid
-from support.records import LZ4, NONE, Sample, encode
+from support.framed_batches import GUIDS, VALUE_HEADER, by_guid, framed
+from support.records import LZ4, NONE, Sample
 from unit.records.copier.test_plain_way import NOW
 from unit.records.copier.test_schema_gate import (
     FOREIGN,
@@ -15,10 +15,10 @@ from unit.records.copier.test_schema_gate import (
     UNKNOWN,
     VALUES,
     answer,
-    framed,
     framing,
     queued_records,
     side_of,
+    stored,
 )
 
 from heliostat.framed_ids import id_in_header, shown_id
@@ -27,29 +27,23 @@ from heliostat.records.copier.schema_gate import SchemaGate
 from heliostat.records.transport.schema_id_rows import schema_ids_of
 
 
-def by_id(schema_id: int) -> bytes:
-    """What a header with an id has."""
-    return b"\x00" + schema_id.to_bytes(4, "big")
-
-
 def in_header(base: int, content: bytes, value: bytes = b"v", codec: int = NONE) -> bytes:
     """A batch of a record whose value has its id in a header."""
-    data = encode([Sample(b"k", value, NOW, ((VALUE_HEADER, content),))], codec)
-    return base.to_bytes(8, "big") + data[8:12] + bytes(4) + data[16:]
+    return stored(base, [Sample(b"k", value, NOW, ((VALUE_HEADER, content),))], codec)
 
 
 HEADER_CASES = [
-    (VALUES, by_id(KNOWN), True),
-    (VALUES, by_id(UNKNOWN), False),
-    (VALUES, by_id(FOREIGN), False),
+    (VALUES, framed(KNOWN, b""), True),
+    (VALUES, framed(UNKNOWN, b""), False),
+    (VALUES, framed(FOREIGN, b""), False),
     (VALUES, by_guid(GUIDS[0]), True),
     (VALUES, by_guid(GUIDS[2]), False),
-    (MAYBE, by_id(UNKNOWN), False),
-    (MAYBE, by_id(FOREIGN), True),
+    (MAYBE, framed(UNKNOWN, b""), False),
+    (MAYBE, framed(FOREIGN, b""), True),
     (MAYBE, by_guid(GUIDS[2]), False),
-    (KEYS, by_id(UNKNOWN), False),
-    (KEYS, by_id(KNOWN), True),
-    (SchemaFrames(0), by_id(UNKNOWN), True),
+    (KEYS, framed(UNKNOWN, b""), False),
+    (KEYS, framed(KNOWN, b""), True),
+    (SchemaFrames(0), framed(UNKNOWN, b""), True),
 ]
 
 
@@ -87,13 +81,13 @@ def test_ids_in_headers_become_the_targets(frames: SchemaFrames, codec: int) -> 
     """
     new = b"another one 1234"
     moved = schema_ids_of([(KNOWN, 107)], (), [(GUIDS[0], new), (GUIDS[1], GUIDS[1])])
-    contents = by_id(KNOWN), by_guid(GUIDS[0]), by_guid(GUIDS[1])
+    contents = framed(KNOWN, b""), by_guid(GUIDS[0]), by_guid(GUIDS[1])
     item, gate = framing(frames | REPLACED), SchemaGate()
     gate.learn(moved, [item])
     data = b"".join(in_header(base, content, codec=codec) for base, content in enumerate(contents))
     gate.fetched(item, answer(item, data), 0.0, NOW)
     found = [record.headers for record in queued_records(item)]
-    wanted = by_id(107), by_guid(new), by_guid(GUIDS[1])
+    wanted = framed(107, b""), by_guid(new), by_guid(GUIDS[1])
     assert found == [((VALUE_HEADER, content),) for content in wanted]
 
 
@@ -102,4 +96,4 @@ def test_compiled_code_puts_ids_into_headers_and_leaves_guids_that_change_to_obj
     side = side_of(VALUES | REPLACED, moved)
     assert side.take(in_header(0, by_guid(GUIDS[0])), high_watermark=100) == [0]
     side = side_of(VALUES | REPLACED, moved)
-    assert side.take(in_header(0, by_id(KNOWN)), high_watermark=100) == []
+    assert side.take(in_header(0, framed(KNOWN, b"")), high_watermark=100) == []
