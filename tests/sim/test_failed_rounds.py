@@ -66,4 +66,5 @@ def test_a_round_that_failed_may_send_on_for_a_while(first: int, age_ms: int) ->
             world.fault_rate *= 0.97
         else:
             raise AssertionError(f"seed {seed}: not level after {ROUNDS_MAX} rounds")
-    assert both > 50
+    # Old records wait for the first one's lease: of them about one round a seed gets this far.
+    assert both > (25 if age_ms else 100)
