@@ -1,21 +1,24 @@
-"""Log lines for each partition that stops or is retried, each alarm of a link, and their ends.
+"""Log lines for partitions that stop or are retried, each alarm of a link, and their ends.
 
-Without a terminal nobody sees the live view: the start and the end of each problem are logged once.
+Without a terminal nobody sees the live view: the start and the end of each problem are logged once,
+in one line for all partitions of a topic that have the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
 from heliostat.status.values import PartitionProblem
 
 LISTED_MAX = 20
-"""Most partitions logged one by one per look; a broker that fails affects thousands."""
+"""Most lines about partitions per look; a broker that fails affects thousands."""
 SETTLES_WITHIN_MS = 2_000
 """A retried partition is logged only after this time: leaders move."""
 RETRYING = "retrying"
+NUMBERS_MAX = 12
+"""Most partitions of a topic named in one line."""
 _Key = tuple[str, int]
 _What = tuple[str, str]
 
@@ -56,17 +59,33 @@ class Changes:
             # If no lane has checked it since the driver started, the start is unknown.
             since_ms = item.since_ms if item.since_ms > 0 else now_ms
             self._problems[item.source, item.partition] = (_what(item), since_ms)
-        for item in worse[:LISTED_MAX]:
-            name = f"{item.source}-{item.partition}"
-            self._warn(f"{name} is {item.state} [{item.code}]: {item.reason}")
-        self._more(len(worse), "partitions are not copied as they should be")
-        for place, key in enumerate(over):
+        told = [
+            (item.source, item.partition, f"{item.state} [{item.code}]: {item.reason}")
+            for item in worse
+        ]
+        self._tell(told, "", "partitions are not copied as they should be", self._warn)
+        ended = []
+        for key in over:
             (state, code), since_ms = self._problems.pop(key)
-            if place < LISTED_MAX:
-                lasted_s = max(0, now_ms - since_ms) / 1000
-                name = f"{key[0]}-{key[1]}"
-                self._info(f"{name} is no longer {state} [{code}], after {lasted_s:.0f} s")
-        self._more(len(over), "partitions are copied again")
+            lasted_s = max(0, now_ms - since_ms) / 1000
+            ended.append((*key, f"{state} [{code}], after {lasted_s:.0f} s"))
+        self._tell(ended, "no longer ", "partitions are copied again", self._info)
+
+    def _tell(
+        self,
+        told: Iterable[tuple[str, int, str]],
+        how: str,
+        words: str,
+        say: Callable[[str], None],
+    ) -> None:
+        """Log what is told of topics' partitions: a line for each topic and text."""
+        alike: dict[tuple[str, str], list[int]] = {}
+        for topic, partition, text in told:
+            alike.setdefault((topic, text), []).append(partition)
+        for (topic, text), found in list(alike.items())[:LISTED_MAX]:
+            say(f"{topic}-{_numbers(sorted(found))} {how}{text}")
+        if left := sum(map(len, list(alike.values())[LISTED_MAX:])):
+            self._warn(f"and {left} more {words}: see `heliostat status`")
 
     def consume(self, alarms: Mapping[str, str]) -> None:
         """Log new and ended alarms of lanes and transactions: lines by key."""
@@ -75,10 +94,6 @@ class Changes:
         for key in self._alarms.keys() - alarms.keys():
             self._info(f"over: {self._alarms[key]}")
         self._alarms = dict(alarms)
-
-    def _more(self, number: int, words: str) -> None:
-        if number > LISTED_MAX:
-            self._warn(f"and {number - LISTED_MAX} more {words}: see `heliostat status`")
 
     def _warn(self, text: str) -> None:
         self._events.warn(f"link {self._link}: {text}")
@@ -89,3 +104,10 @@ class Changes:
 
 def _what(item: PartitionProblem) -> _What:
     return item.state, item.code
+
+
+def _numbers(partitions: Sequence[int]) -> str:
+    named = ", ".join(map(str, partitions[:NUMBERS_MAX]))
+    left = len(partitions) - NUMBERS_MAX
+    more = f" and {left} more" if left > 0 else ""
+    return f"{named}{more} {'is' if len(partitions) == 1 else 'are'}"

@@ -7,14 +7,16 @@ from dataclasses import replace
 
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
-from heliostat.status.changes import LISTED_MAX, SETTLES_WITHIN_MS, Changes
+from heliostat.status.changes import LISTED_MAX, NUMBERS_MAX, SETTLES_WITHIN_MS, Changes
 from heliostat.status.values import PartitionProblem
 
 NOW_MS = 1_700_000_000_000
 
 
-def problem(number: int = 0, state: str = "gap", code: str = "SOURCE_OVERTOOK") -> PartitionProblem:
-    return PartitionProblem("t", number, state, code, "gone", NOW_MS, 5)
+def problem(
+    number: int = 0, state: str = "gap", code: str = "SOURCE_OVERTOOK", topic: str = "t"
+) -> PartitionProblem:
+    return PartitionProblem(topic, number, state, code, "gone", NOW_MS, 5)
 
 
 class Told:
@@ -78,14 +80,36 @@ def test_a_stop_that_is_briefly_retried_is_not_over() -> None:
     assert told.look(problem()) == []
 
 
+def test_partitions_of_a_topic_with_the_same_problem_share_a_line() -> None:
+    told = Told()
+    some = [problem(2), problem(0), problem(1, state="diverged"), problem(topic="u")]
+    assert told.look(*some) == [
+        "WARN link l: t-0, 2 are gap [SOURCE_OVERTOOK]: gone",
+        "WARN link l: t-1 is diverged [SOURCE_OVERTOOK]: gone",
+        "WARN link l: u-0 is gap [SOURCE_OVERTOOK]: gone",
+    ]
+    assert told.look(after_ms=3_000) == [
+        "INFO link l: t-0, 2 are no longer gap [SOURCE_OVERTOOK], after 3 s",
+        "INFO link l: t-1 is no longer diverged [SOURCE_OVERTOOK], after 3 s",
+        "INFO link l: u-0 is no longer gap [SOURCE_OVERTOOK], after 3 s",
+    ]
+
+
+def test_of_many_partitions_of_a_topic_the_first_are_named() -> None:
+    lines = Told().look(*(problem(number) for number in range(NUMBERS_MAX + 3)))
+    assert len(lines) == 1
+    assert f", {NUMBERS_MAX - 1} and 3 more are gap" in lines[0]
+
+
 def test_of_thousands_a_few_are_named_and_the_others_counted() -> None:
     told = Told()
-    lines = told.look(*(problem(number) for number in range(LISTED_MAX + 5)))
+    topics = [f"t{number}" for number in range(LISTED_MAX + 5)]
+    lines = told.look(*(problem(number, topic=topic) for topic in topics for number in (0, 1)))
     assert len(lines) == LISTED_MAX + 1
-    assert "5 more partitions are not copied as they should be" in lines[-1]
+    assert "10 more partitions are not copied as they should be" in lines[-1]
     lines = told.look()
     assert len(lines) == LISTED_MAX + 1
-    assert "5 more partitions are copied again" in lines[-1]
+    assert "10 more partitions are copied again" in lines[-1]
 
 
 def test_alarms_are_logged_once_and_when_they_are_over() -> None:
