@@ -3,113 +3,20 @@
 from __future__ import annotations
 
 import json
-import time
-from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
-import yaml
-from support.avro_clients import AvroReader, AvroWriter
-from support.clusters import ClusterPair, create_topic, fresh_name, until
+from support.avro_piped import AT_MS, FIRST, SECOND, AvroPiped, row
+from support.clusters import ClusterPair, until
 from support.command import heliostat, said
-from support.links import RunningLink, ends, write_config
-from support.records import GZIP, NONE, Sample, encode, write_batches
-from support.registry_double import RegistryDouble
-from support.registry_server import RegistryServer
+from support.links import RunningLink
+from support.records import GZIP
 
 from heliostat.config import load_config
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
-
-AT_MS = int(time.time() * 1000)
-FIRST: dict[str, Any] = {
-    "type": "record",
-    "name": "lsst.sal.Order",
-    "fields": [
-        {"name": "id", "type": "long"},
-        {"name": "kind", "type": {"type": "enum", "name": "Kind", "symbols": ["REAL", "TEST"]}},
-        {"name": "secret", "type": ["null", "string"], "default": None},
-        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 9}},
-        {"name": "lines", "type": {"type": "array", "items": {"type": "map", "values": "Kind"}}},
-        {"name": "other", "type": ["null", "int", "string"]},
-        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
-    ],
-}
-SECOND = {**FIRST, "fields": [*FIRST["fields"], {"name": "more", "type": "string", "default": "-"}]}
-
-
-def row(number: int, **others: Any) -> dict[str, Any]:
-    return {
-        "id": number,
-        "kind": "REAL",
-        "secret": "hide me",
-        "price": Decimal(7),
-        "lines": [{"a": "TEST"}, {}],
-        "other": "x",
-        "at": AT_MS,
-        **others,
-    }
-
-
-class Piped:
-    """A topic with an Avro pipeline, a link, and a registry at each side."""
-
-    def __init__(
-        self, pair: ClusterPair, folder: Path, strategy: str, step: dict[str, Any], **link: Any
-    ) -> None:
-        self.pair = pair
-        self.source, self.target = (
-            RegistryServer(RegistryDouble()),
-            RegistryServer(RegistryDouble()),
-        )
-        self._open = ExitStack()
-        for each in (self.source, self.target):
-            self._open.enter_context(each)
-        self.topic = create_topic(pair.source, fresh_name("avro"), partitions=2)
-        self.config = write_config(
-            folder,
-            pair.source.bootstrap,
-            pair.target.bootstrap,
-            name=fresh_name("link"),
-            topics={"include": [self.topic], "refresh_interval_s": 0.5},
-            schemas={"strategy": strategy, "interval_s": 1},
-            pipelines=[{"name": "p", "topics": [self.topic], "steps": [{"avro_fields": step}]}],
-            **link,
-        )
-        config = yaml.safe_load(self.config.read_text())
-        config["clusters"]["east"]["schema_registry"] = {"urls": self.source.url}
-        config["clusters"]["west"]["schema_registry"] = {"urls": self.target.url}
-        self.config.write_text(yaml.safe_dump(config))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
-
-    def writer(self, schema: dict[str, Any]) -> AvroWriter:
-        return AvroWriter(self.pair.source.bootstrap, self.source.url, json.dumps(schema))
-
-    def reader(self) -> AvroReader:
-        return AvroReader(self.pair.target.bootstrap, self.target.url, self.topic)
-
-    def write(self, *values: bytes | None, partition: int = 0, codec: int = NONE) -> None:
-        """Write one batch."""
-        batch = encode([Sample(b"k", value, AT_MS) for value in values], codec)
-        cluster = self.pair.source.bootstrap.split(",")
-        write_batches(cluster, self.topic, [batch], partition=partition)
-
-    def problems(self) -> list[Any]:
-        (status,) = said(self.config, "status")
-        return list(status["problems"])
-
-    def told(self, reader: AvroReader) -> str:
-        return f"{reader.seen}, {reader.failures}, {self.problems()}"
-
-    def ends(self) -> list[int]:
-        return [int(end) for end in ends(self.pair.target.bootstrap, {self.topic: 2})[self.topic]]
 
 
 def test_records_are_filtered_by_fields_and_keep_their_bytes(
@@ -121,7 +28,7 @@ def test_records_are_filtered_by_fields_and_keep_their_bytes(
     then those that pass are byte for byte what they were, and a consumer decodes each at once.
     """
     step = {"where": "fields.id % 2 = 0 AND fields.kind = 'REAL' AND fields.price < 100"}
-    with Piped(cluster_pair, tmp_path, "preserve", step) as piped:
+    with AvroPiped(cluster_pair, tmp_path, "preserve", step) as piped:
         kept: dict[int, bytes] = {}
         with piped.writer(FIRST) as first, piped.reader() as reader:
             values = first.encode(piped.topic, *(row(n) for n in range(10)), row(10, kind="TEST"))
@@ -164,7 +71,7 @@ def test_changed_records_have_schemas_of_their_own(
     dropped / then a consumer decodes each record the moment it sees it, of both versions, and
     what was not named is as it was.
     """
-    with Piped(cluster_pair, tmp_path, "isolate", REWRITE) as piped:
+    with AvroPiped(cluster_pair, tmp_path, "isolate", REWRITE) as piped:
         for number in range(3):
             text = json.dumps({"type": "record", "name": f"own{number}", "fields": []})
             piped.target.double.register(f"own-{number}-value", {"schema": text})
@@ -216,7 +123,7 @@ def test_fields_are_cut_without_rows(cluster_pair: ClusterPair, tmp_path: Path) 
     """
     step = {"mask": {"secret": None}, "drop": ["price"], "rename": {"other": "others"}}
     kept = {"transform": {"policy": "dead_letter"}}
-    with Piped(cluster_pair, tmp_path, "isolate", step, errors=kept) as piped:
+    with AvroPiped(cluster_pair, tmp_path, "isolate", step, errors=kept) as piped:
         assert "on the bytes of batches" in heliostat(piped.config, "plan").stdout
         with piped.writer(FIRST) as first, piped.reader() as reader:
             values = first.encode(piped.topic, *(row(n) for n in range(6)))
@@ -265,7 +172,7 @@ def test_unknown_schemas_are_waited_for_and_what_is_no_record_stops_its_partitio
     a link filters them / then the first waits, and goes on by itself; at the second its partition
     stops, with all before it copied, and the other one goes on.
     """
-    with Piped(cluster_pair, tmp_path, "preserve", {"where": "fields.id < 100"}) as piped:
+    with AvroPiped(cluster_pair, tmp_path, "preserve", {"where": "fields.id < 100"}) as piped:
         with piped.writer(FIRST) as first:
             values = first.encode(piped.topic, *(row(n) for n in range(90, 110)))
         known = int.from_bytes(values[0][1:5], "big")
@@ -296,7 +203,7 @@ def test_a_step_is_tried_and_refused(cluster_pair: ClusterPair, tmp_path: Path) 
     and nothing is registered; a step that names a field which no schema has copies nothing.
     """
     step = {"where": "fields.id != 2", "mask": {"secret": "***"}, "drop": ["lines"]}
-    with Piped(cluster_pair, tmp_path, "isolate", step) as piped:
+    with AvroPiped(cluster_pair, tmp_path, "isolate", step) as piped:
         with piped.writer(FIRST) as first:
             values = first.encode(piped.topic, row(1), row(2))
         piped.write(*values, None, values[0][:-1])
