@@ -277,7 +277,7 @@ def test_an_unclean_election_at_the_target(matrix: Matrix) -> None:
 def test_lost_offset_maps_stop_mapped_mirrors_only(matrix: Matrix) -> None:
     """Given all kinds / when offset maps are deleted / then mapped mirrors stop until rebuilt.
 
-    Those with a pipeline can't be rebuilt: they are deleted, and copied again.
+    Those with a pipeline as well: the source is seen through it.
     """
     mapped = [load.topic for load in LOADS if not load.is_exact]
     matrix.delete(offsets_topic(LinkName(MAPPED)))
@@ -290,11 +290,8 @@ def test_lost_offset_maps_stop_mapped_mirrors_only(matrix: Matrix) -> None:
     matrix.wait_told(expected, time.monotonic())
     matrix.wait_level([load.topic for load in LOADS if load.is_exact])
     rebuilt = said(matrix.config, "offsets", "rebuild", "--link", MAPPED)
-    piped = [topic for topic in mapped if is_piped(topic)]
-    for row in rebuilt:
-        # What a pipeline has changed equals nothing at the source.
-        assert bool(row["why_not"]) == (row["source"]["topic"] in piped), row
-    matrix.delete(*piped)
+    assert {row["source"]["topic"] for row in rebuilt} >= set(mapped)
+    assert not [row for row in rebuilt if row["why_not"]]
     matrix.wait_calm()
 
 
