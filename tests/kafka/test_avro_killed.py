@@ -51,8 +51,7 @@ def test_killed_workers_lose_and_double_no_avro_record(
     every record once, in order, without the dropped field.
     """
     rng, killed = random.Random(15), 0
-    url = apicurio.url
-    with AvroPiped(cluster_pair, tmp_path, "rewrite", step, target_url=url) as piped:
+    with AvroPiped(cluster_pair, tmp_path, "rewrite", step, target=apicurio) as piped:
         assert way in heliostat(piped.config, "plan").stdout
         with (
             piped.writer(FIRST) as first,

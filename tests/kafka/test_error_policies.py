@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat, said
 from support.holes import read_if_there
@@ -204,11 +203,9 @@ def test_records_whose_schema_never_appears_become_dead_letters(
     """
     rule = {**KEPT, "retry_for_s": 2}
     schemas = {"strategy": "preserve", "interval_s": 1}
-    link = Link(cluster_pair, tmp_path, {"schema_missing": rule}, schemas=schemas)
-    config = yaml.safe_load(link.config.read_text())
-    for alias, registry in zip(("east", "west"), registries, strict=True):
-        config["clusters"][alias]["schema_registry"] = {"urls": registry.url}
-    link.config.write_text(yaml.safe_dump(config))
+    urls = [each.url for each in registries]
+    rules = {"schema_missing": rule}
+    link = Link(cluster_pair, tmp_path, rules, schemas=schemas, registries=urls)
     with HttpRegistry(RegistryAccess((registries[0].url,))) as registry:
         known = registry.ask(calls.register(Subject(f"{link.topic}-value"), record()))
 

@@ -115,14 +115,8 @@ class Mirror:
             name=fresh_name("link"),
             topics={"include": [self.topic], "refresh_interval_s": 0.5},
             schemas={"strategy": "preserve", "interval_s": 1, **schemas},
+            registries=(registries.source.url, registries.target.url),
         )
-        self._add_registries()
-
-    def _add_registries(self) -> None:
-        config = yaml.safe_load(self.config.read_text())
-        config["clusters"]["east"]["schema_registry"] = {"urls": self.registries.source.url}
-        config["clusters"]["west"]["schema_registry"] = {"urls": self.registries.target.url}
-        self.config.write_text(yaml.safe_dump(config))
 
     @property
     def subject(self) -> str:

@@ -9,7 +9,6 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Self
 
-import yaml
 from support.avro_clients import AvroReader, AvroWriter
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import said
@@ -51,7 +50,7 @@ def row(number: int, **others: Any) -> dict[str, Any]:
 class AvroPiped:
     """A topic with an Avro pipeline, a link, and a registry at each side.
 
-    Those are doubles with Confluent's rules, but the target's may be a real one at `target_url`.
+    Those are doubles with Confluent's rules, but the target's may be another one that is open.
     """
 
     def __init__(
@@ -61,14 +60,13 @@ class AvroPiped:
         strategy: str,
         step: dict[str, Any],
         *,
-        target_url: str = "",
+        target: Any = None,
         **link: Any,
     ) -> None:
         self.pair = pair
         self._open = ExitStack()
         self.source = self._open.enter_context(RegistryServer(RegistryDouble()))
-        self.target = self._open.enter_context(RegistryServer(RegistryDouble()))
-        self._target_url = target_url or self.target.url
+        self.target = target or self._open.enter_context(RegistryServer(RegistryDouble()))
         self.topic = create_topic(pair.source, fresh_name("avro"), partitions=2)
         self.config = write_config(
             folder,
@@ -78,12 +76,9 @@ class AvroPiped:
             topics={"include": [self.topic], "refresh_interval_s": 0.5},
             schemas={"strategy": strategy, "interval_s": 1},
             pipelines=[{"name": "p", "topics": [self.topic], "steps": [{"avro_fields": step}]}],
+            registries=(self.source.url, self.target.url),
             **link,
         )
-        config = yaml.safe_load(self.config.read_text())
-        config["clusters"]["east"]["schema_registry"] = {"urls": self.source.url}
-        config["clusters"]["west"]["schema_registry"] = {"urls": self._target_url}
-        self.config.write_text(yaml.safe_dump(config))
 
     def __enter__(self) -> Self:
         return self
@@ -95,7 +90,7 @@ class AvroPiped:
         return AvroWriter(self.pair.source.bootstrap, self.source.url, json.dumps(schema))
 
     def reader(self) -> AvroReader:
-        return AvroReader(self.pair.target.bootstrap, self._target_url, self.topic)
+        return AvroReader(self.pair.target.bootstrap, self.target.url, self.topic)
 
     def write(self, *values: bytes | None, partition: int = 0, codec: int = NONE) -> None:
         """Write one batch."""

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -41,8 +41,13 @@ LEVEL_WITHIN_S = 180.0
 RUN = "from heliostat.cli.main import main; main()"
 
 
-def write_config(folder: Path, source: str, target: str, **link: Any) -> Path:
-    """Write a configuration with one link `east-to-west`; `link` has its keys."""
+def write_config(
+    folder: Path, source: str, target: str, *, registries: Sequence[str] = (), **link: Any
+) -> Path:
+    """Write a configuration with one link `east-to-west`; `link` has its keys.
+
+    `registries` are the addresses of the source's and the target's registry, if there are any.
+    """
     path = folder / "heliostat.yaml"
     settings: dict[str, Any] = {
         "name": "east-to-west",
@@ -51,14 +56,14 @@ def write_config(folder: Path, source: str, target: str, **link: Any) -> Path:
         "lanes": {"lease_s": 5},
         **link,
     }
-    config = {
-        "clusters": {
-            "east": {"bootstrap": source.split(",")},
-            "west": {"bootstrap": target.split(",")},
-        },
-        "spark": {"master": "local[2]"},
-        "links": [settings],
+    clusters: dict[str, dict[str, Any]] = {
+        "east": {"bootstrap": source.split(",")},
+        "west": {"bootstrap": target.split(",")},
     }
+    if registries:
+        for cluster, url in zip(clusters.values(), registries, strict=True):
+            cluster["schema_registry"] = {"urls": url}
+    config = {"clusters": clusters, "spark": {"master": "local[2]"}, "links": [settings]}
     path.write_text(yaml.safe_dump(config))
     return path
 

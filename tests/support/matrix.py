@@ -172,9 +172,11 @@ class Matrix:
 
     def _has_told(self, expected: Iterable[str]) -> bool:
         """Return whether the log names a stop of each of these."""
-        told = [line for line in self.driver.text().splitlines() if " WARN link " in line]
-        stops = [line for line in told if " is retrying " not in line]
+        stops = [line for line in self._warnings() if " is retrying " not in line]
         return all(any(f" {topic}-" in line for line in stops) for topic in expected)
+
+    def _warnings(self) -> list[str]:
+        return [line for line in self.driver.text().splitlines() if " WARN link " in line]
 
     def _was_unsure(self, within_s: float) -> bool:
         """Return whether the log said within the last seconds that a lane is out of touch.
@@ -182,8 +184,7 @@ class Matrix:
         With more to do than two cores can, brokers and lanes pause for longer than a lease.
         """
         since = datetime.now(UTC) - timedelta(seconds=within_s + LOOK_S)
-        told = [line for line in self.driver.text().splitlines() if " WARN link " in line]
-        unsure = [line for line in told if any(words in line for words in OUT_OF_TOUCH)]
+        unsure = [line for line in self._warnings() if any(each in line for each in OUT_OF_TOUCH)]
         return any(datetime.fromisoformat(line.split()[0]) >= since for line in unsure)
 
     def wait_moving(self, kind: str) -> float:

@@ -65,14 +65,8 @@ class Toy:
             name=fresh_name("toy"),
             topics={"include": [self.foo], "refresh_interval_s": 0.5, "naming": naming},
             schemas={"strategy": "preserve", "interval_s": 1, **schemas},
+            registries=(self.source.url, self.target.url),
         )
-        self.add_registries()
-
-    def add_registries(self) -> None:
-        config = yaml.safe_load(self.config.read_text())
-        config["clusters"]["east"]["schema_registry"] = {"urls": self.source.url}
-        config["clusters"]["west"]["schema_registry"] = {"urls": self.target.url}
-        self.config.write_text(yaml.safe_dump(config))
 
     def writer(self, *more: str, registry: RegistryServer | None = None) -> AvroWriter:
         return AvroWriter(self.pair.source.bootstrap, (registry or self.source).url, foo(*more))

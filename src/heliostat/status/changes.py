@@ -63,18 +63,17 @@ class Changes:
             (item.source, item.partition, f"{item.state} [{item.code}]: {item.reason}")
             for item in worse
         ]
-        self._tell(told, "", "partitions are not copied as they should be", self._warn)
+        self._tell(told, "partitions are not copied as they should be", self._warn)
         ended = []
         for key in over:
             (state, code), since_ms = self._problems.pop(key)
             lasted_s = max(0, now_ms - since_ms) / 1000
-            ended.append((*key, f"{state} [{code}], after {lasted_s:.0f} s"))
-        self._tell(ended, "no longer ", "partitions are copied again", self._info)
+            ended.append((*key, f"no longer {state} [{code}], after {lasted_s:.0f} s"))
+        self._tell(ended, "partitions are copied again", self._info)
 
     def _tell(
         self,
         told: Iterable[tuple[str, int, str]],
-        how: str,
         words: str,
         say: Callable[[str], None],
     ) -> None:
@@ -82,9 +81,10 @@ class Changes:
         alike: dict[tuple[str, str], list[int]] = {}
         for topic, partition, text in told:
             alike.setdefault((topic, text), []).append(partition)
-        for (topic, text), found in list(alike.items())[:LISTED_MAX]:
-            say(f"{topic}-{_numbers(sorted(found))} {how}{text}")
-        if left := sum(map(len, list(alike.values())[LISTED_MAX:])):
+        lines = list(alike.items())
+        for (topic, text), found in lines[:LISTED_MAX]:
+            say(f"{topic}-{_numbers(sorted(found))} {text}")
+        if left := sum(len(found) for _, found in lines[LISTED_MAX:]):
             self._warn(f"and {left} more {words}: see `heliostat status`")
 
     def consume(self, alarms: Mapping[str, str]) -> None:
