@@ -29,9 +29,11 @@ import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 import pytest
+
+Item = TypeVar("Item")
 
 ROOT = Path(__file__).resolve().parents[2]
 LISTS = "tests/mutations"
@@ -313,11 +315,11 @@ def run(mutations: Sequence[Mutation], root: Path = ROOT) -> Iterator[Outcome]:
             yield Outcome(mutation, by, time.monotonic() - began_s)
 
 
-def share_of(mutations: Sequence[Mutation], share: str, root: Path = ROOT) -> list[Mutation]:
+def share_of(items: Sequence[Item], share: str, root: Path = ROOT) -> list[Item]:
     """Every n-th: `share` is which one of them, or `auto` for one that each commit moves on."""
     which, _, of = share.partition("/")
     turn = _turn(root) if which == "auto" else int(which)
-    return [each for index, each in enumerate(mutations) if index % int(of) == turn % int(of)]
+    return [each for index, each in enumerate(items) if index % int(of) == turn % int(of)]
 
 
 def _turn(root: Path) -> int:

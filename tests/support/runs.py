@@ -8,6 +8,9 @@ module (the tidy test checks); others are `core` if they have none.
 
 Costs of tests were measured (`scripts/test --all --record`) and are in `tests/costs.tsv`. The most
 expensive files go first: processes share the files, and a late one would run on alone.
+
+`--share auto/2` takes turns: all core tests, and the thorough tests of every second file, with the
+next commit those of the others. For where even the whole run's time is too long.
 """
 
 from __future__ import annotations
@@ -19,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from mutations.run import share_of
 
 TESTS = Path(__file__).parents[1]
 COSTS = TESTS / "costs.tsv"
@@ -57,6 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options that `scripts/test` uses."""
     group = parser.getgroup("heliostat")
     group.addoption("--run", choices=tuple(RUNS), default="any", help="which tests, see runs.py")
+    group.addoption("--share", help="K/N or auto/N: of thorough tests, those of every N-th file")
     group.addoption("--record", action="store_true", help="write tests/costs.tsv")
 
 
@@ -82,11 +87,16 @@ def run_of(marks: Iterable[str]) -> str:
 
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect tests of other runs; order the rest, the most expensive files first."""
+    """Deselect tests of other runs and shares; order the rest, the most expensive files first."""
     wanted = RUNS[config.getoption("run")]
+    runs = {item.nodeid: run_of(mark.name for mark in item.iter_markers()) for item in items}
+    share = config.getoption("share")
+    skipped = _thorough_files_left_out(runs, share) if share else set[str]()
     by_need = defaultdict[bool, list[pytest.Item]](list)
     for item in items:
-        by_need[run_of(mark.name for mark in item.iter_markers()) in wanted].append(item)
+        run = runs[item.nodeid]
+        is_left_out = run == THOROUGH and file_of(item.nodeid) in skipped
+        by_need[run in wanted and not is_left_out].append(item)
     if by_need[False]:
         config.hook.pytest_deselected(items=by_need[False])
         items[:] = by_need[True]
@@ -94,6 +104,19 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         by_file[file_of(item.nodeid)] += costs.get(item.nodeid, CHEAP_S)
     items.sort(key=lambda item: -by_file[file_of(item.nodeid)])
+
+
+def _thorough_files_left_out(runs: Mapping[str, str], share: str) -> set[str]:
+    """Return the files whose thorough tests have another turn: neighbours by cost take turns.
+
+    `runs` has the run of each test.
+    """
+    costs, by_file = read_costs(COSTS), defaultdict[str, float](float)
+    for name, run in runs.items():
+        if run == THOROUGH:
+            by_file[file_of(name)] += costs.get(name, CHEAP_S)
+    files = sorted(by_file, key=lambda name: (-by_file[name], name))
+    return set(files) - set(share_of(files, share))
 
 
 @dataclass

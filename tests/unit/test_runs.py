@@ -67,6 +67,23 @@ def test_tests_that_need_the_whole_machine_have_their_own_run(
     assert ("test_six.py::test_matrix" in text) == (run != "all")
 
 
+def test_thorough_files_take_turns_and_core_tests_always_run(tmp_path: Path) -> None:
+    """Given two shares / then each thorough test is in one of them, and each core test in both."""
+    shares = []
+    for share in ("0/2", "1/2"):
+        code, text = said(tmp_path, "--run", "all", "--share", share, "--collect-only", "-q")
+        assert code == 0, text
+        shares.append(set(re.findall(r"^test_.*::.*$", text, re.MULTILINE)))
+    core = {"test_dear.py::test_first", "test_dear.py::test_case[2]", "test_cheap.py::test_here"}
+    assert shares[0] & shares[1] == core
+    assert shares[0] ^ shares[1] == {
+        "test_dear.py::test_long",
+        "test_dear.py::test_case[1]",
+        "test_cheap.py::test_later",
+    }
+    assert "test_cheap.py::test_later" in shares[1], "its file is the cheaper one: the next turn's"
+
+
 @pytest.mark.parametrize("processes", ["0", "2"])
 def test_progress_and_time_spent_are_shown(tmp_path: Path, processes: str) -> None:
     code, text = said(tmp_path, "-n", processes, "--dist", "loadfile", "--record", "--run", "all")
