@@ -329,8 +329,8 @@ class LanePlans:
         else:
             health.failures_in_a_row += 1
             health.last_error = essence(str(error))
-            self._contents.failed(item.spec, health.last_error)
-            pause_s = RETRY_FIRST_S * 2 ** min(health.failures_in_a_row, 10)
+            is_found = self._contents.failed(item.spec, health.last_error)
+            pause_s = RETRY_FIRST_S * 2 ** (0 if is_found else min(health.failures_in_a_row, 10))
             health.not_before_s = self._clock.monotonic_s() + min(RETRY_MAX_S, pause_s)
             self._failed.add(round_id, had)
         self.update()

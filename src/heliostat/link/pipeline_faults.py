@@ -116,15 +116,19 @@ class PipelineFaults:
                 found.round_id = f"{report.lane}/{report.generation}/{report.round_number}"
                 found.suspect = report.suspect
 
-    def failed(self, lane: LaneSpec, error: str) -> None:
-        """Take the failure of a lane's round; it may have been alone with one record."""
+    def failed(self, lane: LaneSpec, error: str) -> bool:
+        """Take the failure of a lane's round; it may have been alone with one record.
+
+        Returns whether more is known now: then there is nothing to wait for before the next round.
+        """
         pipeline = lane.row_pipeline
         if pipeline is None or _OURS.search(error):
-            return
+            return False
         with self._lock:
             found = self._lanes.setdefault(lane.lane, _Lane())
             suspect = found.suspect if found.round_id == lane.round_id else None
             found.suspect = None
+            before = found.level
             if suspect is None:
                 found.level = 2 if found.found else 1
             elif suspect.before - suspect.first > 1 or self._may_be_killed(found, suspect, error):
@@ -133,6 +137,8 @@ class PipelineFaults:
                 found.level, found.found = 0, True
                 why = f"pipeline {pipeline.name} fails at source offset {suspect.first}: "
                 self._fails[suspect.source] = suspect.first, why + _first_line(error)
+                return True
+            return found.level > before
 
     def forget(self, source: TopicPartition) -> None:
         """Forget where a partition's pipeline fails: it is tried again, or has passed that."""

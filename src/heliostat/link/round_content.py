@@ -74,9 +74,12 @@ class Contents:
             may_land_s=may_land_s,
         )
 
-    def failed(self, spec: LaneSpec, error: str) -> None:
-        """Note that a round has failed: the next one may have to find the record."""
-        self._faults.failed(spec, error)
+    def failed(self, spec: LaneSpec, error: str) -> bool:
+        """Note that a round has failed: the next one may have to find the record.
+
+        Returns whether this one has narrowed down where that is.
+        """
+        return self._faults.failed(spec, error)
 
     def is_outdated(self, spec: LaneSpec) -> bool:
         """Whether the pipeline of a round has changed since, as more schemas are known."""

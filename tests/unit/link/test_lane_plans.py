@@ -11,14 +11,21 @@ from sim.sim_clock import SimClock
 from support.one_partition import lane_spec
 
 from heliostat.access import ClusterAccess
-from heliostat.link.lane_plans import CHANGED_MAX, STEADY_S, LanePlans, LaneRound
+from heliostat.link.lane_plans import (
+    CHANGED_MAX,
+    RETRY_FIRST_S,
+    RETRY_MAX_S,
+    STEADY_S,
+    LanePlans,
+    LaneRound,
+)
 from heliostat.link.leases import Leases
 from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.round_content import Contents
 from heliostat.names import LaneId, Offset, PartitionId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.offsets.offset_map import MapTail
-from heliostat.records.copier.lane import PartitionSpec, PlanChange
+from heliostat.records.copier.lane import PartitionSpec, PlanChange, RoundReport, Suspect
 from heliostat.records.copier.late_sends import LATE_S
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.records.copier.pipeline_steps import Pipeline, Where
@@ -278,6 +285,29 @@ def test_failures_are_forgotten_once_a_round_works(driver: Driver) -> None:
     driver.clock.sleep(STEADY_S + 1.0)
     driver.plans.heard(again.round_id, again.generation)
     assert (lane.health.failures_in_a_row, lane.health.last_error) == (0, "")
+
+
+def test_a_round_follows_at_once_while_a_failing_record_is_looked_for(driver: Driver) -> None:
+    """Given rounds that fail in their pipeline / when each narrows down where / then the next one
+
+    waits for nothing but a short pause; one that does not waits longer and longer.
+    """
+    piped = replace(spec(0), pipeline="p")
+    driver.plans.assign({ZERO: (piped,)})
+    lane = driver.plans.lanes[ZERO]
+    waits: list[float] = []
+    for records in (0, 64, 1, 0, 1, 0, 0, 0):  # with 0 it has not said what is in its pipeline
+        item = driver.plans.begin(lane)
+        if records:
+            at_work = item.spec
+            report = RoundReport(ZERO, at_work.generation, at_work.round_number, 0, 0, "", [])
+            report.suspect = Suspect(piped.source, 0, records)
+            driver.faults.heard(report)
+        driver.plans.end(lane, item, RuntimeError("[CAST_INVALID_INPUT] x"))
+        waits.append(driver.plans.wait_s(lane) or 0.0)
+        driver.clock.sleep(waits[-1])
+    assert waits[:6] == pytest.approx([RETRY_FIRST_S] * 6)
+    assert waits[6:] == pytest.approx([RETRY_MAX_S] * 2)
 
 
 @pytest.mark.parametrize("how", ["rows", "topic"])
