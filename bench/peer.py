@@ -108,6 +108,7 @@ TUNED: dict[str, str] = {
     "transactional": "2 tasks, 5 in flight",
     "compacted": "2 tasks, 5 in flight",
     "pipeline": "2 tasks, 5 in flight",
+    "pipeline_headers": "2 tasks, 5 in flight",
     "pipeline_sql": "2 tasks, 5 in flight",
     "pipeline_avro": "2 tasks, 5 in flight",
     "pipeline_json": "2 tasks, 5 in flight",

@@ -22,7 +22,7 @@ DROP: tuple[dict[str, Any], ...] = ({"drop_headers": ["secret"]},)
 DROP_SQL: tuple[dict[str, Any], ...] = (
     {"set": {"headers": "filter(headers, h -> h.key != 'secret')"}},
 )
-"""Live load loses only the header, so that each record sent is one that arrives."""
+"""Only the header goes: each record sent is one that arrives."""
 STEPS: tuple[dict[str, Any], ...] = (
     {"drop_with_header": {"name": "skip"}},
     *DROP,
@@ -79,6 +79,11 @@ def headers_of(number: int) -> Headers:
     """Return the headers of a batch's record of this number."""
     skip = [("skip", b"1")] if number % SKIPPED == 0 else []
     return [*DROPPED, *skip]
+
+
+def dropped(_number: int) -> Headers:
+    """Return the headers of a record of which none is filtered out."""
+    return [*DROPPED]
 
 
 def json_value(random_bytes: random.Random, size: int) -> bytes:

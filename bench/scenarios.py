@@ -65,6 +65,11 @@ class Scenario:
         return dataclasses.replace(self, records=SMALL_RECORDS, small=True)
 
     @property
+    def is_filtered(self) -> bool:
+        """Whether the pipeline leaves records out."""
+        return bool(self.steps) and self.steps != piped.DROP
+
+    @property
     def deadline_s(self) -> float:
         """Time limit of a part."""
         return DEADLINE_SMALL_S if self.small else DEADLINE_S
@@ -129,6 +134,9 @@ SCENARIOS = {
         steps=piped.STEPS,
     ),
 }
+SCENARIOS["pipeline_headers"] = dataclasses.replace(
+    SCENARIOS["pipeline"], name="pipeline_headers", steps=piped.DROP
+)
 SCENARIOS["pipeline_sql"] = dataclasses.replace(
     SCENARIOS["pipeline"], name="pipeline_sql", steps=piped.SQL
 )
@@ -167,14 +175,15 @@ class Bench:
         elif self.scenario.holes == holes.COMPACTION:
             self.due[topic] = holes.fill_compacted(self.pair.source, topic, each=each, **shape)
         elif self.scenario.steps:
-            more: dict[str, Any] = {"headers": piped.headers_of}
+            is_filtered = self.scenario.is_filtered
+            more: dict[str, Any] = {"headers": piped.headers_of if is_filtered else piped.dropped}
             if self.scenario.avro:
                 # The first id that a registry gives.
                 more["values"] = framed(piped.avro_begins(1, self.scenario.record_bytes))
             if self.scenario.json:
                 more["values"] = piped.json_value
             count = fill(self.pair.source, topic, batch_records=each, codec=codec, **more, **shape)
-            self.due[topic] = piped.left(count, each)
+            self.due[topic] = piped.left(count, each) if is_filtered else count
         else:
             fill(self.pair.source, topic, batch_records=each, codec=codec, **shape)
 
@@ -198,7 +207,8 @@ class Bench:
         wanted = peer.properties(*self.pair.ways(), topic, codec, settings)
         # A separate group: the coordinator waits for the previous part, which was killed.
         wanted["B.group.id"] = f"mm2-{next(GROUP_NUMBERS)}"
-        wanted |= piped.TRANSFORMS if self.scenario.steps else {}
+        if self.scenario.steps:
+            wanted |= piped.TRANSFORMS if self.scenario.is_filtered else piped.TRANSFORMS_DROP
         total = self.due.get(topic) or sum(self._high_watermarks(codec).values())
         return self._run(
             name,

@@ -188,6 +188,7 @@ def run(command: list[str], log: Path) -> tuple[int, str]:
         ("tiny", "none", PARTS[3:], ()),
         ("bulk", "lz4", PARTS, RATIOS),
         ("pipeline", "none", PARTS[1:], RATIOS[:1]),
+        ("pipeline_headers", "lz4", ("ours",), ()),
         ("pipeline_sql", "lz4", ("ours",), ()),
         ("pipeline_avro", "lz4", ("ours",), ()),
         ("pipeline_json", "none", ("ours",), ()),

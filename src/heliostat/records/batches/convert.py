@@ -17,8 +17,9 @@ A batch is converted in the cheapest of three ways that is possible:
 - *rewritten*: where records must change. In LogAppendTime batches the timestamp that readers see is
   written into each record (the target uses CreateTime, and has no other way to show it). A batch
   that begins before the position loses its first records. The records left in a compacted batch
-  become a batch without holes, as brokers accept no other. A batch that is too large is split. The
-  formats before Kafka 0.11 (`legacy_format`) become v2 batches.
+  become a batch without holes, as brokers accept no other. A batch that is too large is split. One
+  that a pipeline has opened is compressed again. The formats before Kafka 0.11 (`legacy_format`)
+  become v2 batches.
 
 Speeds: `bench/convert_speed.py`.
 """
@@ -130,6 +131,7 @@ class _Walk:
         self._settings = settings
         self._transactions = AbortedTransactions(aborted)
         self._is_first = True
+        self._is_opened = settings.opened is not Codec.NONE
         self.refused: RefusedRecord | None = None
         """A record that the target has refused, not yet reached."""
 
@@ -172,6 +174,7 @@ class _Walk:
             and header.base_offset >= expected
             and header.records_count == header.last_offset_delta + 1
             and not header.attributes & LOG_APPEND_TIME_BIT
+            and not (self._is_opened and header.codec is Codec.NONE)
         ):
             if not batch_continues(expected, header.base_offset):
                 check_crc(self.view, self.at, header)

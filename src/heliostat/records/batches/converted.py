@@ -15,6 +15,8 @@ JOIN_BYTES_MAX = 1024 * 1024
 """Default size of joined batches: 5,000 small records; larger ones gain nothing measurable."""
 JOIN_BELOW_BYTES = 256 * 1024
 """Default: a broker appends larger batches about as fast as joined ones (docs/adr/0005)."""
+OPENED_BYTES_MAX = 16 * 1024 * 1024
+"""So much of an answer is left uncompressed at most: a batch can have a thousand times its size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +33,8 @@ class ConvertSettings:
     compression: Codec | None = None
     """Codec of joined batches; None leaves them uncompressed, as they came."""
     opened: Codec = Codec.NONE
-    """What batches with holes that come uncompressed are to be compressed with: a pipeline has made
-    the holes, and has opened them for it. They have to be encoded anew in any case."""
+    """What batches that come uncompressed are to be compressed with: a pipeline has opened them, to
+    leave records out or to change them. They are encoded anew, joined where that is possible."""
     ends_at_holes: bool = False
     """No batch reaches over a hole between source offsets, because the target fills it."""
 

@@ -15,10 +15,11 @@ import pyarrow as pa
 
 from heliostat.errors import BatchError, TransformFailed
 from heliostat.records.batches.batch import HEADER_BYTES, BatchHeader, each_header
+from heliostat.records.batches.converted import OPENED_BYTES_MAX
 from heliostat.records.rows import record_columns as columns
 from heliostat.records.rows import splice
 from heliostat.records.rows.row_names import CHANGEABLE
-from heliostat.records.rows.thinned_batch import OPENED_BYTES_MAX, room_for, thinned_batch
+from heliostat.records.rows.thinned_batch import room_for, thinned_batch
 from heliostat.records.rows.to_rows import US_PER_MS, Chunk, RecordsOf, records_of
 
 _BITS = {
@@ -170,7 +171,8 @@ class _Rows:
         times = int(self._told[splice.BASE_TIME]), int(self._told[splice.MAX_TIME])
         count = self.next_row - first
         parts = thinned_batch(
-            header, room[:end], count, chunk.before, times, open_bytes=self._open_bytes
+            *(header, room[:end], count, chunk.before, times, self._open_bytes),
+            is_alone=header.size == len(view),
         )
         self._open_bytes -= len(parts[-1])
         return parts

@@ -23,6 +23,7 @@ from heliostat.records.batches.batch import (
     each_header,
 )
 from heliostat.records.batches.compiled_bytes import BYTES, copy_bytes
+from heliostat.records.batches.converted import OPENED_BYTES_MAX
 from heliostat.records.batches.reencode import (
     VARINT_BYTES_MAX,
     varint_bytes,
@@ -54,7 +55,7 @@ from heliostat.records.rows.json_cuts import (
     write_edits,
 )
 from heliostat.records.rows.record_columns import key_and_value, record_begins
-from heliostat.records.rows.thinned_batch import OPENED_BYTES_MAX, InARow, room_for, thinned_batch
+from heliostat.records.rows.thinned_batch import InARow, room_for, thinned_batch
 from heliostat.records.rows.to_rows import Chunk, RecordsOf, records_of
 
 # Columns of a record: its first fields; of key and value where they begin with their sizes, where
@@ -346,7 +347,8 @@ class InPlace:
         kept, base_timestamp, max_timestamp = told[: _MAX_TIME + 1].tolist()
         times = base_timestamp, max_timestamp
         parts = thinned_batch(
-            header, room[:end], kept, chunk.before, times, open_bytes=self._open_bytes
+            *(header, room[:end], kept, chunk.before, times, self._open_bytes),
+            is_alone=len(batch) == len(chunk.data),
         )
         self._open_bytes -= len(parts[-1])
         return parts, failed

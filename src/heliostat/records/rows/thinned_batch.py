@@ -17,9 +17,7 @@ from heliostat.records.batches.batch import (
     sealed,
 )
 from heliostat.records.batches.codecs import compress
-
-OPENED_BYTES_MAX = 16 * 1024 * 1024
-"""Of one answer, so much at most stays uncompressed: a batch can have a thousand times its size."""
+from heliostat.records.batches.converted import JOIN_BELOW_BYTES
 
 
 def room_for(size_bytes: int) -> Any:
@@ -72,6 +70,8 @@ def thinned_batch(  # noqa: PLR0917 - what a batch is made of
     before: int,
     times: tuple[int, int],
     open_bytes: int,
+    *,
+    is_alone: bool,
 ) -> Sequence[Any]:
     """Return a batch's header and records; it keeps the other's offsets, also where it has none.
 
@@ -86,15 +86,18 @@ def thinned_batch(  # noqa: PLR0917 - what a batch is made of
     times
         Timestamp that its deltas count from, and its latest one; ms.
     open_bytes
-        Up to so many bytes stay uncompressed where records are left out: the mirror's batch has to
-        be encoded anew (`ConvertSettings.opened`), and compressing it twice took a third of the
-        time.
+        Up to so many bytes stay uncompressed where the mirror's batch is encoded anew in any case
+        (`ConvertSettings.opened`): where records are left out, as compressing twice took a third of
+        the time; and where it is joined with others, which takes the target's broker a quarter of
+        the time (docs/adr/0032).
+    is_alone
+        Whether no other batch may be joined with it.
     """
     codec, body = like.codec, written[HEADER_BYTES:].data
     last_delta = min(like.next_offset, before) - 1 - like.base_offset
     if not records:
         codec, body, times = Codec.NONE, memoryview(b""), (like.max_timestamp,) * 2
-    elif records <= last_delta and len(body) <= open_bytes:
+    elif len(body) <= open_bytes and (records <= last_delta or _may_be_joined(body, is_alone)):
         codec = Codec.NONE
     elif codec is not Codec.NONE:
         body = compress(codec, body)
@@ -107,3 +110,7 @@ def thinned_batch(  # noqa: PLR0917 - what a batch is made of
         records_count=records,
     )
     return [sealed(fields, body), body]
+
+
+def _may_be_joined(body: memoryview, is_alone: bool) -> bool:
+    return not is_alone and HEADER_BYTES + len(body) < JOIN_BELOW_BYTES

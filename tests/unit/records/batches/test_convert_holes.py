@@ -224,19 +224,22 @@ def test_small_batches_of_many_transactions_are_joined():
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4])
 def test_batches_that_a_pipeline_has_opened_are_compressed_again(codec):
-    """Given uncompressed batches with holes / when they are joined, or encoded one by one / then
+    """Given uncompressed batches, with holes or without / when they are joined, or one is alone /
 
-    with the codec that they had; one without holes, alone, stays as it is.
+    then with the codec that they had.
     """
     records = tuple(ref.Record(NOW, b"k", bytes(200)) for _ in range(20))
     odd = tuple(range(1, 40, 2))
     thinned = [ref.StoredBatch(40 * n, records, deltas=odd, last_delta=39) for n in range(4)]
-    whole = ref.StoredBatch(0, records)
+    whole_ones = [ref.StoredBatch(20 * n, records) for n in range(4)]
+    whole = whole_ones[0]
     for stored, limits, expected in (
         (thinned, {}, [codec]),
         (thinned[:1], {}, [codec]),
         (thinned, {"join_below_bytes": 0}, [codec] * 4),
-        ([whole], {}, [Codec.NONE]),
+        ([whole], {}, [codec]),
+        (whole_ones, {}, [codec]),
+        (whole_ones, {"join_below_bytes": 0}, [codec] * 4),
     ):
         answer = bytearray(b"".join(item.encode() for item in stored))
         made = plain(opened=codec, **limits)

@@ -87,6 +87,28 @@ def test_only_so_much_is_left_open(codec: int, monkeypatch: pytest.MonkeyPatch) 
     assert len(seen(bytes(out))) == 36
 
 
+@pytest.mark.parametrize("codec", list(CODECS.values())[1:], ids=list(CODECS)[1:])
+def test_changed_batches_are_left_open_to_be_joined(codec: int) -> None:
+    """Given batches that are changed, and lose no record / then they are left open if they may be
+
+    joined with others: not one that is alone, and none that is large.
+    """
+    few, many = [Sample(b"k", bytes(500), 7)] * 10, [Sample(b"k", bytes(5000), 7)] * 60
+    for batches, expected in (
+        ([few, few], [0, 0]),
+        ([few], [codec]),
+        ([few, many, few], [0, codec, 0]),
+    ):
+        begins = [sum(map(len, batches[:n])) for n in range(len(batches))]
+        steps = InPlace([InsertHeaders((("x", "y"),))])
+        out, error = steps.applied(chunk_of(*zip(begins, batches, strict=True), codec=codec))
+        assert error is None
+        codecs = [header.codec.value for _, header in each_header(out, 0, len(out))]
+        assert codecs == expected
+        assert steps.opened.value == codec
+        assert len(seen(bytes(out))) == sum(map(len, batches))
+
+
 def test_what_is_filtered_out_wholly_leaves_its_offsets_and_markers_stay() -> None:
     data = bytes(at_offset(encode([SMALL] * 4), 10)) + marker(14, 9, commits=True).encode()
     out, _ = InPlace([HasHeader("no", is_kept=True)]).applied(Chunk(7, SOURCE, data, before=12))
