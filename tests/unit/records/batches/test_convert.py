@@ -487,16 +487,6 @@ def test_a_batch_that_continues_the_copy_takes_the_quick_way(codec):
     assert (batch.base_offset, batch.next_source_offset, batch.breaks) == (5, 9, ())
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_a_batch_that_a_pipeline_has_opened_takes_the_general_way(codec):
-    record = ref.Record(NOW, b"k", bytes(100), ())
-    answer = ref.encode_all([ref.StoredBatch(7, (record,) * 2, codec=codec)])
-    before, opened = bytes(answer), plain(opened=Codec.LZ4)
-    found = plain_batch(memoryview(answer), 0, len(answer), BatchPlace(7, 7, 0), opened)
-    assert (found is None) == (codec == 0), "one that is compressed was not opened"
-    assert (answer == before) == (codec == 0)
-
-
 def test_a_batch_with_a_hole_takes_the_general_way():
     record = ref.Record(NOW, b"k", bytes(100), ())
     answer = ref.encode_all([ref.StoredBatch(7, (record,) * 2)])

@@ -17,6 +17,7 @@ from heliostat.records.batches.converted import (
     ConvertOutcome,
     ConvertSettings,
 )
+from heliostat.records.batches.plain_batch import plain_batch
 
 PRODUCER = 2**40 + 5
 NOW = 1_790_000_000_000
@@ -248,6 +249,16 @@ def test_batches_that_a_pipeline_has_opened_are_compressed_again(codec):
         assert found == [each.value for each in expected]
         pairs = appended(outcome, OffsetMap())
         assert pairs == [pair for item in stored for pair in item.seen]
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_batch_that_a_pipeline_has_opened_takes_the_general_way(codec):
+    record = ref.Record(NOW, b"k", bytes(100), ())
+    answer = ref.encode_all([ref.StoredBatch(7, (record,) * 2, codec=codec)])
+    before, opened = bytes(answer), plain(opened=Codec.LZ4)
+    found = plain_batch(memoryview(answer), 0, len(answer), BatchPlace(7, 7, 0), opened)
+    assert (found is None) == (codec == 0), "one that is compressed was not opened"
+    assert (answer == before) == (codec == 0)
 
 
 def test_thinned_compressed_batches_are_joined_and_stay_compressed():
