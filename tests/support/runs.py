@@ -100,10 +100,16 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     if by_need[False]:
         config.hook.pytest_deselected(items=by_need[False])
         items[:] = by_need[True]
-    costs, by_file = read_costs(COSTS), defaultdict[str, float](float)
-    for item in items:
-        by_file[file_of(item.nodeid)] += costs.get(item.nodeid, CHEAP_S)
+    by_file = costs_of_files(item.nodeid for item in items)
     items.sort(key=lambda item: -by_file[file_of(item.nodeid)])
+
+
+def costs_of_files(names: Iterable[str]) -> dict[str, float]:
+    """Return the seconds that tests of these names take together, by file."""
+    costs, by_file = read_costs(COSTS), defaultdict[str, float](float)
+    for name in names:
+        by_file[file_of(name)] += costs.get(name, CHEAP_S)
+    return by_file
 
 
 def _thorough_files_left_out(runs: Mapping[str, str], share: str) -> set[str]:
@@ -111,10 +117,7 @@ def _thorough_files_left_out(runs: Mapping[str, str], share: str) -> set[str]:
 
     `runs` has the run of each test.
     """
-    costs, by_file = read_costs(COSTS), defaultdict[str, float](float)
-    for name, run in runs.items():
-        if run == THOROUGH:
-            by_file[file_of(name)] += costs.get(name, CHEAP_S)
+    by_file = costs_of_files(name for name, run in runs.items() if run == THOROUGH)
     files = sorted(by_file, key=lambda name: (-by_file[name], name))
     return set(files) - set(share_of(files, share))
 

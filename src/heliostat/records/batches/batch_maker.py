@@ -151,10 +151,8 @@ class BatchMaker:
         )
         first = max(0, self.outcome.next_offset - header.base_offset)
         end = header.last_offset_delta + 1 if end is None else end
-        codec = header.codec
-        if codec is Codec.NONE:
-            codec = self._settings.opened
         if first < end:
+            codec = self._settings.codec_of(header.codec)
             self.split(records, codec, header.base_offset, first, end)
 
     def split(

@@ -43,7 +43,6 @@ from heliostat.records.batches.batch import (
     MAGIC_AT,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    Codec,
     check_crc,
     claimed_size,
     read_header,
@@ -131,7 +130,6 @@ class _Walk:
         self._settings = settings
         self._transactions = AbortedTransactions(aborted)
         self._is_first = True
-        self._is_opened = settings.opened is not Codec.NONE
         self.refused: RefusedRecord | None = None
         """A record that the target has refused, not yet reached."""
 
@@ -168,13 +166,13 @@ class _Walk:
 
     def _take(self, header: BatchHeader) -> None:
         """Convert one batch by itself."""
-        expected = self.outcome.next_offset
+        expected, codec = self.outcome.next_offset, header.codec
         if (
             header.length <= self._settings.batch_bytes_max - LENGTH_ENDS_AT
             and header.base_offset >= expected
             and header.records_count == header.last_offset_delta + 1
             and not header.attributes & LOG_APPEND_TIME_BIT
-            and not (self._is_opened and header.codec is Codec.NONE)
+            and self._settings.codec_of(codec) is codec
         ):
             if not batch_continues(expected, header.base_offset):
                 check_crc(self.view, self.at, header)
@@ -263,8 +261,7 @@ class _Walk:
         if run.trouble is None and run.batches <= 1:
             return False
         if run.batches:
-            codec = settings.compression or run.codec
-            codec = settings.opened if codec is Codec.NONE else codec
+            codec = settings.codec_of(settings.compression or run.codec)
             self.batches.add_new(run.new, codec, run.new.places, run.next_offset)
             self.at = run.end
         if run.trouble is not None:

@@ -38,6 +38,10 @@ class ConvertSettings:
     ends_at_holes: bool = False
     """No batch reaches over a hole between source offsets, because the target fills it."""
 
+    def codec_of(self, codec: Codec) -> Codec:
+        """Return what a batch is compressed with that comes with this codec, see `opened`."""
+        return self.opened if codec is Codec.NONE else codec
+
 
 @dataclass(slots=True)
 class ConvertedBatch:

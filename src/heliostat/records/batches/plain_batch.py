@@ -18,7 +18,6 @@ from heliostat.records.batches.batch import (
     LENGTH_ENDS_AT,
     LOG_APPEND_TIME_BIT,
     TRANSACTIONAL_BIT,
-    Codec,
     read_header,
 )
 from heliostat.records.batches.batch_maker import BatchMaker
@@ -63,7 +62,7 @@ def plain_batch(
         or not header.is_dense
         or header.length > settings.batch_bytes_max - LENGTH_ENDS_AT
         or header.attributes & _NOT_PLAIN
-        or (settings.opened is not Codec.NONE and header.codec is Codec.NONE)
+        or settings.codec_of(header.codec) is not header.codec
     ):
         return None
     batches = BatchMaker(place, settings)

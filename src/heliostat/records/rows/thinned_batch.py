@@ -88,8 +88,8 @@ def thinned_batch(  # noqa: PLR0917 - what a batch is made of
     open_bytes
         Up to so many bytes stay uncompressed where the mirror's batch is encoded anew in any case
         (`ConvertSettings.opened`): where records are left out, as compressing twice took a third of
-        the time; and where it is joined with others, which takes the target's broker a quarter of
-        the time (docs/adr/0032).
+        the time; and where it is joined with others, which takes the target's broker less than
+        half of its time (docs/adr/0032).
     is_alone
         Whether no other batch may be joined with it.
     """
