@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from hypothesis import settings
 from support.clusters import HEAP_MB, ClusterPair
+from support.examples import count
 from support.leaks import (  # noqa: F401  # pytest finds them here by their names
     no_client_left_open,
     no_process_left_behind,
@@ -20,7 +21,9 @@ from support.spark import spark  # noqa: F401  # as above
 
 from heliostat_sandbox import Cluster, ClusterSpec, start_many
 
-settings.register_profile("steady", deadline=None)  # a busy machine is no failure
+settings.register_profile(  # a busy machine is no failure
+    "steady", deadline=None, max_examples=count(100)
+)
 settings.load_profile("steady")
 
 

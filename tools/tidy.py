@@ -305,8 +305,8 @@ def _is_program(source: Source) -> bool:
     return any(ast.unparse(test) == "__name__ == '__main__'" for test in tests)
 
 
-RUNS = frozenset({"core", "thorough", "alone"})
-"""Marks that say in which test run a test is, see `tests/support/runs.py`."""
+TIERS = frozenset({"core", "thorough", "long"})
+"""Marks that say in which tier a test is, see `tests/support/runs.py`."""
 
 
 def unplaced_tests(source: Source) -> Iterator[Breach]:
@@ -317,21 +317,24 @@ def unplaced_tests(source: Source) -> Iterator[Breach]:
         mark
         for node in source.tree.body
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark"
-        for mark in _runs_named(node.value)
+        for mark in _tiers_named(node.value)
     ]
     for node in source.tree.body:
         if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-            own = [mark for each in node.decorator_list for mark in _runs_named(each)]
+            own = [mark for each in node.decorator_list for mark in _tiers_named(each)]
             if len(own or of_module) != 1:
-                yield node.lineno, f"{node.name} is in {own or of_module}: mark it core or thorough"
+                yield (
+                    node.lineno,
+                    f"{node.name} is in {own or of_module}: mark it core, thorough or long",
+                )
 
 
-def _runs_named(node: ast.AST) -> list[str]:
+def _tiers_named(node: ast.AST) -> list[str]:
     return [
         each.attr
         for each in ast.walk(node)
         if isinstance(each, ast.Attribute)
-        and each.attr in RUNS
+        and each.attr in TIERS
         and ast.unparse(each.value) == "pytest.mark"
     ]
 

@@ -1,7 +1,7 @@
 """Each kind of fault on three brokers a side: exact, mapped, filled and piped mirrors side by side.
 
 The tests of this file build on each other: load continues through all of them, and at the end
-every record is compared. It needs both cores for itself (`scripts/test --alone`).
+every record is compared. It needs both cores for itself (`scripts/test --long`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from heliostat.state_topics import offsets_topic
 pytestmark = [
     pytest.mark.kafka,
     pytest.mark.spark,
-    pytest.mark.alone,
+    pytest.mark.long,
     # The load's producers, kafka-python's, time out in outages, also as they are collected.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

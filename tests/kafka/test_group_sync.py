@@ -110,6 +110,7 @@ def test_a_group_with_members_at_the_target_is_held_back_until_empty(sides: Side
     assert sides.at_target(group) == CommittedOffset(Offset(60))
 
 
+@pytest.mark.thorough
 def test_a_broker_refuses_a_commit_for_a_group_that_was_joined_meanwhile(sides: Sides) -> None:
     """Given a group listed as empty / when a member has joined / then the broker refuses."""
     group = fresh_name("group")
@@ -139,6 +140,7 @@ def test_a_commit_in_between_is_not_overwritten(sides: Sides) -> None:
     assert sides.row(group).reason is Reason.MOVED_AT_TARGET
 
 
+@pytest.mark.thorough
 def test_a_reset_is_followed_also_by_a_restarted_driver(sides: Sides) -> None:
     group = fresh_name("group")
     sides.commit(group, 80, "first")
@@ -149,6 +151,7 @@ def test_a_reset_is_followed_also_by_a_restarted_driver(sides: Sides) -> None:
     assert sides.row(group).reason is Reason.SYNCED
 
 
+@pytest.mark.thorough
 def test_progress_of_a_consumer_at_the_target_is_not_reset(sides: Sides) -> None:
     """Given published offsets / when a consumer there moved on / then a reset leaves them alone."""
     group = fresh_name("group")
@@ -167,6 +170,7 @@ def test_progress_of_a_consumer_at_the_target_is_not_reset(sides: Sides) -> None
     assert sides.at_target(group) == CommittedOffset(Offset(70)), "the source is further on"
 
 
+@pytest.mark.thorough
 def test_an_offset_reset_at_the_target_stays(sides: Sides) -> None:
     group = fresh_name("group")
     sides.commit(group, 30)
@@ -191,6 +195,7 @@ def test_a_fenced_link_publishes_nothing(sides: Sides) -> None:
     assert sides.at_target(group) is None
 
 
+@pytest.mark.thorough
 def test_deleted_and_recreated_topics_are_left_out(sides: Sides) -> None:
     group = fresh_name("group")
     sides.commit(group, 30)
@@ -208,6 +213,7 @@ def test_deleted_and_recreated_topics_are_left_out(sides: Sides) -> None:
     assert sides.at_target(group) is None
 
 
+@pytest.mark.thorough
 def test_rows_of_groups_deleted_at_both_sides_are_removed(sides: Sides) -> None:
     """Given a published group / when deleted at both sides / then its row goes, not before."""
     group = GroupId(fresh_name("group"))
@@ -227,6 +233,7 @@ def test_rows_of_groups_deleted_at_both_sides_are_removed(sides: Sides) -> None:
     assert group not in after._memory.rows
 
 
+@pytest.mark.thorough
 def test_idle_groups_are_polled_rarely(sides: Sides, monkeypatch: pytest.MonkeyPatch) -> None:
     group = fresh_name("group")
     sides.commit(group, 30)
@@ -244,6 +251,7 @@ def test_idle_groups_are_polled_rarely(sides: Sides, monkeypatch: pytest.MonkeyP
     assert sides.at_target(group) == CommittedOffset(Offset(31))
 
 
+@pytest.mark.thorough
 def test_empty_groups_are_followed_only_where_wanted(sides: Sides) -> None:
     group = fresh_name("group")
     sides.commit(group, 30)
@@ -257,6 +265,7 @@ def test_empty_groups_are_followed_only_where_wanted(sides: Sides) -> None:
     assert sides.at_target(group) == CommittedOffset(Offset(30)), "it was active just now"
 
 
+@pytest.mark.thorough
 def test_groups_of_the_new_protocol(sides: Sides) -> None:
     """Given Java consumers of KIP-848 / when moved / then the next record, never while active."""
     group = fresh_name("group")

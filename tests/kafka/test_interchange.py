@@ -23,7 +23,7 @@ from heliostat.config import load_config
 from heliostat.mm2.formats import Checkpoint, Heartbeat, OffsetSync
 from heliostat.names import PartitionId, TopicName, TopicPartition
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.peer, pytest.mark.core]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.peer, pytest.mark.thorough]
 
 RECORDS = 300
 GROUP = "readers"

@@ -14,7 +14,7 @@ from support.planted import Planter, Record
 
 from heliostat.cli.main import run
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 
 def records(count: int, name: str) -> list[Record]:

@@ -184,6 +184,7 @@ def stopped_and_woken(stage: Stage, trial: Trial) -> str:
     return text
 
 
+@pytest.mark.thorough
 @pytest.mark.provokes("LINK_TAKEN_OVER")
 def test_a_paused_owner_that_resumes_after_a_takeover_does_no_harm(
     stage: Stage, provoked: Provoked

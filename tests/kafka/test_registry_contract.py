@@ -41,7 +41,7 @@ from heliostat.schemas.schema_plan import SchemaRefusal
 from heliostat_sandbox import SandboxRegistry
 from heliostat_sandbox.registry import API
 
-pytestmark = [pytest.mark.kafka, pytest.mark.core]
+pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 
 ONCE = Retries(turns=1)
 

@@ -36,7 +36,7 @@ from heliostat_sandbox.kept_classes import archive_of
 from heliostat_sandbox.ports import free_ports
 from heliostat_sandbox.protocol import ask_metadata
 
-pytestmark = [pytest.mark.kafka, pytest.mark.core]
+pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 
 StartCluster = Callable[..., Cluster]
 

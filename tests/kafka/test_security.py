@@ -379,6 +379,7 @@ def state_bytes(cluster: Cluster) -> bytes:
     return bytes(found)
 
 
+@pytest.mark.thorough
 @pytest.mark.spark
 def test_a_link_over_tls_and_scram_copies_all_and_shows_no_secret(
     secured: tuple[Cluster, Cluster], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -24,7 +24,7 @@ from heliostat.verify.pipeline import verify_pair
 from heliostat.verify.ranges import RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 COUNT = 1_500
 
@@ -107,6 +107,7 @@ def test_a_lost_record_is_found(verify: Verify, mirrored: Mirrored, place: int) 
     assert report.behind_records == 1
 
 
+@pytest.mark.core
 def test_a_lost_last_record_is_late_until_the_mirror_should_be_complete(
     verify: Verify, mirrored: Mirrored
 ) -> None:
@@ -140,6 +141,7 @@ def test_a_duplicated_record_is_found(
     )
 
 
+@pytest.mark.core
 def test_two_swapped_records_are_found(verify: Verify, mirrored: Mirrored) -> None:
     rows = records()
     target = list(rows)
@@ -169,7 +171,12 @@ ALTERED: dict[str, tuple[str, Callable[[Record], Record]]] = {
 }
 
 
-@pytest.mark.parametrize("change", list(ALTERED))
+CORE_CHANGES = dict.fromkeys(["value byte", "timestamp"], pytest.mark.core)
+
+
+@pytest.mark.parametrize(
+    "change", [pytest.param(name, marks=CORE_CHANGES.get(name, ())) for name in ALTERED]
+)
 def test_an_altered_record_is_found(verify: Verify, mirrored: Mirrored, change: str) -> None:
     field, alter = ALTERED[change]
     rows = records()
@@ -257,6 +264,7 @@ def test_many_records_over_many_partitions_give_no_false_alarm(
     assert part.records == 3 * 200 + 100
 
 
+@pytest.mark.core
 def test_batches_that_were_copied_whole_are_not_decoded(verify: Verify, mirrored: Mirrored) -> None:
     rows = records()
     name = mirrored(rows, rows, codecs=("lz4", "lz4"), batches=(100, 100))
@@ -277,6 +285,7 @@ def test_records_outside_the_range_are_not_compared(verify: Verify, mirrored: Mi
     assert verify(name, ranges=RangeSpec(start=300, until=301)).different == 1
 
 
+@pytest.mark.core
 def test_log_starts_that_differ_are_named(
     verify: Verify, source: Planter, target: Planter, mirrored: Mirrored
 ) -> None:
@@ -323,6 +332,7 @@ def test_a_target_with_more_than_its_source_is_reported(verify: Verify, mirrored
     assert (first["kind"], first["target_offset"]) == ("foreign", 100)
 
 
+@pytest.mark.core
 def test_a_topic_is_not_verified_against_itself(spark: SparkSession, source: Planter) -> None:
     name = fresh_name("verify")
     source.topic(name)
@@ -330,6 +340,7 @@ def test_a_topic_is_not_verified_against_itself(spark: SparkSession, source: Pla
         verify_pair(spark, source.bootstrap, source.bootstrap, [TopicPair(name, name)])
 
 
+@pytest.mark.core
 def test_an_unreachable_cluster_is_reported(
     spark: SparkSession, source: Planter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -401,6 +412,7 @@ def test_a_target_recreated_while_it_was_read_is_no_proof(
     ]
 
 
+@pytest.mark.core
 def test_markers_are_accounted_for_and_aborted_records_are_not_compared(
     verify: Verify, source: Planter, target: Planter
 ) -> None:
@@ -439,6 +451,7 @@ def config_file(tmp_path: Path, cluster_pair: ClusterPair) -> Path:
     )
 
 
+@pytest.mark.core
 @pytest.mark.usefixtures("spark")
 def test_the_command_answers_in_text_json_and_exit_code(
     source: Planter, target: Planter, config_file: Path
@@ -472,6 +485,7 @@ def test_the_command_answers_in_text_json_and_exit_code(
     assert (first["topic"], first["source_offset"], first["field"]) == (damaged, 7, "value")
 
 
+@pytest.mark.core
 def test_the_command_refuses_a_topic_that_is_not_mirrored(
     config_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

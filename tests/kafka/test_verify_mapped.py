@@ -174,6 +174,7 @@ def test_a_planted_fault_is_named(
         assert min(first["source_offset"], seen[112][0]) == first["source_offset"]
 
 
+@pytest.mark.thorough
 def test_a_wrong_row_of_the_map_is_found(
     verify: Verify, copied: Callable[..., str], transactional: tuple[str, list[Seen]]
 ) -> None:
@@ -249,6 +250,7 @@ def compacted(source: Planter) -> tuple[str, list[Seen]]:
     return name, seen
 
 
+@pytest.mark.thorough
 def test_both_sides_compact_independently(
     verify: Verify, source: Planter, target: Planter, compacted: tuple[str, list[Seen]]
 ) -> None:
@@ -272,6 +274,7 @@ def test_both_sides_compact_independently(
     assert counts(verify(name, map_of(placed)))[3] == 1
 
 
+@pytest.mark.thorough
 def test_the_target_compacts_and_forgets_tombstones(
     verify: Verify, source: Planter, target: Planter
 ) -> None:
@@ -306,6 +309,7 @@ def test_the_target_compacts_and_forgets_tombstones(
     ]
 
 
+@pytest.mark.thorough
 def test_faults_are_found_in_compacted_logs(
     verify: Verify, source: Planter, target: Planter, compacted: tuple[str, list[Seen]]
 ) -> None:

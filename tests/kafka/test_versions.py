@@ -19,7 +19,7 @@ from heliostat.clusters.admin import LATEST, ClusterAdmin
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat_sandbox import KAFKA_2_8, KAFKA_3_9, KAFKA_4_3, Cluster, ClusterSpec, start_many
 
-pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
+pytestmark = [pytest.mark.kafka, pytest.mark.long]
 VERSIONS = (KAFKA_2_8, KAFKA_3_9, KAFKA_4_3)
 
 

@@ -44,8 +44,8 @@ TIMEOUT_S = 120.0
 """Of one mutation's tests, which take seconds: one that hangs is caught as well."""
 ALL_WITHIN_S = 1800.0
 """Of all tests without a mutation, together."""
-SEEDS = "100"
-"""Of each scenario of the simulation; by itself it runs more."""
+SEEDS = {"HELIOSTAT_SIM_SEEDS": "100", "HELIOSTAT_SIM_FIRST": "0"}
+"""Of each scenario of the simulation: the same in each run."""
 PYTEST = ("-x", "-q", "--tb=no", "--no-header", "-p", "no:cacheprovider", "--hypothesis-seed=0")
 PRELOADING = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 """A plugin's own assertions are not rewritten where it was imported before; nobody reads them."""
@@ -209,7 +209,7 @@ class Tree:
             They can't be run at all.
         """
         path = os.pathsep.join(str(self.folder / name) for name in ("src", "tests"))
-        environment = {"PYTHONPATH": path, "HELIOSTAT_SIM_SEEDS": SEEDS, **extra}
+        environment = {"PYTHONPATH": path, **SEEDS, **extra}
         with tempfile.TemporaryFile("w+") as output:
             child = os.fork()
             if not child:

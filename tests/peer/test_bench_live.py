@@ -19,7 +19,7 @@ BENCH = ROOT / "bench"
 DEADLINE_S = 420
 STOP_S = 60
 
-pytestmark = [pytest.mark.peer, pytest.mark.thorough]
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ RATIOS = ("throughput_vs_tuned", "cpu_vs_tuned", "of_append_limit")
 DEADLINE_S = 420
 STOP_S = 60
 
-pytestmark = [pytest.mark.peer, pytest.mark.thorough]
+pytestmark = [pytest.mark.peer, pytest.mark.long]
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ round: what the target holds is exactly a beginning of what the source holds (I1
 
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import replace
 from functools import lru_cache
@@ -14,6 +13,7 @@ from functools import lru_cache
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from sim.partition_log import PartitionLog
+from sim.seeds import chunks, seeds
 from sim.sim_clock import SimClock
 from sim.sim_network import PRODUCER, SimNetwork, World
 
@@ -33,8 +33,6 @@ from heliostat.records.copier.lane import (
 from heliostat.records.copier.lease import NOT_GRANTED
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 
-SEEDS = int(os.environ.get("HELIOSTAT_SIM_SEEDS", "600"))
-"""Seeds a scenario, or a part of it; `scripts/test` sets it, HELIOSTAT_SIM_SEEDS=100000 by hand."""
 WALL_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
 ROUNDS_MAX = 400
@@ -241,26 +239,26 @@ def turn_some(world: World, copier: Copier, turns: int) -> None:
         copier.turn(now_s)
 
 
-@pytest.mark.parametrize("first", range(0, 2 * SEEDS, 100))
-def test_one_owner_with_kills_and_faults_copies_exactly(first: int) -> None:
+@pytest.mark.parametrize("part", chunks(2))
+def test_one_owner_with_kills_and_faults_copies_exactly(part: range) -> None:
     """Given any faults and kills / when rounds continue / then the target equals the source."""
-    for seed in range(first, first + 100):
+    for seed in part:
         world = make_world(seed)
         copy_until_level(world, seed, [0, 0])
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, 100))
-def test_concurrent_owners_of_fresh_records_leave_one_copy(first: int) -> None:
+@pytest.mark.parametrize("part", chunks())
+def test_concurrent_owners_of_fresh_records_leave_one_copy(part: range) -> None:
     """Given three owners by mistake / when all copy at once / then I1 holds."""
-    for seed in range(first, first + 100):
+    for seed in part:
         world = make_world(seed + 1_000_000)
         copy_until_level(world, seed, [0, 0], other_links=3)
 
 
-@pytest.mark.parametrize("first", range(0, max(50, SEEDS // 14), 50))
-def test_forgotten_producers_do_no_harm_to_one_owner(first: int) -> None:
+@pytest.mark.parametrize("part", chunks(1 / 14, least=25, size=50))
+def test_forgotten_producers_do_no_harm_to_one_owner(part: range) -> None:
     """Given records older than producers are kept / when they expire at any time / then exact."""
-    for seed in range(first, first + 50):
+    for seed in part:
         world = make_world(seed + 2_000_000, age_ms=3 * DAY_MS, partitions=6)
         rng, starts = world.random, [0] * 6
         world.forgets_ms = DAY_MS if seed % 2 else None  # else at rest alone
@@ -286,7 +284,7 @@ def test_forgotten_producers_do_no_harm_to_one_owner(first: int) -> None:
 
 def test_a_source_that_begins_late_is_mirrored_with_equal_offsets() -> None:
     """Given sources whose logs start at S / when copied / then offsets equal, from S on."""
-    for seed in range(SEEDS // 4):
+    for seed in seeds(1 / 4, least=25):
         world = make_world(seed + 3_000_000)
         starts = [world.random.randrange(log.end + 1) for log in world.source]
         for log, start in zip(world.source, starts, strict=True):
@@ -300,7 +298,7 @@ def test_a_source_that_begins_late_is_mirrored_with_equal_offsets() -> None:
 
 def test_a_foreign_write_is_detected_and_stops_only_its_partition() -> None:
     """Given a foreign record in a mirror / when copying continues / then it alone is DIVERGED."""
-    for seed in range(SEEDS // 4):
+    for seed in seeds(1 / 4, least=25):
         world = make_world(seed + 4_000_000, fault_rate=0.0)
         fill(world.source[1], world.random, 400, WALL_MS)
         while not world.target[0].producers:  # ends: without faults some turn copies a batch
@@ -325,7 +323,7 @@ def test_a_foreign_write_is_detected_and_stops_only_its_partition() -> None:
 
 def test_a_foreign_write_is_detected_though_our_producer_is_forgotten() -> None:
     """Given old records followed by a foreign one / when a round begins / then DIVERGED."""
-    for seed in range(SEEDS // 10):
+    for seed in seeds(1 / 10, least=25):
         world = make_world(seed + 6_000_000, age_ms=3 * DAY_MS, fault_rate=0.0)
         before = Copier(lane(world, 0, 5.0, [0, 0]), SimNetwork(world, 5), world.clock)
         run_to_the_end(world, before)
@@ -351,7 +349,7 @@ def test_a_foreign_write_is_detected_though_our_producer_is_forgotten() -> None:
 
 def test_records_that_are_gone_before_they_were_copied_are_a_gap() -> None:
     """Given retention that overtook / when the position is gone / then GAP with the range."""
-    for seed in range(SEEDS // 10):
+    for seed in seeds(1 / 10, least=25):
         world = make_world(seed + 5_000_000, fault_rate=0.0)
         fill(world.source[0], world.random, 50, WALL_MS)
         world.source[0].delete_before(20)
@@ -371,7 +369,7 @@ def test_a_previous_rounds_late_appends_are_copied_once() -> None:
     the broker; then they land, and the driver reports that this round has ended.
     """
     landed = 0
-    for seed in range(SEEDS // 5):
+    for seed in seeds(1 / 5, least=25):
         world = make_world(seed + 9_000_000, age_ms=3 * DAY_MS, fault_rate=0.0)
         rng, starts = world.random, [0, 0]
         for log in world.source:
@@ -401,7 +399,7 @@ def test_a_previous_rounds_late_appends_are_copied_once() -> None:
                 break
         else:
             raise AssertionError(f"seed {seed}: not level after {ROUNDS_MAX} rounds")
-    assert landed > SEEDS // 10
+    assert landed
 
 
 def strangers_batch(records: int) -> bytes:
@@ -418,7 +416,7 @@ def test_a_mirror_with_a_foreign_record_stays_stopped_in_later_rounds() -> None:
     sync. Also where the foreign records are deleted again, and with a driver that starts anew.
     """
     codes: set[str] = set()
-    for seed in range(SEEDS // 5):
+    for seed in seeds(1 / 5, least=25):
         world = make_world(seed + 8_000_000, age_ms=3 * DAY_MS, fault_rate=0.0)
         rng, log = world.random, world.target[0]
         fill(world.source[0], rng, 200, WALL_MS - 3 * DAY_MS)

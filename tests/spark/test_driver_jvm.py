@@ -27,6 +27,7 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("has_rows", [False, True], ids=["plain", "rows"])
 def test_a_session_loads_its_class_archive_silently(has_rows: bool) -> None:
     """Given the archives of set-up / when a session starts / then its JVM uses its own."""
@@ -53,6 +54,7 @@ rounds.stop()
 """
 
 
+@pytest.mark.thorough
 def test_a_task_without_memory_ends_the_jvm_and_nobody_waits() -> None:
     """Given a session / when one of its tasks needs more memory than its JVM has / then the job
 

@@ -13,6 +13,8 @@ from delays import Window
 from footprint import FIGURES, ROLES, TOTAL
 from growth import Limit, settled, trend
 
+pytestmark = pytest.mark.thorough
+
 MEMORY, COUNT = Limit(share=0.05, more=10.0), Limit(share=0.0, more=0.0)
 EVERY_S = 30.0
 SAMPLES = 80

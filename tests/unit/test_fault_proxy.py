@@ -14,6 +14,8 @@ from support.proxy import FETCH, PRODUCE, FaultProxy, Where
 
 from heliostat.names import Endpoint
 
+pytestmark = pytest.mark.thorough
+
 ANSWER = b"\0\0\0\7" + b"a" * 100_000
 
 

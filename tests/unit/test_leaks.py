@@ -12,6 +12,8 @@ from support.clusters import until
 from support.leaks import CLIENT_THREADS, clients_left, describe, left_behind, living_children
 from support.runs import TESTS
 
+pytestmark = pytest.mark.thorough
+
 GUARDED = """
 import os, signal, subprocess
 from support.links import _guard

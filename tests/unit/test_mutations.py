@@ -15,6 +15,8 @@ import pytest
 from mutations import run
 from support.tools import ROOT
 
+pytestmark = pytest.mark.thorough
+
 MUTATIONS = run.read_mutations()
 PARTS = {
     *("data_path", "gaps", "groups", "lanes", "offset_maps"),

@@ -9,10 +9,14 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import runs
+from support import costs
+from support.costs import Cost
+from support.progress import Progress
 
-CONFTEST = "from support.runs import *\nfrom support import runs\nfrom pathlib import Path\n"
-MARKS = "[pytest]\nmarkers =\n  core: first\n  thorough: later\n  alone: never beside others\n"
+pytestmark = pytest.mark.thorough
+
+CONFTEST = "from support.runs import *\nfrom support import costs\nfrom pathlib import Path\n"
+MARKS = "[pytest]\nmarkers =\n  core: first\n  thorough: later\n  long: by hand\n  kafka: brokers\n"
 FILES = {
     "test_cheap.py": "import pytest\n\ndef test_here(): ...\n\n"
     "@pytest.mark.thorough\ndef test_later(): ...\n",
@@ -20,23 +24,29 @@ FILES = {
     "@pytest.mark.core\ndef test_first(): ...\n\ndef test_long(): assert False\n\n"
     "@pytest.mark.parametrize('n', [1, pytest.param(2, marks=pytest.mark.core)])\n"
     "def test_case(n): ...\n",
-    "test_six.py": "import pytest\n\n@pytest.mark.alone\ndef test_matrix(): ...\n",
+    "test_six.py": "import pytest\n\n@pytest.mark.long\ndef test_matrix(): ...\n",
 }
-COST = "9.0\ttest_dear.py::test_first\n"
+ROWS = {"test_dear.py::test_first": Cost(9.0, "core")}
+BUDGET = "[seconds]\ncore = {core}\nthorough = 100\nlong = 100\n"
 
 
-def said(folder: Path, *options: str) -> tuple[int, str]:
-    """Return pytest's output for `FILES`."""
+def said(
+    folder: Path, *options: str, rows: costs.Costs = ROWS, core_s: float = 100.0
+) -> tuple[int, str]:
+    """Return pytest's output for `FILES`, with these costs and this budget."""
     for name, text in FILES.items():
         (folder / name).write_text(text)
-    (folder / "costs.tsv").write_text(COST)
+    costs.write_costs(rows, folder / "costs.tsv")
+    (folder / "budget.toml").write_text(BUDGET.format(core=core_s))
     (folder / "pytest.ini").write_text(MARKS)
-    set_folder = "runs.COSTS = Path(__file__).with_name('costs.tsv')\nruns.TESTS = runs.COSTS\n"
+    set_folder = (
+        "costs.COSTS, costs.BUDGET = map(Path(__file__).with_name, ['costs.tsv', 'budget.toml'])\n"
+    )
     (folder / "conftest.py").write_text(CONFTEST + set_folder)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(runs.TESTS)},
+        env={**os.environ, "PYTHONPATH": str(costs.TESTS)},
         capture_output=True,
         text=True,
         timeout=120,
@@ -57,14 +67,12 @@ def test_the_run_for_newcomers_leaves_thorough_tests_out(tmp_path: Path) -> None
     assert "4 deselected" in text
 
 
-@pytest.mark.parametrize(("run", "count"), [("all", 6), ("alone", 1), ("any", 7)])
-def test_tests_that_need_the_whole_machine_have_their_own_run(
-    tmp_path: Path, run: str, count: int
-) -> None:
+@pytest.mark.parametrize(("run", "count"), [("all", 6), ("long", 1), ("any", 7), ("quick", 3)])
+def test_each_run_has_the_tests_of_its_tiers(tmp_path: Path, run: str, count: int) -> None:
     code, text = said(tmp_path, "--run", run, "--collect-only", "-q")
     assert code == 0, text
     assert len(re.findall(r"^test_.*::.*$", text, re.MULTILINE)) == count
-    assert ("test_six.py::test_matrix" in text) == (run != "all")
+    assert ("test_six.py::test_matrix" in text) == (run in {"long", "any"})
 
 
 def test_thorough_files_take_turns_and_core_tests_always_run(tmp_path: Path) -> None:
@@ -85,16 +93,39 @@ def test_thorough_files_take_turns_and_core_tests_always_run(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("processes", ["0", "2"])
-def test_progress_and_time_spent_are_shown(tmp_path: Path, processes: str) -> None:
-    code, text = said(tmp_path, "-n", processes, "--dist", "loadfile", "--record", "--run", "all")
+def test_progress_time_spent_and_costs_are_shown(tmp_path: Path, processes: str) -> None:
+    """Given a run that records / then rows of the files it ran are replaced, and others kept."""
+    rows = {**ROWS, "test_six.py::test_matrix": Cost(50.0, "long")}
+    options = ("-n", processes, "--dist", "loadfile", "--record", "--run", "all")
+    code, text = said(tmp_path, *options, rows=rows)
     assert code == 1, text
     assert "of 6 tests, 0 failed" in text
     assert "FAILED test_dear.py::test_long (call)" in text
     assert text.index("FAILED") < text.index("slowest tests") < text.index("time by folder")
     assert re.search(r"the run itself took, 1 failed", text)
     assert "1 failed, 5 passed" in text
-    assert runs.read_costs(tmp_path / "costs.tsv") == {}, "recorded there: nothing costs anything"
-    assert runs.read_costs(runs.COSTS), "and not here"
+    assert costs.read_costs(tmp_path / "costs.tsv") == {
+        "test_six.py::test_matrix": Cost(50.0, "long")
+    }, "nothing that ran costs anything"
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+@pytest.mark.parametrize(
+    ("rows", "core_s", "breach"),
+    [
+        (ROWS, 8.0, "core tests cost 9 s, 1 s more than"),
+        ({"test_dear.py::test_first": Cost(9.0, "long")}, 99.0, "test_first is not a long test"),
+        ({"test_dear.py::test_gone": Cost(9.0, "core")}, 99.0, "test_gone is not a core test"),
+    ],
+)
+def test_a_run_fails_where_costs_budget_and_tests_disagree(
+    tmp_path: Path, processes: str, rows: costs.Costs, core_s: float, breach: str
+) -> None:
+    options = ("-n", processes, "--run", "core")
+    code, text = said(tmp_path, *options, rows=rows, core_s=core_s)
+    assert code == 1, text
+    assert "3 passed" in text
+    assert f"BUDGET {breach}" in text.replace("BUDGET test_dear.py::", "BUDGET "), text
 
 
 def test_time_left_is_estimated_from_costs_and_local_speed(
@@ -102,22 +133,51 @@ def test_time_left_is_estimated_from_costs_and_local_speed(
 ) -> None:
     """Given costs of 10, 20 and 30 s / when the first is done after 5 s / then 25 s are left."""
     names = ["a::first", "a::second", "b::third"]
-    progress = runs.Progress(pytestconfig, dict(zip(names, (10.0, 20.0, 30.0), strict=True)))
+    rows = {name: Cost(s, "core") for name, s in zip(names, (10.0, 20.0, 30.0), strict=True)}
+    progress = Progress(pytestconfig, rows)
     assert progress.left_s(5.0) is None
     progress.left = dict.fromkeys(names[1:])
     progress.took = {names[0]: 7.0}
     assert progress.left_s(5.0) == 25.0
 
 
+@pytest.mark.parametrize(
+    ("listed_s", "pace", "is_slow"), [(40.0, 1.0, True), (40.0, 3.0, False), (4.0, 1.0, False)]
+)
+def test_a_slow_test_without_a_row_is_a_breach_at_the_machines_pace(
+    pytestconfig: pytest.Config, listed_s: float, pace: float, *, is_slow: bool
+) -> None:
+    """Given 3 s of a test without a row / then it needs one, unless all tests are slow."""
+    progress = Progress(pytestconfig, {"a::listed": Cost(listed_s, "core")})
+    progress.took = {"a::listed": listed_s * pace, "b::new": 3.0, "b::cheap": 0.4}
+    progress.calls = dict(progress.took)
+    assert [line.split()[0] for line in progress.unlisted()] == ["b::new"] * is_slow
+
+
 def test_costs_are_read_as_they_were_written(tmp_path: Path) -> None:
-    costs = {"tests/b.py::t[a b]": 2.25, "tests/a.py::t": 1.0, "tests/a.py::quick": 0.01}
-    runs.write_costs(costs, tmp_path / "costs.tsv")
-    read = runs.read_costs(tmp_path / "costs.tsv")
-    assert read == {"tests/a.py::t": 1.0, "tests/b.py::t[a b]": 2.2}
+    rows = {"tests/b.py::t[a b]": Cost(2.25, "core"), "tests/a.py::t": Cost(1.0, "thorough")}
+    costs.write_costs(rows, tmp_path / "costs.tsv")
+    assert costs.read_costs(tmp_path / "costs.tsv") == {
+        "tests/a.py::t": Cost(1.0, "thorough"),
+        "tests/b.py::t[a b]": Cost(2.2, "core"),
+    }
 
 
-def test_all_files_with_costs_exist() -> None:
+def test_cheap_tests_are_added_up_by_file_and_tier() -> None:
+    measured = {f"a.py::t{number}": Cost(0.2, "core") for number in range(5)}
+    rows = costs.recorded(measured, {"a.py::gone": Cost(1.0, "core"), "b.py::t": Cost(2, "long")})
+    assert {name: round(cost.seconds, 3) for name, cost in rows.items()} == {
+        "a.py::other core tests": 1.0,
+        "b.py::t": 2,
+    }
+    tiers = dict.fromkeys(measured, "core")
+    assert costs.stale(rows, tiers, {"a.py"}) == []
+    assert len(costs.stale(rows, dict.fromkeys(measured, "long"), {"a.py"})) == 1
+
+
+def test_the_tiers_of_this_project_keep_to_their_budget() -> None:
     """A missing file distorts the order: `scripts/test --all --record` writes them again."""
-    files = {runs.file_of(name) for name in runs.read_costs(runs.COSTS)}
-    assert files
-    assert [name for name in sorted(files) if not (runs.TESTS.parent / name).is_file()] == []
+    rows = costs.read_costs(costs.COSTS)
+    assert costs.overspent(rows.values(), costs.read_budget(costs.BUDGET)) == []
+    files = {costs.file_of(name) for name in rows}
+    assert [name for name in sorted(files) if not (costs.TESTS.parent / name).is_file()] == []

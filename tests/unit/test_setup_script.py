@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 from support.tools import ROOT
 
+pytestmark = pytest.mark.thorough
+
 PYTHON = f"""#!/bin/sh
 case "$1" in
 -m) echo "python $*" >> "$CALLS" ;;

@@ -12,6 +12,8 @@ from soak_audit import Finding, Seen, compare
 from soak_faults import FAULTS, draw
 from soak_load import LOADS, PLAIN
 
+pytestmark = pytest.mark.thorough
+
 EXACT, CLEANED, MAPPED, _ = LOADS
 
 

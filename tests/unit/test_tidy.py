@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 from support.tools import ROOT, load_tool
 
+pytestmark = pytest.mark.thorough
+
 tidy = load_tool("tidy")
 
 MODULE = "src/heliostat/topics/plan.py"

@@ -16,6 +16,7 @@ ANSWERS = {0: bytes(6), 1: bytes(10)}
 """Answers without content, by version."""
 
 
+@pytest.mark.thorough
 def test_threads_that_make_decoders_at_once_get_whole_ones(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -84,6 +84,7 @@ def test_settings_equal_those_of_kafka_python() -> None:
     assert not found[1].configs[KEYS[3]].is_own
 
 
+@pytest.mark.thorough
 def test_topics_with_equal_settings_share_them() -> None:
     """Given 3,000 topics of which 1 in 7 differs / then only the different ones are decoded."""
     found = decode_configs(body(topics(3_000)))

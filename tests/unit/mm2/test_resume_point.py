@@ -6,8 +6,9 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from heliostat.clusters.record_digest import digest_of
 from heliostat.mm2.resume_point import Mark, NoResumePoint, ResumePoint, Window, find_resume_point
@@ -215,7 +216,7 @@ def crashed(rng: random.Random, count: int) -> tuple[list[int], int | None, int]
     return landed, committed, highest + 1
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.integers(0, 2**32))
 def test_after_any_crashes_each_record_is_copied_once_and_groups_skip_none(seed: int) -> None:
     rng = random.Random(seed)

@@ -7,8 +7,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.offsets import map_blocks, offset_map
@@ -111,7 +112,7 @@ def assert_same(plain: Plain, packed: OffsetMap) -> None:
         assert packed.holds(source) == (plain.source_of(place) == source)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(rows(), max_size=12))
 def test_packed_and_plain_maps_answer_alike(actions):
     plain, packed = Plain(), OffsetMap()
@@ -119,7 +120,7 @@ def test_packed_and_plain_maps_answer_alike(actions):
     assert_same(plain, packed)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(st.lists(rows(), max_size=8), st.lists(rows(), min_size=1, max_size=4))
 def test_a_copy_does_not_change_with_the_original(actions, later):
     plain, packed = Plain(), OffsetMap()
@@ -131,7 +132,7 @@ def test_a_copy_does_not_change_with_the_original(actions, later):
     assert_same(plain, packed)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(
     st.lists(rows(), max_size=8),
     st.integers(1, 30),

@@ -6,8 +6,9 @@ import random
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from heliostat.errors import ProtocolError
 from heliostat.names import PartitionId, TopicName, TopicPartition
@@ -51,7 +52,8 @@ class Topic:
         return self.end
 
 
-@settings(max_examples=300)
+@pytest.mark.thorough
+@examples(300)
 @given(seed=st.integers(0, 2**32))
 def test_every_reader_knows_the_map_from_the_log_start_on(seed: int) -> None:
     """Given rows that grow, go back and are pruned / when cleaners run / then all readers agree."""

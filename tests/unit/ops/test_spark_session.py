@@ -67,6 +67,7 @@ def test_user_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.environ["PYSPARK_PYTHON"] == "./environment/bin/python"
 
 
+@pytest.mark.thorough
 def test_the_archive_is_the_same_each_time_and_can_be_imported(tmp_path: Path) -> None:
     """Given the package / when zipped twice / then equal, and Python imports it from there."""
     folders = tmp_path / "a", tmp_path / "b"
@@ -97,6 +98,7 @@ print(uvarint_at.stats.cache_path, len(uvarint_at.stats.cache_hits))
 """
 
 
+@pytest.mark.thorough
 def test_compiled_code_of_one_executor_is_reused_by_the_next(tmp_path: Path) -> None:
     """Given the archive in two executors' folders / when both compile / then the first alone."""
     name = "spark.executorEnv.NUMBA_CACHE_LOCATOR_CLASSES"

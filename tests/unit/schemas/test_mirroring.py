@@ -408,6 +408,7 @@ def test_one_failure_ends_all_parts(pair: Pair) -> None:
     assert len(pair.servers[1].asked) - before <= 16
 
 
+@pytest.mark.thorough
 def test_a_thousand_schemas_cross_with_few_requests(pair: Pair) -> None:
     for number in range(1_000):
         pair.servers[0].double.register(f"s{number}-value", {"schema": record().text})

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from heliostat.verify import align
 from heliostat.verify.align import Content, Findings, explain, placed
@@ -248,7 +249,7 @@ EDITS = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(EDITS)
 def test_random_edits_are_counted_exactly(edits: list[Edit]) -> None:
     """Unique contents: each edit must be found as what it is."""
@@ -283,7 +284,7 @@ def test_random_edits_are_counted_exactly(edits: list[Edit]) -> None:
 LETTERS = st.lists(st.integers(0, 3), max_size=60)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(LETTERS, LETTERS)
 def test_repeating_contents_never_hide_a_difference(one: list[int], two: list[int]) -> None:
     def as_rows(letters: list[int]) -> list[ConsumedRecord]:
@@ -296,7 +297,7 @@ def test_repeating_contents_never_hide_a_difference(one: list[int], two: list[in
     assert found.matched + found.reordered + found.doubled + found.different == len(two)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(LETTERS, LETTERS)
 def test_matches_increase_on_both_sides_and_are_equal(one: list[int], two: list[int]) -> None:
     left: list[Content] = [(letter, None, None, ()) for letter in one]

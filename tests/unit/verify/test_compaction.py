@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.verify import compaction
@@ -217,7 +218,7 @@ def mirrored(
 DROPS = st.tuples(st.booleans(), st.booleans())
 
 
-@settings(max_examples=100, deadline=None)
+@examples(100)
 @given(st.integers(0, 999), CUT, CUT, CUT, DROPS)
 def test_sides_that_compact_independently_are_equal(
     seed: int, before: int, source_cut: int, target_cut: int, drops: tuple[bool, bool]
@@ -237,7 +238,7 @@ def test_sides_that_compact_independently_are_equal(
 FAULTS = ["lost", "doubled", "swapped", "altered", "map"]
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.integers(0, 999), CUT, CUT, CUT, st.sampled_from(FAULTS))
 def test_a_fault_of_the_copier_is_found_through_compaction(
     seed: int, before: int, source_cut: int, target_cut: int, fault: str

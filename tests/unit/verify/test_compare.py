@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.planted import Record, batch_bytes
 
 from heliostat.errors import BatchError, BrokerError
@@ -66,7 +67,7 @@ def stream(data: bytes, start: int = 0, end: int = COUNT, **options: int) -> Par
 BORDERS = st.lists(st.integers(0, COUNT), max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(BORDERS, BORDERS, st.integers(0, COUNT), st.integers(0, COUNT), st.integers(1, 2_000))
 def test_equal_records_are_equal_across_any_batch_borders(
     one: list[int], two: list[int], start: int, end: int, limit: int
@@ -80,7 +81,7 @@ def test_equal_records_are_equal_across_any_batch_borders(
     assert left.holes == right.holes == 0
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(BORDERS, BORDERS, st.integers(0, COUNT - 1), st.sampled_from(["alter", "drop"]))
 def test_the_first_difference_is_found_at_its_offset(
     one: list[int], two: list[int], place: int, kind: str

@@ -8,8 +8,9 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 from support.planted import Record, batch_bytes
 
 from heliostat.names import PartitionId, TopicName, TopicPartition
@@ -123,7 +124,7 @@ def test_a_part_of_a_map_gives_equal_answers_for_its_range(
     assert EXACT.between(start, end) is EXACT
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(HOLES, CUTS, JOINED, st.integers(0, COUNT), st.integers(0, COUNT))
 def test_equal_records_are_equal_wherever_the_map_puts_them(
     holes: list[bool], cuts: set[int], joined: int, one: int, two: int
@@ -147,7 +148,7 @@ def test_batches_that_moved_as_a_whole_are_not_decoded() -> None:
     assert (found.differs_at, found.records, found.batches_equal) == (None, 89, 3)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(HOLES, CUTS, JOINED, st.integers(0, COUNT - 1))
 def test_the_first_difference_is_given_in_source_offsets(
     holes: list[bool], cuts: set[int], joined: int, place: int

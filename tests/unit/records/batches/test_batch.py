@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from aiokafka.record._crecords.cutil import crc32c_cython
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import batches as ref
+from support.examples import examples
 
 from heliostat.errors import BatchError
 from heliostat.records.batches.batch import Codec, check_crc, patch_header, read_header
@@ -72,7 +73,7 @@ def test_a_wrong_crc_is_detected():
 
 
 @given(st.integers(0, 2**62), st.integers(0, 2**31 - 1), st.sampled_from([0, 0x10, 0x40, 0x1F90]))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_a_patched_header_has_the_crc_of_a_rehash(producer_id, base_sequence, more):
     before = stored(codec=2, more_attributes=more)
     buffer = bytearray(b"??" + before)
@@ -93,7 +94,7 @@ def test_a_patched_header_has_the_crc_of_a_rehash(producer_id, base_sequence, mo
 
 
 @given(st.binary(min_size=40, max_size=40), st.binary(min_size=40, max_size=40), st.data())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_the_crc_of_a_changed_header_needs_no_payload(old, new, data):
     tail = bytes(data.draw(st.binary(max_size=50))) * data.draw(st.sampled_from([1, 3, 2000, 6000]))
     difference = shifted(crc32c_cython(old) ^ crc32c_cython(new), len(tail))
@@ -108,7 +109,7 @@ def test_the_crc_of_a_changed_header_holds_for_the_longest_payloads():
 
 
 @given(st.integers(-(2**63), 2**63 - 1) | st.integers(-20_000, 20_000))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_varints_are_those_of_kafka(value):
     assert read_varint(b"x" + varint(value), 1) == (value, 1 + len(varint(value)))
     written = bytearray()

@@ -7,8 +7,9 @@ import gzip
 
 import pytest
 from aiokafka import codec as ref
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from support.examples import examples
 
 from heliostat.errors import BatchError
 from heliostat.records.batches.batch import Codec
@@ -48,7 +49,7 @@ def test_the_size_limit_is_exact(codec):
 
 @pytest.mark.parametrize("codec", THEIRS)
 @given(data=st.data())
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_damage_gives_an_error_or_other_bytes(codec, data):
     packed = bytearray(compress(codec, b"some record bytes " * 9))
     for _ in range(data.draw(st.integers(1, 3))):

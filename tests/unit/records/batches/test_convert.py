@@ -9,10 +9,11 @@ import random
 import struct
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import batches as ref
 from support.converted_twice import batch_maker_checked, convert
+from support.examples import examples
 
 from heliostat.offsets.offset_map import Break
 from heliostat.records.batches.batch import Codec
@@ -134,7 +135,7 @@ def assert_appendable(outcome: ConvertOutcome, position: int, limits: ConvertSet
 
 
 @given(stored_batches(), convert_settings, st.data())
-@settings(max_examples=600, deadline=None)
+@examples(600)
 def test_readers_see_the_same_records_at_the_same_offsets(stored, limits, data):
     first, end = stored[0].base_offset, stored[-1].base_offset + len(stored[-1].records)
     position = data.draw(st.integers(first, end))
@@ -157,7 +158,7 @@ def test_readers_see_the_same_records_at_the_same_offsets(stored, limits, data):
 
 
 @given(stored_batches(5), convert_settings, st.data())
-@settings(max_examples=800, deadline=None)
+@examples(800)
 def test_damage_never_raises_and_never_gets_a_valid_crc(stored, limits, data):
     """A batch with a valid CRC holds the source's records, whatever happened to the bytes."""
     answer = ref.encode_all(stored)
@@ -187,7 +188,7 @@ def test_damage_never_raises_and_never_gets_a_valid_crc(stored, limits, data):
 
 
 @given(stored_batches(4), st.data(), convert_settings)
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_any_bytes_give_an_outcome(stored, data, limits):
     answer = ref.encode_all(stored)
     for _ in range(data.draw(st.integers(0, 4))):
@@ -201,7 +202,7 @@ def test_any_bytes_give_an_outcome(stored, data, limits):
 
 
 @given(st.binary(max_size=300))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_random_bytes_give_an_outcome(noise):
     assert convert(bytearray(noise), 0, len(noise), BatchPlace.same(0), plain()).next_offset >= 0
 
@@ -355,7 +356,7 @@ def test_records_that_contradict_their_header_are_corrupt(body, last):
 
 
 @given(stored_batches(), convert_settings, st.data())
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_only_records_before_a_refused_one_are_converted(stored, limits, data):
     first, end = stored[0].base_offset, stored[-1].base_offset + len(stored[-1].records)
     position = data.draw(st.integers(first, end - 1))
@@ -449,7 +450,7 @@ def test_a_base_timestamp_of_no_record_keeps_the_timestamps():
 
 
 @given(stored_batches(2), convert_settings, st.data())
-@settings(max_examples=600, deadline=None)
+@examples(600)
 def test_the_quick_way_for_one_plain_batch_gives_what_the_general_one_gives(stored, limits, data):
     """Given an answer, damaged or not / then both ways agree, or the quick one leaves it alone."""
     answer = bytearray(3) + ref.encode_all(stored)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import batches as ref
+from support.examples import examples
 
 from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.records.batches.aborted import Aborted
@@ -128,7 +129,7 @@ class _Empty:
     ),
     st.data(),
 )
-@settings(max_examples=300)
+@examples(300)
 def test_readers_of_both_sides_see_the_same_in_the_same_order(log, limits, data):
     stored, aborted, seen = log
     if not stored:
@@ -159,7 +160,7 @@ def ended_at(stored, transaction):
 
 
 @given(logs(), st.data())
-@settings(max_examples=100)
+@examples(100)
 def test_converting_continues_at_any_batch_as_without_a_stop(log, data):
     """Fetched in two answers, the map and the records are those of one."""
     stored, aborted, seen = log

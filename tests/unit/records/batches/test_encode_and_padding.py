@@ -6,9 +6,10 @@ from collections import deque
 
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import batches as ref
+from support.examples import examples
 
 from heliostat.errors import BatchError
 from heliostat.records.batches.batch import Codec
@@ -23,7 +24,7 @@ small = st.none() | st.binary(max_size=100)
     st.lists(st.tuples(small, small, st.integers(-1, NOW)), min_size=1, max_size=5),
     st.sampled_from(Codec),
 )
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_state_records_are_read_back_by_us_and_by_others(records, codec):
     batch = encode_batch(records, codec=codec)
     assert ref.is_crc_valid(batch)

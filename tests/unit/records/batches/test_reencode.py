@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import batches as ref
 from support import converted_twice
 from support.converted_twice import convert
+from support.examples import examples
 
 from heliostat.records.batches import compiled_bytes, reencode
 from heliostat.records.batches.converted import BatchPlace, ConvertSettings
@@ -63,7 +64,7 @@ byte_soup = st.lists(
 ).map(b"".join)
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(
     byte_soup,
     st.integers(1, 4),

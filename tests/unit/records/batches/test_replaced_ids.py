@@ -13,10 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import batches as ref
 from support.checked_indexes import with_checked_indexes
+from support.examples import examples
 from support.framed_batches import (
     CODECS,
     GUIDS,
@@ -144,7 +145,7 @@ ATTRIBUTES = [0, 0, ref.TRANSACTIONAL, ref.CONTROL | 16]
     st.sampled_from([BOTH, KEYS, VALUES, HEADERS, ALL]),
     st.data(),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_ids_become_what_a_plain_writer_makes_of_them(
     stored: Sequence[ref.StoredBatch], framing: Framing, data: st.DataObject
 ) -> None:
@@ -288,7 +289,7 @@ def test_a_length_that_leads_nowhere_leaves_the_rest(length: int) -> None:
 
 
 @given(st.binary(max_size=60), st.integers(-1, 6), st.sampled_from([BOTH, ALL]))
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_arbitrary_records_stay_within_the_answer(
     body: bytes, count: int, framing: Framing
 ) -> None:

@@ -12,10 +12,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import batches as ref
 from support.checked_indexes import with_checked_indexes
+from support.examples import examples
 from support.framed_batches import (
     CODECS,
     GUIDS,
@@ -127,7 +128,7 @@ ATTRIBUTES = [0, 0, 0, ref.CONTROL | ref.TRANSACTIONAL]
     st.sampled_from([BOTH, KEYS, VALUES, HEADERS, ALL]),
     st.data(),
 )
-@settings(max_examples=300, deadline=None)
+@examples(300)
 def test_unknown_ids_are_those_that_a_plain_reader_finds(stored, known, framing, data):
     """Given batches of all kinds, the last perhaps cut / when asked / then as by aiokafka."""
     encoded = [item.encode() for item in stored]
@@ -441,7 +442,7 @@ def ids_in(body: bytes, count: int) -> set[int]:
     return ids - {-1}
 
 
-@settings(max_examples=500, deadline=None)
+@examples(500)
 @given(st.lists(pieces | st.binary(max_size=4), max_size=10).map(b"".join), st.integers(1, 6))
 def test_arbitrary_records_are_read_up_to_the_damage(body, count):
     """Given bytes with a valid CRC / then as a plain walk, and the next batch as ever."""

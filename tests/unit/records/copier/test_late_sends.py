@@ -109,6 +109,7 @@ def test_each_send_of_a_round_is_watched(monkeypatch: pytest.MonkeyPatch) -> Non
     assert set(waited) == {None}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("is_wanted", [True, False])
 def test_unsent_bytes_are_discarded_with_the_connection(*, is_wanted: bool) -> None:
     """Given more than a broker reads / when closed / then it sees a reset, and gets no more."""

@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support import batches as ref
 from support.checked_indexes import with_checked_indexes
+from support.examples import examples
 
 from heliostat.clusters.wire import scan
 from heliostat.names import (
@@ -157,7 +158,7 @@ def stored(
 
 
 @st.composite
-def examples(draw: st.DrawFn) -> Example:
+def cases(draw: st.DrawFn) -> Example:
     base = draw(st.sampled_from([0, 1, 7, 2**31 - 3, 2**33 + 1]))
     sizes = draw(st.lists(st.sampled_from([1, 1, 1, 2, 5]), min_size=1, max_size=4))
     codec = draw(st.sampled_from([0, 0, 0, 1, 3, 4]))
@@ -181,8 +182,8 @@ limits = st.builds(
 )
 
 
-@given(examples(), limits, st.sampled_from([200, 2**20, 2**20]))
-@settings(max_examples=500, deadline=None)
+@given(cases(), limits, st.sampled_from([200, 2**20, 2**20]))
+@examples(500)
 def test_compiled_code_copies_what_objects_copy(one, how, batch_bytes_max):
     """Given an answer, damaged or not / then both ways send the same and note the same."""
     where = (one.source, one.target, one.epoch, how, batch_bytes_max)

@@ -164,6 +164,7 @@ def test_a_record_that_can_not_be_cut_is_named_and_those_before_it_are_cut(bad: 
         assert [(row[0], row[3]) for row in seen(bytes(out))] == expected
 
 
+@pytest.mark.thorough
 def test_damage_is_refused_by_both_or_by_none() -> None:
     rng, refused = random.Random(15), 0
     step = AvroFields("value", drops=("id",), schemas=(KNOWN, OTHERS))

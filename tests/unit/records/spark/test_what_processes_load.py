@@ -45,6 +45,7 @@ print([name for name in names if name in sys.modules])
 """
 
 
+@pytest.mark.thorough
 def test_workers_load_what_pipelines_need_only_where_there_are_some() -> None:
     """Given a daemon of workers / when it loads what lanes need / then no Arrow and no loops of
 

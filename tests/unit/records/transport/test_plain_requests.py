@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from support.checked_indexes import with_checked_indexes
+from support.examples import examples
 
 from heliostat.clusters.wire import produce
 from heliostat.clusters.wire.primitives import compact_string, request_header, uvarint
@@ -56,7 +57,7 @@ indexes = st.lists(st.sampled_from(range(len(SPECS))), min_size=1, max_size=15, 
 
 
 @given(VERSIONS, indexes, st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_request_is_encoded_as_produce_does(version, which, data):
     """Given batches of several topics / then both encodings agree to the byte."""
     sizes = [data.draw(st.sampled_from([1, 100, 127, 128, 20_000])) for _ in which]
@@ -105,7 +106,7 @@ def answer_of(version: int, which: list[int], **changes: Any) -> bytearray:
 
 
 @given(VERSIONS, indexes, st.randoms(use_true_random=False), st.data())
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_an_answer_tells_where_each_batch_landed(version, which, random, data):
     """Given an answer in any order / then rows have its offsets; a cut one is left to objects."""
     order = random.sample(which, len(which))

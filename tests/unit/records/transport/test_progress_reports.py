@@ -60,6 +60,7 @@ def nothing() -> None:
     """A pause that takes no time."""
 
 
+@pytest.mark.thorough
 def test_the_first_report_is_whole_and_an_idle_lane_writes_a_thirtieth_a_second() -> None:
     """Given 5,000 idle partitions / over 35 s / then 1/30 a second, and each within 30 s."""
     thinning, idle = Thinning(), rows()

@@ -74,6 +74,7 @@ def report(ended_by: str) -> RoundReport:
     return RoundReport(LaneId(7), 1, 0, 0, 0, ended_by, [])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("told", ["heard", "written"])
 def test_silence_is_tolerated_for_a_while_and_then_raised(nowhere: str, told: str) -> None:
     """Given no broker / then nothing at first, and after `SILENT_S_MAX` the reason."""
@@ -92,6 +93,7 @@ def test_silence_is_tolerated_for_a_while_and_then_raised(nowhere: str, told: st
         channel.close()
 
 
+@pytest.mark.thorough
 def test_close_gives_up_the_last_report_in_time_and_leaves_no_thread(nowhere: str) -> None:
     """Given no broker / when the round ends / then close returns and publish does not raise."""
     hands = Hands()
