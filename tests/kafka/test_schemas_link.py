@@ -1,49 +1,58 @@
 """A link mirrors schemas before the records that need them (I8).
 
 The registries are doubles with Confluent's rules behind real HTTP: Apicurio, the real one of these
-tests, takes no ids, which preserve and isolate need (docs/adr/0021).
+tests, takes no ids, which preserve and isolate need (docs/adr/0021). The links run in one process.
 """
 
 from __future__ import annotations
 
-import functools
+import itertools
 import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
-import yaml
 from kafka import TopicPartition as KafkaPartition
-from support.clusters import ClusterPair, create_topic, fresh_name, until
+from support.clusters import ClusterPair, create_topic, until
 from support.command import heliostat, said
 from support.consumers import open_consumer
-from support.links import RunningLink, ends, write_config
+from support.links import ends
 from support.provoked import Provoked
 from support.records import GZIP, NONE, Sample, encode, write_batches
 from support.registry_contract import record
-from support.registry_double import RegistryDouble
-from support.registry_server import Asked, RegistryServer, Reply, answer
+from support.registry_double import RegistryDouble, RegistryRefusal
+from support.registry_server import Asked, RegistryServer, Reply
+from support.toy import Tour, Toy, with_own
 
-from heliostat.access import RegistryAccess
 from heliostat.cli.exit_codes import HALTED
-from heliostat.errors import RegistryError
-from heliostat.names import TopicName
-from heliostat.schemas import HttpRegistry
-from heliostat.schemas.registry import Retries, calls
-from heliostat.schemas.registry.values import Context, Schema, SchemaId, Subject
+from heliostat.schemas.registry.values import Schema
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 AT_MS = int(time.time() * 1000)
 UNREADABLE = "SCHEMA_UNREADABLE"
-WAITS_S = 3.0
-"""How long a record must stay away: lanes try again within this."""
 DOWN = Reply(503, b'{"error_code": 50301, "message": "down for maintenance"}')
+TROUBLES = (
+    DOWN,
+    Reply(500, b'{"error_code": 50001, "message": "no"}'),
+    Reply(429, b"{}", {"Retry-After": "1"}),
+    Reply(200, b"<html>garbage</html>"),
+    Reply(401, b'{"error_code": 401, "message": "expired"}'),
+    Reply(None),
+)
+
+
+@pytest.fixture(scope="module")
+def tour(cluster_pair: ClusterPair, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tour]:
+    """Give a link that looks at its registries each second, and one that does once an hour."""
+    with Tour(cluster_pair, tmp_path_factory.mktemp("tour")) as made:
+        for name, interval_s in (("often", 1), ("rarely", 3600)):
+            source, target = made.serve(with_own(5)), made.serve(RegistryDouble())
+            made.add(name, source, target, interval_s=interval_s)
+        yield made
 
 
 def framed(schema_id: int, number: int = 0) -> bytes:
@@ -51,72 +60,32 @@ def framed(schema_id: int, number: int = 0) -> bytes:
     return b"\x00" + schema_id.to_bytes(4, "big") + b"payload %d" % number
 
 
-@dataclass
-class Registries:
-    """A registry at each side."""
-
-    source: RegistryServer
-    target: RegistryServer
-
-    def __enter__(self) -> Self:
-        self._open = ExitStack()
-        self._open.enter_context(self.source)
-        self._open.enter_context(self.target)
-        self._asks = [
-            self._open.enter_context(
-                HttpRegistry(RegistryAccess((each.url,)), retries=Retries(turns=1))
-            )
-            for each in (self.source, self.target)
-        ]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
-
-    def register(self, subject: str, schema: Schema, *, at_target: bool = False) -> SchemaId:
-        return self._asks[at_target].ask(calls.register(Subject(subject), schema))
-
-    def fill_target(self, count: int) -> list[SchemaId]:
-        """Register schemas of the target's own; return their ids."""
-        return [
-            self.register(f"own-{number}-value", record(), at_target=True)
-            for number in range(count)
-        ]
-
-    def has(self, schema_id: SchemaId, schema: Schema, context: str = ".") -> bool:
-        """Whether the target gives a schema for an id."""
-        try:
-            found = self._asks[1].ask(calls.schema_by_id(schema_id, Context(context)))
-        except RegistryError:
-            return False
-        return found.text == schema.text
+def register(server: RegistryServer, subject: str, schema: Schema) -> int:
+    """Register a schema; return its id."""
+    number: int = server.double.register(subject, {"schema": schema.text})["id"]
+    return number
 
 
-@pytest.fixture
-def registries() -> Iterator[Registries]:
-    with Registries(RegistryServer(RegistryDouble()), RegistryServer(RegistryDouble())) as both:
-        for number in range(5):  # so that ids of both sides differ in meaning
-            both.register(f"other-{number}-value", record())
-        yield both
+def next_id(server: RegistryServer) -> int:
+    """The id that its next schema gets."""
+    return server.double.contexts["."].id_max + 1
+
+
+def has(server: RegistryServer, schema_id: int, schema: Schema) -> bool:
+    """Whether a registry gives a schema for an id."""
+    try:
+        return bool(server.double.by_id(schema_id, None)["schema"] == schema.text)
+    except RegistryRefusal:
+        return False
 
 
 class Mirror:
-    """A topic of two partitions and a link of its own that mirrors its schemas."""
+    """A topic of two partitions of a link's."""
 
-    def __init__(
-        self, pair: ClusterPair, registries: Registries, folder: Path, **schemas: Any
-    ) -> None:
-        self.pair, self.registries = pair, registries
-        self.topic = create_topic(pair.source, fresh_name("framed"), partitions=2)
-        self.config = write_config(
-            folder,
-            pair.source.bootstrap,
-            pair.target.bootstrap,
-            name=fresh_name("link"),
-            topics={"include": [self.topic], "refresh_interval_s": 0.5},
-            schemas={"strategy": "preserve", "interval_s": 1, **schemas},
-            registries=(registries.source.url, registries.target.url),
-        )
+    def __init__(self, toy: Toy) -> None:
+        self.toy, self.config = toy, toy.config
+        self.source, self.target = toy.source, toy.target
+        self.topic = create_topic(toy.pair.source, toy.foo, partitions=2)
 
     @property
     def subject(self) -> str:
@@ -125,11 +94,13 @@ class Mirror:
     def write(self, partition: int, *values: bytes | None, codec: int = NONE) -> None:
         """Write one batch."""
         batch = encode([Sample(b"\x00key!", value, AT_MS) for value in values], codec)
-        cluster = self.pair.source.bootstrap.split(",")
+        cluster = self.toy.pair.source.bootstrap.split(",")
         write_batches(cluster, self.topic, [batch], partition=partition)
 
     def ends(self) -> list[int]:
-        return [int(end) for end in ends(self.pair.target.bootstrap, {self.topic: 2})[self.topic]]
+        return [
+            int(end) for end in ends(self.toy.pair.target.bootstrap, {self.topic: 2})[self.topic]
+        ]
 
     def wait(self, *expected: int) -> None:
         until(lambda: self.ends() == [*expected], lambda: f"{expected}, there is {self.ends()}")
@@ -159,7 +130,7 @@ class Mirror:
 
     def values(self) -> list[bytes | None]:
         """What a consumer of the target reads."""
-        consumer = open_consumer(self.pair.target.bootstrap)
+        consumer = open_consumer(self.toy.pair.target.bootstrap)
         try:
             places = [KafkaPartition(self.topic, number) for number in range(2)]
             consumer.assign(places)
@@ -176,37 +147,34 @@ class Mirror:
 
 @pytest.mark.provokes("SCHEMA_UNREADABLE")
 def test_schemas_arrive_with_their_ids_and_before_their_records(
-    cluster_pair: ClusterPair, registries: Registries, tmp_path: Path, provoked: Provoked
+    tour: Tour, provoked: Provoked
 ) -> None:
     """Given framed records, compressed ones and nulls / when some have an id that no registry has /
 
     then these wait, and say why, and the others arrive, bytes unchanged; once the schema is
     registered they go on by themselves.
     """
-    mirror = Mirror(cluster_pair, registries, tmp_path)
+    mirror = Mirror(tour.toy("often"))
     schema, later = record(), record()
-    known = registries.register(mirror.subject, schema)
-    unknown = SchemaId(known + 1)
+    known = register(mirror.source, mirror.subject, schema)
+    unknown = known + 1
     mirror.write(0, framed(known), None, b"", b"\x00abc", framed(known, 1))
     mirror.write(1, framed(known, 2), codec=GZIP)
-    with RunningLink(mirror.config):
-        mirror.wait(5, 1)
-        assert registries.has(known, schema)
-        mirror.write(0, framed(unknown), codec=GZIP)
-        mirror.write(0, framed(known, 3))
-        mirror.write(1, framed(known, 4))
-        mirror.wait(5, 2)
-        state, reason = mirror.unreadable(0, 5)
-        assert state == "retrying"
-        assert reason.startswith(f"source offset 5: schema id {unknown} can't be read")
-        (status,) = said(mirror.config, "status")
-        provoked(UNREADABLE, status["problems"][0])
-        time.sleep(WAITS_S)
-        assert mirror.ends() == [5, 2]
-        assert registries.register(mirror.subject, later) == unknown
-        mirror.wait(7, 2)
-        assert registries.has(unknown, later)
-        until(lambda: not mirror.problems(), "no problems")
+    mirror.wait(5, 1)
+    assert has(mirror.target, known, schema)
+    mirror.write(0, framed(unknown), codec=GZIP)
+    mirror.write(0, framed(known, 3))
+    state, reason = mirror.unreadable(0, 5)
+    assert state == "retrying"
+    assert reason.startswith(f"source offset 5: schema id {unknown} can't be read")
+    (status,) = said(mirror.config, "status")
+    provoked(UNREADABLE, status["problems"][0])
+    mirror.write(1, framed(known, 4))
+    mirror.wait(5, 2)
+    assert register(mirror.source, mirror.subject, later) == unknown
+    mirror.wait(7, 2)
+    assert has(mirror.target, unknown, later)
+    until(lambda: not mirror.problems(), "no problems")
     assert sorted(mirror.values(), key=str) == sorted(
         [
             *(framed(known, number) for number in range(5)),
@@ -223,70 +191,42 @@ def test_schemas_arrive_with_their_ids_and_before_their_records(
     assert verified["ids"] >= 2
 
 
-def test_values_that_only_look_framed_pass(
-    cluster_pair: ClusterPair, registries: Registries, tmp_path: Path
-) -> None:
+def test_values_that_only_look_framed_pass(tour: Tour) -> None:
     """Given a topic without subjects / when values begin like frames, with ids of no registry /
 
     then they arrive; a value with an id that the source has waits until the target has it.
     """
-    mirror = Mirror(cluster_pair, registries, tmp_path)
+    mirror = Mirror(tour.toy("often"))
     schema = record()
-    own = registries.register("lsst.sal.Record", schema)
+    own = register(mirror.source, "lsst.sal.Record", schema)
     mirror.write(0, framed(9_999_999), framed(own))
-    with RunningLink(mirror.config):
-        mirror.wait(2, 0)
-        assert registries.has(own, schema)
+    mirror.wait(2, 0)
+    assert has(mirror.target, own, schema)
 
 
-def test_a_renamed_topic_has_renamed_subjects_in_a_context_of_its_own(
-    cluster_pair: ClusterPair, registries: Registries, tmp_path: Path
-) -> None:
-    """Given a target with other schemas under the same ids / when schemas are isolated under a
-
-    prefix / then each id means the same in the source's context, and nothing else changes.
-    """
-    others = registries.fill_target(9)
-    mirror = Mirror(cluster_pair, registries, tmp_path, strategy="isolate", context=".summit")
-    config = yaml.safe_load(mirror.config.read_text())
-    config["links"][0]["topics"]["naming"] = {"prefix": "summit."}
-    mirror.config.write_text(yaml.safe_dump(config))
-    schema = record()
-    known = registries.register(mirror.subject, schema)
-    assert known in others
-    mirror.write(0, framed(known))
-    mirror.topic = TopicName(f"summit.{mirror.topic}")
-    with RunningLink(mirror.config):
-        mirror.wait(1, 0)
-    assert registries.has(known, schema, ".summit")
-    assert not registries.has(known, schema)
-    (told,) = said(mirror.config, "schemas", "status")
-    names = {name for each in told["versions"] for name in each["target_subjects"]}
-    assert f":.summit:{mirror.topic}-value" in names
-
-
-def test_foreign_content_under_an_id_stops_its_records_only(
-    cluster_pair: ClusterPair, registries: Registries, tmp_path: Path
-) -> None:
+def test_foreign_content_under_an_id_stops_its_records_only(tour: Tour) -> None:
     """Given a target where an id means something else / then records with it wait, and `schemas`
 
-    says why; records with other ids go on.
+    says why; records with other ids go on, and those that wait once the id is free.
     """
-    mirror = Mirror(cluster_pair, registries, tmp_path)
-    taken = registries.register(mirror.subject, record())
-    foreign = registries.fill_target(taken)
-    assert taken in foreign
-    free = registries.register(f"{mirror.topic}-lsst.sal.Free", record())
-    assert free not in foreign
+    mirror = Mirror(tour.toy("often"))
+    taken, foreign = next_id(mirror.source), "foreign-value"
+    mirror.target.double.set_mode(foreign, "IMPORT", force=True)
+    body = {"schema": record().text, "id": taken, "version": 1}
+    mirror.target.double.register(foreign, body)
+    assert register(mirror.source, mirror.subject, record()) == taken
+    free = register(mirror.source, f"{mirror.topic}-lsst.sal.Free", record())
     mirror.write(0, framed(taken))
     mirror.write(1, framed(free))
-    with RunningLink(mirror.config):
-        mirror.wait(0, 1)
-        mirror.unreadable(0, 0)
-        answer = heliostat(mirror.config, "schemas", "status")
-        assert answer.returncode == 1
-        assert "id_taken" in answer.stdout
-        assert mirror.ends() == [0, 1]
+    mirror.wait(0, 1)
+    mirror.unreadable(0, 0)
+    answer = heliostat(mirror.config, "schemas", "status")
+    assert answer.returncode == 1
+    assert "id_taken" in answer.stdout
+    assert mirror.ends() == [0, 1]
+    for permanent in (False, True):
+        mirror.target.double.delete_subject(foreign, permanent=permanent)
+    mirror.wait(1, 1)
 
 
 class Reader:
@@ -308,7 +248,7 @@ class Reader:
         self._thread.join()
 
     def _run(self) -> None:
-        consumer = open_consumer(self._mirror.pair.target.bootstrap)
+        consumer = open_consumer(self._mirror.toy.pair.target.bootstrap)
         places = [KafkaPartition(self._mirror.topic, number) for number in range(2)]
         consumer.assign(places)
         consumer.seek_to_beginning(*places)
@@ -324,128 +264,100 @@ class Reader:
         consumer.close()
 
 
-def test_troubles_of_registries_delay_new_schemas_only(
-    cluster_pair: ClusterPair, registries: Registries, tmp_path: Path
-) -> None:
-    """Given registries that are down, refuse, answer garbage or cut answers / when new schemas and
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_troubles_of_registries_delay_new_schemas_only(tour: Tour, side: str) -> None:
+    """Given a registry that is down, refuses, answers garbage or cuts answers / when new schemas
 
-    records come / then records with known ids go on, those with new ones wait and go on by
+    and records come / then records with known ids go on, those with new ones wait and go on by
     themselves, and none is ever visible before its schema.
     """
-    mirror = Mirror(cluster_pair, registries, tmp_path)
-    known = registries.register(mirror.subject, record())
+    mirror = Mirror(tour.toy("often"))
+    known = register(mirror.source, mirror.subject, record())
     mirror.write(0, framed(known))
-    count = [1, 0]
-    troubles: tuple[Reply, ...] = (
-        DOWN,
-        Reply(500, b'{"error_code": 50001, "message": "no"}'),
-        Reply(429, b"{}", {"Retry-After": "1"}),
-        Reply(200, b"<html>garbage</html>"),
-        Reply(401, b'{"error_code": 401, "message": "expired"}'),
-        Reply(None),
-    )
-    with RunningLink(mirror.config) as running:
-        mirror.wait(*count)
-        with Reader(mirror, registries.target.double) as reader:
-            for number, trouble in enumerate(troubles):
-                side = registries.target if number % 2 else registries.source
-                schema = record()
-                new = registries.register(mirror.subject, schema)
-                side.troubles.append(functools.partial(_always, trouble))
-                mirror.write(1, framed(new, number))
-                mirror.write(0, framed(known, number))
-                count[0] += 1
-                mirror.wait(*count)
-                mirror.unreadable(1, count[1])
-                until(lambda: "schemas: " in running.text(), "the log")
-                side.troubles.clear()
-                count[1] += 1
-                mirror.wait(*count)
-                assert registries.has(new, schema)
+    mirror.wait(1, 0)
+    schema, troubles = record(), itertools.cycle(TROUBLES)
+    troubled: RegistryServer = getattr(mirror, side)
+    with Reader(mirror, mirror.target.double) as reader:
+        troubled.troubles.append(lambda _: next(troubles))
+        try:
+            new = register(mirror.source, mirror.subject, schema)
+            mirror.write(1, framed(new))
+            mirror.unreadable(1, 0)
+            mirror.write(0, framed(known, 1))
+            mirror.wait(2, 0)
+            until(lambda: "schemas: " in tour.text(), "the log")
+        finally:
+            troubled.troubles.clear()
+        mirror.wait(2, 1)
+        assert has(mirror.target, new, schema)
+        until(lambda: reader.looks == 3, lambda: f"three records, seen {reader.looks}")
     assert reader.early == []
-    assert reader.looks == sum(count)
 
 
-def test_a_target_that_is_read_only_slow_or_restored_gets_its_schemas_in_the_end(
-    cluster_pair: ClusterPair, registries: Registries, tmp_path: Path
-) -> None:
+def test_a_target_that_is_read_only_or_restored_gets_its_schemas_in_the_end(tour: Tour) -> None:
     """Given a target registry that is read-only / then new schemas wait until it is not; one that
 
-    was deleted at the source arrives as well; with slow answers all takes longer, and what an older
-    backup lacks is brought again.
+    was deleted at the source arrives as well, and what an older backup lacks is brought again.
     """
-    mirror = Mirror(cluster_pair, registries, tmp_path)
-    first = registries.register(mirror.subject, record())
+    mirror = Mirror(tour.toy("often"))
+    schema, target = record(), mirror.target
+    first = register(mirror.source, mirror.subject, schema)
     mirror.write(0, framed(first))
-    target = registries.target
-    with RunningLink(mirror.config):
-        mirror.wait(1, 0)
-        target.double.set_mode(None, "READONLY", force=True)
-        fresh = f"{mirror.topic}-lsst.sal.Fresh"
-        deleted = registries.register(fresh, record())
-        registries.source.double.delete_version(fresh, "1", permanent=False)
-        mirror.write(0, framed(deleted))
-        mirror.unreadable(0, 1)
-        assert heliostat(mirror.config, "schemas", "status").returncode == 1
-        target.double.set_mode(None, "READWRITE", force=True)
-        mirror.wait(2, 0)
-        target.troubles.append(functools.partial(_slowly, target))
-        schema = record()
-        slow = registries.register(mirror.subject, schema)
-        mirror.write(0, framed(slow))
-        mirror.wait(3, 0)
-        target.troubles.clear()
-        target.double = RegistryDouble()
-        until(lambda: registries.has(slow, schema), "what the backup lacks")
+    mirror.wait(1, 0)
+    target.double.set_mode(None, "READONLY", force=True)
+    fresh = f"{mirror.topic}-lsst.sal.Fresh"
+    deleted = register(mirror.source, fresh, record())
+    mirror.source.double.delete_version(fresh, "1", permanent=False)
+    mirror.write(0, framed(deleted))
+    mirror.unreadable(0, 1)
+    assert heliostat(mirror.config, "schemas", "status").returncode == 1
+    target.double.set_mode(None, "READWRITE", force=True)
+    mirror.wait(2, 0)
+    target.double = RegistryDouble()
+    until(lambda: has(target, first, schema), "what the backup lacks")
 
 
-def _slowly(server: RegistryServer, asked: Asked) -> Reply:
-    return replace(answer(server.double, asked), silence_s=0.3)
-
-
-def test_schemas_are_not_asked_for_record_by_record(
-    cluster_pair: ClusterPair, registries: Registries, tmp_path: Path
-) -> None:
+def test_schemas_are_not_asked_for_record_by_record(tour: Tour) -> None:
     """Given a link whose ids are known / when records come / then no registry is asked for them."""
-    mirror = Mirror(cluster_pair, registries, tmp_path, interval_s=3600)
-    known = registries.register(mirror.subject, record())
+    mirror = Mirror(tour.toy("rarely"))
+    known = register(mirror.source, mirror.subject, record())
     mirror.write(0, framed(known))
-    with RunningLink(mirror.config):
-        mirror.wait(1, 0)
-        before = _asked(registries.source), _asked(registries.target)
-        for number in range(20):
-            mirror.write(0, framed(known, number))
-        mirror.wait(21, 0)
-        assert (_asked(registries.source), _asked(registries.target)) == before
+    mirror.wait(1, 0)
+    before = _asked(mirror)
+    for number in range(1, 6):
+        mirror.write(0, framed(known, number))
+        mirror.wait(1 + number, 0)
+    assert _asked(mirror) == before
 
 
-def _always(reply: Reply, _: Asked) -> Reply:
-    return reply
+def _asked(mirror: Mirror) -> list[list[Asked]]:
+    return [list(server.asked) for server in (mirror.source, mirror.target)]
 
 
-def _asked(server: RegistryServer) -> list[Asked]:
-    return list(server.asked)
-
-
-def test_plan_and_status_tell_of_schemas(
-    cluster_pair: ClusterPair, registries: Registries, tmp_path: Path
-) -> None:
-    mirror = Mirror(cluster_pair, registries, tmp_path)
-    known = registries.register(mirror.subject, record())
-    mirror.write(0, framed(known))
-    before = heliostat(mirror.config, "plan")
+def test_plan_and_status_tell_of_schemas(tour: Tour, tmp_path: Path) -> None:
+    """Given a link that has never run, and one that runs / then each says what is missing."""
+    mirror = Mirror(tour.toy("often"))
+    unstarted = Toy(mirror.toy.pair, mirror.source, mirror.target, tmp_path / "heliostat.yaml")
+    unstarted.configure()
+    create_topic(unstarted.pair.source, unstarted.foo)
+    missing = f"{unstarted.foo}-value"
+    lacks = register(mirror.source, missing, record())
+    before = heliostat(unstarted.config, "plan")
     assert before.returncode == 1
-    assert f"+ {mirror.subject} version 1 id {known}" in before.stdout
-    with RunningLink(mirror.config):
-        mirror.wait(1, 0)
-        until(lambda: _driver(mirror).get("ids", 0) >= 1, lambda: json.dumps(_driver(mirror)))
+    assert f"+ {missing} version 1 id {lacks}" in before.stdout
+    known = register(mirror.source, mirror.subject, record())
+    mirror.write(0, framed(known))
+    mirror.wait(1, 0)
+    until(lambda: _driver(mirror).get("ids", 0) >= 1, lambda: json.dumps(_driver(mirror)))
     assert _driver(mirror)["unresolved"] == {}
     (plan,) = said(mirror.config, "plan")
     assert plan["schemas"]["in_sync"]
     assert heliostat(mirror.config, "plan").returncode == 0
-    registries.target.troubles.append(functools.partial(_always, DOWN))
-    assert heliostat(mirror.config, "plan").returncode == HALTED
-    registries.target.troubles.clear()
+    mirror.target.troubles.append(lambda _: DOWN)
+    try:
+        assert heliostat(mirror.config, "plan").returncode == HALTED
+    finally:
+        mirror.target.troubles.clear()
     (mapped,) = said(mirror.config, "schemas", "map")
     assert mapped["ids"][str(known)] == known
 
