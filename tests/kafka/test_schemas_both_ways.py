@@ -6,14 +6,15 @@ What registries get by each strategy: `tests/unit/link/test_schemas_both_ways.py
 from __future__ import annotations
 
 from contextlib import ExitStack
+from itertools import chain
 from pathlib import Path
 
 import pytest
 from support.avro_clients import AvroReader, AvroWriter
 from support.clusters import ClusterPair, create_topic
 from support.toy import (
-    JANE,
     JOHN,
+    LATER,
     Tour,
     Toy,
     both_ways,
@@ -25,8 +26,6 @@ from support.toy import (
 )
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
-
-LATER = {**JANE, "qux": "x"}
 
 
 class Site:
@@ -46,25 +45,25 @@ class Site:
         is_east = alias == "east"
         self.cluster = toy.pair.source if is_east else toy.pair.target
         self.registry = toy.source if is_east else toy.target
-        self.topic, self.others = toy.foo, "west" if is_east else "east"
+        self.topic, others = toy.foo, "west" if is_east else "east"
+        self.mirror = f"{others}.{self.topic}"
+        self.context = f".{others}" if toy.strategy == "isolate" else ""
         create_topic(self.cluster, self.topic)
-        there = self.cluster.bootstrap, self.registry.url
-        self.writer = stack.enter_context(AvroWriter(*there, schema))
-        context = f"/contexts/.{self.others}" if toy.strategy == "isolate" else ""
-        mirror = f"{self.others}.{self.topic}"
-        self.reader = stack.enter_context(AvroReader(there[0], there[1] + context, mirror))
+        there, url = self.cluster.bootstrap, self.registry.url
+        self.writer = stack.enter_context(AvroWriter(there, url, schema))
+        url += f"/contexts/{self.context}" if self.context else ""
+        self.reader = stack.enter_context(AvroReader(there, url, self.mirror))
 
-    def check(self, toy: Toy) -> None:
+    def check(self) -> None:
         """Check that neither topics nor subjects came back."""
-        mirror, own = f"{self.others}.{self.topic}", f"{self.topic}-value"
-        assert topics_of(self.cluster, self.topic) == {self.topic: 1, mirror: 1}
-        mirrored = {f"{mirror}-value"}
-        if toy.strategy == "isolate":
-            mirrored = {f":.{self.others}:{own}", f":.{self.others}:{mirror}-value"}
+        assert topics_of(self.cluster, self.topic) == {self.topic: 1, self.mirror: 1}
+        own, mirrored = f"{self.topic}-value", {f"{self.mirror}-value"}
+        if self.context:
+            mirrored = {f":{self.context}:{each}" for each in {own, *mirrored}}
         assert subjects(self.registry, self.topic) == {own, *mirrored}
 
 
-def facing(tour: Tour, strategy: str, stack: ExitStack) -> tuple[Toy, Site, Site]:
+def facing(tour: Tour, strategy: str, stack: ExitStack) -> tuple[Site, Site]:
     """Links of one strategy, and records at both sides."""
     registries = tour.serve(with_own(5)), tour.serve(with_own(5))
     toy = tour.add(strategy, *registries, strategy=strategy)
@@ -76,7 +75,7 @@ def facing(tour: Tour, strategy: str, stack: ExitStack) -> tuple[Toy, Site, Site
     assert value[:5] == other[:5]
     east.writer.send(toy.foo, [value] * 3)
     west.writer.send(toy.foo, [other])
-    return toy, east, west
+    return east, west
 
 
 def test_topics_of_one_name_at_both_sides_are_mirrored_both_ways(
@@ -94,13 +93,12 @@ def test_topics_of_one_name_at_both_sides_are_mirrored_both_ways(
         wait_turns(tour.config)
         _read(places)
         tour.stop()
-        for toy, east, west in places:
-            east.check(toy)
-            west.check(toy)
+        for site in chain(*places):
+            site.check()
 
 
-def _read(places: list[tuple[Toy, Site, Site]]) -> None:
+def _read(places: list[tuple[Site, Site]]) -> None:
     """Each side sees the other's records, once."""
-    for _, east, west in places:
+    for east, west in places:
         west.reader.wait([JOHN] * 3)
         east.reader.wait([LATER])

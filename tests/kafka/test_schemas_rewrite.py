@@ -67,10 +67,6 @@ def fill(url: str, count: int) -> None:
             writer.encode(f"own-{number}", {})
 
 
-def ids_of(reader: AvroReader) -> set[int]:
-    return {each.schema_id for each in reader.seen.values()}
-
-
 def payloads(reader: AvroReader) -> dict[Any, Any]:
     """All that a consumer sees but for ids."""
     return {
@@ -120,8 +116,8 @@ def test_records_get_the_ids_of_a_target_that_gives_its_own(tour: Tour) -> None:
         origin.wait(expected)
     assert payloads(reader) == payloads(origin)
     ids = all_is_in_sync(toy.config)
-    assert {ids[str(own)] for own in ids_of(origin)} == ids_of(reader)
-    assert all(ids[str(own)] != own for own in ids_of(origin))
+    assert {ids[str(own)] for own in origin.ids} == reader.ids
+    assert all(ids[str(own)] != own for own in origin.ids)
     with open_registry(toy.target.url) as registry:
         assert f"{toy.mirror}-value" in registry.get_subjects()
     _differs_without_the_map(toy)
@@ -149,8 +145,8 @@ def test_schemas_of_apicurio_get_the_ids_of_a_registry_that_has_others(tour: Tou
         reader.wait([JOHN, JANE])
         origin.wait([JOHN, JANE])
     assert payloads(reader) == payloads(origin)
-    assert min(ids_of(reader)) > OWN_AT_TARGET
-    assert ids_of(reader) != ids_of(origin)
+    assert min(reader.ids) > OWN_AT_TARGET
+    assert reader.ids != origin.ids
     assert all_is_in_sync(toy.config)
     assert len(subjects(toy.target, "own")) == OWN_AT_TARGET
 

@@ -13,21 +13,18 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 
 import pytest
-from support.avro_clients import AvroReader, open_registry
+from support.avro_clients import open_registry
 from support.clusters import ClusterPair, create_topic, until
 from support.command import said
 from support.registry_double import RegistryDouble
 from support.registry_server import RegistryServer, Reply
-from support.toy import JANE, JOHN, Tour, subjects, topics_of, with_own
+from support.toy import JANE, JOHN, LATER, Tour, subjects, topics_of, with_own
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import TopicName
 from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
-
-LATER = {**JANE, "qux": "x"}
-"""A record of the schema's second version."""
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +55,6 @@ def down(_: object) -> Reply:
     return Reply(None)
 
 
-def ids_of(reader: AvroReader) -> set[int]:
-    return {each.schema_id for each in reader.seen.values()}
-
-
 @pytest.mark.parametrize("link", ["same", "renamed"])
 def test_a_topic_that_appears_and_grows_is_decoded(tour: Tour, link: str) -> None:
     """Given a link that runs / when its topic appears, gets three equal records, and grows / then
@@ -84,7 +77,7 @@ def test_a_topic_that_appears_and_grows_is_decoded(tour: Tour, link: str) -> Non
     assert subjects(toy.target, toy.foo) == {own, f"{toy.mirror}-value"}
     with open_registry(toy.target.url) as registry:
         latest = registry.get_latest_version(f"{toy.mirror}-value")
-    assert ids_of(reader) == {latest.schema_id}
+    assert reader.ids == {latest.schema_id}
 
 
 def test_without_its_schema_the_consumer_fails_at_a_record(tour: Tour) -> None:
@@ -119,10 +112,9 @@ def test_ids_that_are_taken_at_the_target_are_decoded_in_a_context(tour: Tour) -
         reader.wait([JOHN] * 3)
         later.write(toy.foo, LATER)
         reader.wait([JOHN, JOHN, JOHN, LATER])
-    ids = ids_of(reader)
-    assert len(ids) == 2
+    assert len(reader.ids) == 2
     with open_registry(toy.target.url) as registry:
-        taken = [json.loads(registry.get_schema(each).schema_str or "") for each in ids]
+        taken = [json.loads(registry.get_schema(each).schema_str or "") for each in reader.ids]
     assert all(each["name"].startswith("own") for each in taken), taken
     after = toy.target.double.subjects
     assert {name: after[name] for name in before} == before
@@ -224,5 +216,5 @@ def test_a_link_that_starts_while_a_registry_is_stopped_goes_on_with_known_schem
             with toy.origin() as origin:
                 origin.wait([JOHN, LATER], [JANE])
             [found] = said(toy.config, "schemas", "map")
-            assert {found["ids"][str(own)] for own in ids_of(origin)} == ids_of(reader)
+            assert {found["ids"][str(own)] for own in origin.ids} == reader.ids
             assert (reader.seen == origin.seen) is (toy.strategy == "preserve")

@@ -82,6 +82,11 @@ class AvroReader:
         self._ended.set()
         self._thread.join()
 
+    @property
+    def ids(self) -> set[int]:
+        """Ids of schemas in the values that it has seen."""
+        return {each.schema_id for each in self.seen.values()}
+
     def records(self, partition: int = 0) -> list[Record]:
         """Return what was decoded of a partition, in order."""
         places = sorted(place for place in self.seen.copy() if place[0] == partition)

@@ -24,6 +24,8 @@ from heliostat_sandbox import Cluster
 
 JOHN: Record = {"bar": "John Doe", "baz": 1.0}
 JANE: Record = {"bar": "Jane Doe", "baz": 2.0}
+LATER: Record = {**JANE, "qux": "x"}
+"""A record of the schema's second version."""
 MORE_TURNS = 2
 """Turns of each link after which what had to come back would have."""
 
