@@ -17,7 +17,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from pyspark.sql import SparkSession
-from support.clusters import HEAP_MB, fresh_name
+from support.clusters import HEAP_MB, ClusterPair, fresh_name
 from support.links import (
     End,
     Link,
@@ -32,7 +32,7 @@ from support.proxy import FaultProxy
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
-from heliostat.names import TopicName
+from heliostat.names import LinkName, TopicName
 from heliostat.offsets.look import look, read_map_view
 from heliostat.offsets.values import TranslatedPartition
 from heliostat.operate.status import link_statuses
@@ -68,7 +68,7 @@ def small_load(topic: str, **options: Any) -> TopicLoad:
 
 @dataclass
 class Stage:
-    """Two clusters, a link between them that copies all topics named `fault-...`, and Spark.
+    """Two clusters, a link between them, and Spark; see `stage_of` and `stage_on`.
 
     `at_source` and `at_target` are proxies in front of the brokers of one-broker clusters.
     """
@@ -82,6 +82,23 @@ class Stage:
     """Whether links run as separate processes, which can be killed."""
     at_source: FaultProxy | None = None
     at_target: FaultProxy | None = None
+    prefix: str = "fault"
+    """Of the topics that the link copies, before a dash."""
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Run the link during the block; it ends with it, whatever happens in it."""
+        try:
+            self.start_link()
+            yield
+        finally:
+            if self.link is not None:
+                self.link.kill_all()
+
+    @property
+    def name(self) -> LinkName:
+        """Name of the link."""
+        return load_config(self.config).links[0].name
 
     def start_link(self) -> Link:
         """Start `heliostat run`; the one before must have ended."""
@@ -202,8 +219,29 @@ def stage_of(
         stage = Stage(clusters[0], clusters[1], config, spark, has_process=has_process)
         if proxied:
             stage.at_source, stage.at_target = proxies
-        stack.callback(lambda: stage.link.kill_all() if stage.link is not None else None)
-        stage.start_link()
+        stack.enter_context(stage.running())
+        yield stage
+
+
+@contextlib.contextmanager
+def stage_on(
+    pair: ClusterPair,
+    folder: Path,
+    spark: SparkSession,
+    *,
+    has_process: bool = False,
+    link: Mapping[str, Any] | None = None,
+) -> Iterator[Stage]:
+    """A running link of its own between shared clusters, with these keys.
+
+    It copies topics with its stage's prefix, which is its name.
+    """
+    name = fresh_name("fault")
+    topics = {"include": [f"{name}-.*"], "refresh_interval_s": 0.5}
+    keys = {"name": name, "topics": topics, **(link or {})}
+    config = write_config(folder, pair.source.bootstrap, pair.target.bootstrap, **keys)
+    stage = Stage(pair.source, pair.target, config, spark, has_process=has_process, prefix=name)
+    with stage.running():
         yield stage
 
 
@@ -226,7 +264,7 @@ class Trial:
         self, stage: Stage, *loads: TopicLoad, beside: Sequence[TopicLoad] = (), acks: int = 1
     ) -> None:
         self.stage = stage
-        self.loads = loads or (small_load(fresh_name("fault")),)
+        self.loads = loads or (small_load(fresh_name(stage.prefix)),)
         self.topics = {load.topic: load.partitions for load in self.loads}
         self._generator = LoadGenerator(stage.source.bootstrap, [*self.loads, *beside], acks=acks)
 
