@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from support.clusters import create_topic, fresh_name, until
+from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat
-from support.faults import Stage, stage_of
+from support.faults import Stage, stage_on
 from support.links import End, ends_or_errors, wait_for
 from support.provoked import Provoked
 from support.records import Sample, encode, values_at, write_batches
@@ -19,19 +19,31 @@ from heliostat.clusters.admin import EARLIEST, ClusterAdmin
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat_sandbox import Cluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iterator[Stage]:
-    policies = {"topics": {"fault-by-policy-.*": "continue"}}
-    with stage_of(tmp_path_factory.mktemp("gaps"), spark, link={"gaps": policies}) as made:
+def stage(
+    cluster_pair: ClusterPair, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
+) -> Iterator[Stage]:
+    policies = {"topics": {".*-by-policy-.*": "continue"}}
+    folder = tmp_path_factory.mktemp("gaps")
+    with stage_on(cluster_pair, folder, spark, link={"gaps": policies}) as made:
         yield made
 
 
+def create(stage: Stage, name: str, **options: Any) -> TopicName:
+    """Create a topic that the link copies."""
+    return create_topic(stage.source, fresh_name(f"{stage.prefix}-{name}"), **options)
+
+
+def now_ms() -> int:
+    return int(time.time() * 1000)
+
+
 def write(cluster: Cluster, topic: TopicName, values: range, *, partition: int = 0) -> None:
-    now_ms = int(time.time() * 1000)
-    batch = encode([Sample(b"k", b"%d" % value, now_ms) for value in values])
+    at_ms = now_ms()
+    batch = encode([Sample(b"k", b"%d" % value, at_ms) for value in values])
     write_batches(cluster.bootstrap, topic, [batch], partition=partition)
 
 
@@ -92,22 +104,26 @@ def resolve(stage: Stage, topic: TopicName, choice: str, *words: str) -> None:
     said(stage, "resolve", topic, *words, "--choose", choice, "--by", "ops", "--yes")
 
 
+@pytest.mark.core
 @pytest.mark.provokes("SOURCE_OVERTOOK", "gap:source_overtook")
-def test_retention_overtakes_the_link_and_continue_is_chosen(
-    stage: Stage, provoked: Provoked
-) -> None:
-    """Given a link that was stopped too long / when continue is chosen / then it continues."""
-    topic = create_topic(stage.source, fresh_name("fault-overtaken"), partitions=2)
-    by_policy = create_topic(stage.source, fresh_name("fault-by-policy"))
-    for name, partition in ((topic, 0), (topic, 1), (by_policy, 0)):
+def test_retention_overtakes_the_link(stage: Stage, provoked: Provoked) -> None:
+    """Given a link that was stopped too long / when a person or a policy decides / then it goes on
+
+    after a recorded gap, with the mirror as it is or emptied.
+    """
+    topic = create(stage, "overtaken", partitions=2)
+    by_policy, by_restart = create(stage, "by-policy"), create(stage, "by-restart")
+    places = ((topic, 0), (topic, 1), (by_policy, 0), (by_restart, 0))
+    for name, partition in places:
         write(stage.source, name, range(100), partition=partition)
-    wait_ends(stage, topic, [100, 100])
-    wait_ends(stage, by_policy, [100])
+    for name, copied in ((topic, [100, 100]), (by_policy, [100]), (by_restart, [100])):
+        wait_ends(stage, name, copied)
     stage.stop_link()
-    for name, partition in ((topic, 0), (topic, 1), (by_policy, 0)):
+    for name, partition in places:
         write(stage.source, name, range(100, 200), partition=partition)
     trim(stage.source, topic, 150)
     trim(stage.source, by_policy, 120)
+    trim(stage.source, by_restart, 150)
     stage.start_link()
 
     wait_ends(stage, by_policy, [180])  # recorded, and not waited
@@ -117,11 +133,20 @@ def test_retention_overtakes_the_link_and_continue_is_chosen(
         *range(95, 100),
         *range(120, 200),
     ]
-
     stopped = wait_stopped(stage, topic, "SOURCE_OVERTOOK")
     assert (stopped["partition"], stopped["state"]) == (0, "gap")
     provoked("SOURCE_OVERTOOK", stopped)
     wait_ends(stage, topic, [100, 200])  # the other partition continues (I7)
+    wait_stopped(stage, by_restart, "SOURCE_OVERTOOK")
+    resolve(stage, by_restart, "restart")
+    continue_overtaken(stage, topic)
+    provoked("gap:source_overtook", rows_of(stage, topic)[0])
+    wait_emptied(stage, by_restart)
+    wait_for("sums", lambda: stage.status().driver.get("gaps", {}).get("records_lost", 0) >= 70)
+
+
+def continue_overtaken(stage: Stage, topic: TopicName) -> None:
+    """Choose it: the mirror continues after the expired records, and goes on."""
     _, explained = said(stage, "resolve", topic, "0")
     effect = explained[0]["choices"]["continue"]
     assert (effect["first"], effect["last"], effect["count"]) == (100, 149, 50)
@@ -132,23 +157,11 @@ def test_retention_overtakes_the_link_and_continue_is_chosen(
     wait_ends(stage, topic, [160, 200])
     (row,) = rows_of(stage, topic)
     assert (row["decided_by"], row["is_done"]) == ("user ops", True)
-    provoked("gap:source_overtook", row)
     wait_for("no complaint", lambda: stops_of(stage, topic) == [])
-    wait_for("sums", lambda: stage.status().driver.get("gaps", {}).get("records_lost", 0) >= 70)
 
 
-@pytest.mark.thorough
-def test_retention_overtakes_the_link_and_restart_is_chosen(stage: Stage) -> None:
-    """Given an overtaken mirror / when restart is chosen / then emptied, and the rest copied."""
-    topic = create_topic(stage.source, fresh_name("fault-restart"))
-    write(stage.source, topic, range(100))
-    wait_ends(stage, topic, [100])
-    stage.stop_link()
-    write(stage.source, topic, range(100, 200))
-    trim(stage.source, topic, 150)
-    stage.start_link()
-    wait_stopped(stage, topic, "SOURCE_OVERTOOK")
-    resolve(stage, topic, "restart")
+def wait_emptied(stage: Stage, topic: TopicName) -> None:
+    """The mirror is emptied, and the rest copied."""
     wait_ends(stage, topic, [150])
     assert values_at(stage.target.bootstrap, topic, 100, 50) == list(range(150, 200))
     with ClusterAdmin([stage.target.bootstrap]) as admin:
@@ -157,90 +170,11 @@ def test_retention_overtakes_the_link_and_restart_is_chosen(stage: Stage) -> Non
     assert getattr(start, "offset", start) == 100
 
 
-@pytest.mark.thorough
-def test_source_topic_recreated_with_policy_continue(stage: Stage) -> None:
-    """Given a recreated source / when its policy is continue / then its records are appended."""
-    topic = create_topic(stage.source, fresh_name("fault-by-policy-anew"))
-    write(stage.source, topic, range(100))
-    wait_ends(stage, topic, [100])
-    delete_topic(stage.source, topic)
-    create_topic(stage.source, topic)
-    write(stage.source, topic, range(1000, 1300))
-    wait_ends(stage, topic, [400])
-    assert values_at(stage.target.bootstrap, topic, 90, 310) == [
-        *range(90, 100),
-        *range(1000, 1300),
-    ]
-    (row,) = rows_of(stage, topic)
-    assert (row["first"], row["last"], row["count"]) == (100, None, None)
-    write(stage.source, topic, range(1300, 1310))
-    wait_ends(stage, topic, [410])
-
-
-@pytest.mark.provokes("gap:source_recreated")
-@pytest.mark.parametrize("records", [10, 300], ids=["fewer", "more"])
-def test_source_topic_recreated(stage: Stage, records: int, provoked: Provoked) -> None:
-    """Given a mirror / when its source is deleted and recreated / then refused until decided."""
-    topic = create_topic(stage.source, fresh_name("fault-anew"), partitions=2)
-    write(stage.source, topic, range(100), partition=0)
-    wait_ends(stage, topic, [100, 0])
-    delete_topic(stage.source, topic)
-    create_topic(stage.source, topic)
-    write(stage.source, topic, range(1000, 1000 + records))
-    assert wait_stopped(stage, topic, "source_recreated")["partition"] is None
-    assert target_ends(stage, topic, 2) == [100, 0]
-
-    _, explained = said(stage, "resolve", topic)
-    assert [item["choices"]["continue"]["possible"] for item in explained] == [True, False]
-    assert "fewer partitions" in explained[1]["choices"]["continue"]["why_not"]
-    resolve(stage, topic, "restart")
-    wait_ends(stage, topic, [records])
-    row = rows_of(stage, topic)[0]
-    assert (row["cause"], row["choice"], row["decided_by"]) == (
-        "source_recreated",
-        "restart",
-        "user ops",
-    )
-    assert (row["first"], row["last"], row["count"]) == (100, None, None)
-    provoked("gap:source_recreated", row)
-    wait_for("no complaint", lambda: stops_of(stage, topic) == [])
-    report = stage.verify([topic])
-    assert report.is_clean, report.lines()
-    assert report.records == records
-
-
-@pytest.mark.thorough
-@pytest.mark.provokes("gap:target_recreated")
-def test_target_topic_recreated_by_others(stage: Stage, provoked: Provoked) -> None:
-    """Given a mirror / when others delete it and write their own / then refused until decided."""
-    topic = create_topic(stage.source, fresh_name("fault-taken"))
-    write(stage.source, topic, range(100))
-    wait_ends(stage, topic, [100])
-    trim(stage.source, topic, 40)
-    stage.stop_link()
-    delete_topic(stage.target, topic)
-    create_topic(stage.target, topic)
-    write(stage.target, topic, range(7))
-    stage.start_link()
-    wait_stopped(stage, topic, "target_recreated")
-    _, explained = said(stage, "resolve", topic)
-    assert explained[0]["choices"]["continue"]["possible"] is False
-    resolve(stage, topic, "restart")
-    wait_ends(stage, topic, [100])
-    (row,) = rows_of(stage, topic)
-    provoked("gap:target_recreated", row)
-    assert (row["cause"], row["first"], row["last"], row["count"]) == (
-        "target_recreated",
-        0,
-        39,
-        40,
-    )
-
-
+@pytest.mark.core
 @pytest.mark.provokes("gap:target_diverged")
 def test_restart_removes_foreign_records(stage: Stage, provoked: Provoked) -> None:
     """Given a mirror with foreign records / when restart is chosen / then it is exact again."""
-    topic = create_topic(stage.source, fresh_name("fault-foreign"))
+    topic = create(stage, "foreign")
     write(stage.source, topic, range(100))
     wait_ends(stage, topic, [100])
     write(stage.target, topic, range(5))
@@ -255,82 +189,155 @@ def test_restart_removes_foreign_records(stage: Stage, provoked: Provoked) -> No
     assert report.is_clean, report.lines()
 
 
-@pytest.mark.thorough
-@pytest.mark.provokes("gap:target_deleted")
-def test_mirror_deleted_after_its_source_was_trimmed(stage: Stage, provoked: Provoked) -> None:
-    """Given a trimmed source / when its mirror is deleted / then recreated, the loss recorded."""
-    topic = create_topic(stage.source, fresh_name("fault-gone"))
-    write(stage.source, topic, range(100))
-    wait_ends(stage, topic, [100])
-    trim(stage.source, topic, 60)
-    delete_topic(stage.target, topic)
-    rows = wait_for("a row", lambda: rows_of(stage, topic))
-    found = [(row["cause"], row["first"], row["last"], row["count"]) for row in rows]
-    assert found == [("target_deleted", 0, 59, None)]
-    provoked("gap:target_deleted", rows[0])
-    wait_ends(stage, topic, [100])
+RECREATED = {"fewer": 10, "more": 300}
+"""Records of a recreated source, whose mirror has 100."""
 
 
-@pytest.mark.thorough
-@pytest.mark.provokes("TOO_LARGE", "gap:record_too_large")
-def test_a_record_too_large_is_skipped_by_decision(stage: Stage, provoked: Provoked) -> None:
-    """Given a limit lowered after a large record / when continue is chosen / then it continues."""
-    limit = {"max.message.bytes": "3000000"}
-    topic = create_topic(stage.source, fresh_name("fault-large"), configs=limit)
-    write(stage.source, topic, range(10))
-    large = encode([Sample(b"k", bytes(2_000_000), int(time.time() * 1000))])
-    write_batches(stage.source.bootstrap, topic, [large])
-    write(stage.source, topic, range(11, 20))
-    wait_ends(stage, topic, [20])
-    stage.stop_link()
-    with ClusterAdmin([stage.source.bootstrap]) as admin:
-        assert admin.alter_configs({topic: {"max.message.bytes": "1000000"}}) == {topic: None}
-    delete_topic(stage.target, topic)
-    stage.start_link()
+@pytest.mark.provokes("gap:source_recreated", "gap:target_deleted")
+def test_topics_recreated_while_the_link_runs(stage: Stage, provoked: Provoked) -> None:
+    """Given mirrors / when sources are deleted and recreated / then refused until decided; by
 
-    stopped = wait_stopped(stage, topic, "TOO_LARGE")
-    assert (stopped["partition"], stopped["state"], stopped["position"]) == (0, "blocked", 10)
-    provoked("TOO_LARGE", stopped)
-    wait_ends(stage, topic, [10])
-    resolve(stage, topic, "continue", "0")
-    wait_ends(stage, topic, [19])
-    (row,) = rows_of(stage, topic)
-    assert (row["first"], row["last"], row["count"]) == (10, 10, 1)
-    provoked("gap:record_too_large", row)
-    assert values_at(stage.target.bootstrap, topic, 0, 19) == [*range(10), *range(11, 20)]
-
-
-@pytest.mark.provokes("RECORD_REFUSED", "gap:record_refused")
-def test_a_record_without_a_key_is_skipped_by_decision(stage: Stage, provoked: Provoked) -> None:
-    """Given a topic compacted later / when an old keyless record is refused / then it continues.
-
-    Records before it in the same batch are copied: the gap is that record only.
+    policy, new records are appended. A mirror that was deleted is recreated, the loss recorded.
     """
-    topic = create_topic(stage.source, fresh_name("fault-keyless"))
-    by_policy = create_topic(stage.source, fresh_name("fault-by-policy-keyless"))
-    for name in (topic, by_policy):
-        write(stage.source, name, range(5))
-        now_ms = int(time.time() * 1000)
-        keyless = encode([Sample(b"k", b"5", now_ms), Sample(None, b"6", now_ms)])
-        write_batches(stage.source.bootstrap, name, [keyless])
-        write(stage.source, name, range(7, 10))
-        wait_ends(stage, name, [10])
+    topics = {create(stage, name, partitions=2): count for name, count in RECREATED.items()}
+    by_policy, without_mirror = create(stage, "by-policy-anew"), create(stage, "without-mirror")
+    for topic in (*topics, by_policy, without_mirror):
+        write(stage.source, topic, range(100))
+    for topic in topics:
+        wait_ends(stage, topic, [100, 0])
+    for topic in (by_policy, without_mirror):
+        wait_ends(stage, topic, [100])
+    for topic, records in (*topics.items(), (by_policy, 300)):
+        delete_topic(stage.source, topic)
+        create_topic(stage.source, topic)
+        write(stage.source, topic, range(1000, 1000 + records))
+    trim(stage.source, without_mirror, 60)
+    delete_topic(stage.target, without_mirror)
+
+    check_appended(stage, by_policy)
+    rows = wait_for("a row", lambda: rows_of(stage, without_mirror))
+    lost = [(row["cause"], row["first"], row["last"], row["count"]) for row in rows]
+    assert lost == [("target_deleted", 0, 59, None)]
+    provoked("gap:target_deleted", rows[0])
+    wait_ends(stage, without_mirror, [100])
+    for topic, records in topics.items():
+        provoked("gap:source_recreated", restart_recreated(stage, topic, records))
+    report = stage.verify([*topics])
+    assert report.is_clean, report.lines()
+    assert report.records == sum(topics.values())
+
+
+def check_appended(stage: Stage, topic: TopicName) -> None:
+    """The new topic's records follow those of the old one."""
+    wait_ends(stage, topic, [400])
+    assert values_at(stage.target.bootstrap, topic, 90, 310) == [
+        *range(90, 100),
+        *range(1000, 1300),
+    ]
+    (row,) = rows_of(stage, topic)
+    assert (row["first"], row["last"], row["count"]) == (100, None, None)
+    write(stage.source, topic, range(1300, 1310))
+    wait_ends(stage, topic, [410])
+
+
+def restart_recreated(stage: Stage, topic: TopicName, records: int) -> dict[str, Any]:
+    """Choose it: the mirror is as the new topic is. Return the row of the old one's records."""
+    assert wait_stopped(stage, topic, "source_recreated")["partition"] is None
+    assert target_ends(stage, topic, 2) == [100, 0]
+    _, explained = said(stage, "resolve", topic)
+    assert [item["choices"]["continue"]["possible"] for item in explained] == [True, False]
+    assert "fewer partitions" in explained[1]["choices"]["continue"]["why_not"]
+    resolve(stage, topic, "restart")
+    wait_ends(stage, topic, [records])
+    row = rows_of(stage, topic)[0]
+    assert (row["cause"], row["choice"], row["decided_by"]) == (
+        "source_recreated",
+        "restart",
+        "user ops",
+    )
+    assert (row["first"], row["last"], row["count"]) == (100, None, None)
+    wait_for("no complaint", lambda: stops_of(stage, topic) == [])
+    return row
+
+
+@pytest.mark.provokes(
+    "TOO_LARGE",
+    "RECORD_REFUSED",
+    "gap:target_recreated",
+    "gap:record_too_large",
+    "gap:record_refused",
+)
+def test_mirrors_recreated_while_the_link_was_stopped(stage: Stage, provoked: Provoked) -> None:
+    """Given a stopped link / when others recreate a mirror and write their own / then it is refused
+
+    until decided. When a mirror is created anew and refuses a record, too large or without a key /
+    then by decision or policy that record only is skipped: those of its batch are copied.
+    """
+    foreign = create(stage, "recreated")
+    large = create(stage, "large", configs={"max.message.bytes": "3000000"})
+    keyless, by_policy = both = create(stage, "keyless"), create(stage, "by-policy-keyless")
+    write(stage.source, foreign, range(100))
+    large_batch = encode([Sample(b"k", bytes(2_000_000), now_ms())])
+    write_around(stage, large, range(10), large_batch, range(11, 20))
+    batch = encode([Sample(b"k", b"5", now_ms()), Sample(None, b"6", now_ms())])
+    for topic in both:
+        write_around(stage, topic, range(5), batch, range(7, 10))
+    for topic, end in ((foreign, 100), (large, 20), (keyless, 10), (by_policy, 10)):
+        wait_ends(stage, topic, [end])
+    trim(stage.source, foreign, 40)
     stage.stop_link()
-    for name in (topic, by_policy):
-        with ClusterAdmin([stage.source.bootstrap]) as admin:
-            assert admin.alter_configs({name: {"cleanup.policy": "compact"}}) == {name: None}
-        delete_topic(stage.target, name)
+    settings = {
+        large: {"max.message.bytes": "1000000"},
+        **{topic: {"cleanup.policy": "compact"} for topic in both},
+    }
+    with ClusterAdmin([stage.source.bootstrap]) as admin:
+        assert admin.alter_configs(settings) == dict.fromkeys(settings)
+    for topic in (foreign, large, *both):
+        delete_topic(stage.target, topic)
+    create_topic(stage.target, foreign)
+    write(stage.target, foreign, range(7))
     stage.start_link()
 
-    stopped = wait_stopped(stage, topic, "RECORD_REFUSED")
-    assert (stopped["partition"], stopped["state"], stopped["position"]) == (0, "blocked", 6)
-    provoked("RECORD_REFUSED", stopped)
-    wait_ends(stage, topic, [6])
+    provoked("gap:target_recreated", restart_foreign(stage, foreign))
+    for topic, code, place in ((large, "TOO_LARGE", 10), (keyless, "RECORD_REFUSED", 6)):
+        provoked(code, continue_after(stage, topic, code, place))
+    for topic, cause, place, end in (
+        (large, "record_too_large", 10, 19),
+        (keyless, "record_refused", 6, 9),
+        (by_policy, "record_refused", 6, 9),
+    ):
+        wait_ends(stage, topic, [end])
+        (row,) = rows_of(stage, topic)
+        assert (row["first"], row["last"], row["count"]) == (place, place, 1)
+        provoked(f"gap:{cause}", row)
+        copied = [*range(place), *range(place + 1, end + 1)]
+        assert values_at(stage.target.bootstrap, topic, 0, end) == copied
+
+
+def write_around(stage: Stage, topic: TopicName, before: range, batch: bytes, after: range) -> None:
+    """Write a batch with numbers before and after it."""
+    write(stage.source, topic, before)
+    write_batches(stage.source.bootstrap, topic, [batch])
+    write(stage.source, topic, after)
+
+
+def restart_foreign(stage: Stage, topic: TopicName) -> dict[str, Any]:
+    """Choose it: the mirror is as the source is. Return the row of what that lacks by now."""
+    wait_stopped(stage, topic, "target_recreated")
+    _, explained = said(stage, "resolve", topic)
+    assert explained[0]["choices"]["continue"]["possible"] is False
+    resolve(stage, topic, "restart")
+    wait_ends(stage, topic, [100])
+    (row,) = rows_of(stage, topic)
+    lost = (row["cause"], row["first"], row["last"], row["count"])
+    assert lost == ("target_recreated", 0, 39, 40)
+    return row
+
+
+def continue_after(stage: Stage, topic: TopicName, code: str, place: int) -> dict[str, Any]:
+    """Choose it for a record that the mirror refuses; return the stop."""
+    stopped = wait_stopped(stage, topic, code)
+    assert (stopped["partition"], stopped["state"], stopped["position"]) == (0, "blocked", place)
+    wait_ends(stage, topic, [place])
     resolve(stage, topic, "continue", "0")
-    for name in (topic, by_policy):
-        wait_ends(stage, name, [9])
-        (row,) = rows_of(stage, name)
-        found = (row["cause"], row["first"], row["last"], row["count"])
-        assert found == ("record_refused", 6, 6, 1)
-        provoked("gap:record_refused", row)
-        assert values_at(stage.target.bootstrap, name, 0, 9) == [*range(6), *range(7, 10)]
+    return stopped
