@@ -8,12 +8,13 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from kafka import TopicPartition as KafkaPartition
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
-from support.clusters import create_topic, fresh_name
+from support.clusters import create_topic
 from support.links import looking_at, wait_for
 from support.records import Sample, encode, write_batches
 
@@ -26,22 +27,35 @@ UNCLEAN = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 """Settings of a topic that allows unclean elections."""
 
 
-def replicated_topic(cluster: Cluster, name: str | None = None) -> TopicName:
+def replicated_topic(cluster: Cluster, name: str) -> TopicName:
     """Create a topic on brokers 2 and 3 that allows unclean elections."""
-    topic = create_topic(cluster, name or fresh_name("unclean"), replicas=2, configs=UNCLEAN)
-    put_on_replicas(cluster, topic)
+    (topic,) = replicated_topics(cluster, name)
     return topic
 
 
-def put_on_replicas(cluster: Cluster, topic: TopicName) -> None:
-    """Reassign its one partition to brokers 2 and 3."""
+def replicated_topics(cluster: Cluster, *names: str) -> list[TopicName]:
+    """Create topics on brokers 2 and 3 that allow unclean elections."""
+    topics = [create_topic(cluster, name, replicas=2, configs=UNCLEAN) for name in names]
+    put_on_replicas(cluster, *topics)
+    return topics
+
+
+def put_on_replicas(cluster: Cluster, *topics: TopicName) -> None:
+    """Reassign the one partition of each to brokers 2 and 3."""
     admin = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
     try:
-        admin.alter_partition_reassignments({KafkaPartition(topic, 0): REPLICAS})
+        admin.alter_partition_reassignments(
+            {KafkaPartition(topic, 0): REPLICAS for topic in topics}
+        )
         wait_for("the reassignment", lambda: not admin.list_partition_reassignments())
     finally:
         admin.close()
-    wait_for("both replicas", lambda: in_sync(cluster, topic) == set(REPLICAS))
+    for topic in topics:
+        wait_for("both replicas", partial(_has_both, cluster, topic))
+
+
+def _has_both(cluster: Cluster, topic: TopicName) -> bool:
+    return in_sync(cluster, topic) == set(REPLICAS)
 
 
 def first_leads(cluster: Cluster, topics: Sequence[TopicName]) -> None:
