@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cleaning import COMPACTED
+from support.cleaning import COMPACTED, hurry_cleaner
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat, said
-from support.holes import eager_pair, read, transactions
+from support.holes import read, transactions
 from support.links import RunningLink, ends, write_config
+from support.records import write_marked
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteTopic
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets import pruning as map_pruning
 from heliostat.offsets.map_rows import KeptFrom, RowKey, decode_key
+from heliostat.offsets.offset_map import ROW_BREAKS_MAX
 from heliostat.state_topics import offsets_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
-
-
-@pytest.fixture(scope="module")
-def pair() -> Iterator[ClusterPair]:
-    yield from eager_pair()
 
 
 def keys_of(bootstrap: str, topic: TopicName) -> list[RowKey | KeptFrom]:
@@ -45,7 +41,7 @@ def records_left(bootstrap: str, topic: TopicName) -> int:
 
 
 def test_rows_below_the_log_start_go_and_the_rest_stays_correct(
-    pair: ClusterPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster_pair: ClusterPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a mirror of transactions / when its log start moves up / then rows are deleted,
 
@@ -53,8 +49,11 @@ def test_rows_below_the_log_start_go_and_the_rest_stays_correct(
     """
     monkeypatch.setattr(map_pruning, "EVERY_S", 0.3)
     monkeypatch.setattr(map_pruning, "ROWS_MIN", 2)
-    source, target, rng = pair.source.bootstrap, pair.target.bootstrap, random.Random(7)
-    link, topic = LinkName(fresh_name("link")), create_topic(pair.source, fresh_name("pruned"))
+    source, target = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
+    hurry_cleaner(target)
+    rng = random.Random(7)
+    link = LinkName(fresh_name("link"))
+    topic = create_topic(cluster_pair.source, fresh_name("pruned"))
     maps = TopicName(offsets_topic(link))
     config = write_config(
         tmp_path,
@@ -75,9 +74,10 @@ def test_rows_below_the_log_start_go_and_the_rest_stays_correct(
         return [row[1:] for row in read(target, topic, "read_uncommitted")]
 
     with RunningLink(config):
-        while len(rows()) < 4:  # a row takes hundreds of breaks
-            transactions(source, topic, rng, 150)
-            until(lambda: ends(target, {topic: 1})[topic] == [len(written())], "all records")
+        while len(rows()) < 4:
+            write_marked(source, topic, ROW_BREAKS_MAX)
+            count = len(written())
+            until(lambda count=count: ends(target, {topic: 1})[topic] == [count], "all records")
         with ClusterAdmin([target]) as admin:
             assert admin.alter_configs({maps: dict(COMPACTED)}) == {maps: None}
             one = TopicPartition(topic, PartitionId(0))
@@ -101,11 +101,16 @@ def test_rows_below_the_log_start_go_and_the_rest_stays_correct(
         until(lambda: arrived()[-1:] == [last], "the last record")
         (status,) = said(config, "status")
         assert status["problems"] == []
-    there = read(source, topic, "read_committed")
-    here = read(target, topic, "read_uncommitted")
+    check_places(config, cluster_pair, topic, start)
+
+
+def check_places(config: Path, pair: ClusterPair, topic: TopicName, start: Offset) -> None:
+    """Readers, the translation of offsets and `verify` find each record from a log start on."""
+    there = read(pair.source.bootstrap, topic, "read_committed")
+    here = read(pair.target.bootstrap, topic, "read_uncommitted")
     assert [row[1:] for row in here] == [row[1:] for row in there[-len(here) :]]
     assert here[0][0] == start
-    places = tmp_path / "places"
+    places = config.with_name("places")
     places.write_text("".join(f"{topic} 0 {row[0]}\n" for row in there[-len(here) :]))
     answers = said(config, "offsets", "translate", "--file", str(places))
     assert [(each["to_offset"], each["exact"]) for each in answers] == [(r[0], True) for r in here]

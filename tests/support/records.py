@@ -15,7 +15,8 @@ from kafka import TopicPartition as KafkaPartition
 from support.consumers import open_consumer
 
 from heliostat.access import Reachable
-from heliostat.clusters.wire import produce
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.wire import markers, produce
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.primitives import request_header
@@ -92,15 +93,58 @@ def write_everywhere(cluster: Reachable, topics: Mapping[str, int], batch: bytes
             _append(connection, wire.produce_version(broker), items)
 
 
+def write_marked(cluster: Reachable, topic: str, count: int) -> None:
+    """Append records to partition 0, each with a marker after it, as transactions of one record.
+
+    All requests at once: `support.holes.transactions` waits for a coordinator several times each.
+    """
+    name, now_ms = TopicName(topic), int(time.time() * 1000)
+    with ClusterAdmin(cluster) as admin:
+        producer = admin.init_producer_id()
+    with closing(WireCluster(cluster, DialSettings())) as wire:
+        leaders = wire.metadata([name])[name]
+        broker = leaders.partitions[PartitionId(0)].broker
+        version = wire.produce_version(broker)
+        marker = markers.encode_markers(producer, [markers.Markers(topic, 0, 1, 0)])
+        with closing(wire.open_data(broker)) as connection:
+            for number in range(count):
+                data = encode([Sample(b"k", b"%d" % number, now_ms)])
+                item = produce.ProducePartition(name, leaders.topic_id, 0, [data], len(data))
+                _send_append(connection, version, [item])
+                _send(connection, markers.API_KEY, markers.VERSIONS[0], [marker])
+            for _ in range(count):
+                _receive_append(connection, version, 1)
+                errors = markers.decode_markers(connection.receive(READ_WITHIN_S).buffer, 4)
+                assert set(errors.values()) == {0}, errors
+
+
 def _append(
     connection: Connection, version: int, items: Sequence[produce.ProducePartition]
 ) -> None:
+    _send_append(connection, version, items)
+    _receive_append(connection, version, len(items))
+
+
+def _send_append(
+    connection: Connection, version: int, items: Sequence[produce.ProducePartition]
+) -> None:
     body = produce.encode_produce(version, items, timeout_ms=20_000)
+    _send(connection, produce.API_KEY, version, body)
+
+
+def _send(
+    connection: Connection,
+    api_key: int,
+    version: int,
+    body: Sequence[bytes | bytearray | memoryview],
+) -> None:
     number = connection.next_correlation_id()
-    header = request_header(produce.API_KEY, version, number, "test", flexible=True)
-    connection.send([header, *body])
-    answers, _ = produce.decode_produce(version, connection.receive(30).buffer, 4)
-    assert len(answers) == len(items)
+    connection.send([request_header(api_key, version, number, "test", flexible=True), *body])
+
+
+def _receive_append(connection: Connection, version: int, partitions: int) -> None:
+    answers, _ = produce.decode_produce(version, connection.receive(READ_WITHIN_S).buffer, 4)
+    assert len(answers) == partitions
     assert {answer.error for answer in answers} == {0}, [answer.message for answer in answers]
 
 
