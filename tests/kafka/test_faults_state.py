@@ -47,7 +47,8 @@ def stage(
             yield made
 
 
-def some(count: int, now_ms: int = 1_790_000_000_000) -> bytes:
+def some(count: int) -> bytes:
+    now_ms = int(time.time() * 1000)
     return encode([Sample(b"k", b"%d" % number, now_ms) for number in range(count)])
 
 

@@ -7,6 +7,7 @@ Then `heliostat offsets rebuild` rebuilds the maps, and all records of both side
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -68,7 +69,8 @@ class Mirrors:
         # No two alike: of those one could be the last record as well as the other.
         numbers = range(self.exact_records, self.exact_records + 20)
         self.exact_records += len(numbers)
-        batch = encode([Sample(b"k", b"%d" % n, 1_790_000_000_000 + n) for n in numbers])
+        now_ms = int(time.time() * 1000)
+        batch = encode([Sample(b"k", b"%d" % number, now_ms) for number in numbers])
         write_batches(self.pair.source.bootstrap, self.exact, [batch])
 
     def of(self, topic: TopicName) -> tuple[list[Any], list[Any]]:

@@ -7,6 +7,7 @@ both sides is compared.
 from __future__ import annotations
 
 import random
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,6 @@ from heliostat.state.link_state import LinkState
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 LEASE_S = 4
-T0_MS = 1_790_000_000_000
 
 
 class Mirrors:
@@ -63,7 +63,8 @@ class Mirrors:
     def plain(self, cluster: str, topic: TopicName, count: int = 20) -> None:
         """Records of which no two are alike."""
         some = [next(self.numbers) for _ in range(count)]
-        batch = encode([Sample(b"k", b"%d" % n, T0_MS + n) for n in some])
+        now_ms = int(time.time() * 1000)
+        batch = encode([Sample(b"k", b"%d" % number, now_ms) for number in some])
         write_batches(getattr(self.pair, cluster).bootstrap, topic, [batch])
 
     def write(self) -> None:
