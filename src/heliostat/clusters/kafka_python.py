@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import socket
 import ssl
+from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
-from aiokafka import codec as lent
 from kafka import codec as own
 from kafka.errors import KafkaConnectionError
 from kafka.net.manager import KafkaConnectionManager
@@ -37,11 +38,27 @@ def lend_codecs() -> None:
         has: Any = getattr(own, f"has_{name}")
         if has():
             continue
-        setattr(own, f"has_{name}", getattr(lent, f"has_{name}"))
+        setattr(own, f"has_{name}", _has_cramjam)
         for users in CODEC_USERS:
             for verb in ("encode", "decode"):
                 if hasattr(users, f"{name}_{verb}"):  # they have imported them by name
-                    setattr(users, f"{name}_{verb}", getattr(lent, f"{name}_{verb}"))
+                    setattr(users, f"{name}_{verb}", _lent(f"{name}_{verb}"))
+
+
+def _has_cramjam() -> bool:
+    return find_spec("cramjam") is not None
+
+
+def _lent(name: str) -> Callable[..., bytes]:
+    """Return a function of aiokafka; all of that package is loaded with the first batch."""
+
+    def call(payload: Any, *given: Any, **named: Any) -> bytes:
+        from aiokafka import codec
+
+        function: Callable[..., bytes] = getattr(codec, name)
+        return function(payload, *given, **named)
+
+    return call
 
 
 class LargeReadsManager(KafkaConnectionManager):  # type: ignore[misc]  # it has no types

@@ -17,8 +17,6 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from heliostat.offsets.uvarints import decode_uvarints, encode_uvarints
 
 BLOCK_BREAKS = 512
@@ -39,6 +37,8 @@ def pack(targets: Any, sources: Any) -> bytes:
     Both distances of a break are positive, and mostly the source's is the larger: so the target's
     is written, and by how much the source's exceeds it.
     """
+    import numpy as np
+
     steps = np.diff(targets, prepend=0)
     more = np.diff(sources, prepend=0) - steps
     numbers = np.empty(2 * len(steps), np.int64)
@@ -48,6 +48,8 @@ def pack(targets: Any, sources: Any) -> bytes:
 
 def unpack(data: Any) -> tuple[Any, Any] | None:
     """Decode an array of uint8 to targets and sources; None if it is cut off."""
+    import numpy as np
+
     numbers = decode_uvarints(data)
     if numbers is None or len(numbers) % 2:
         return None
@@ -64,6 +66,8 @@ def as_array(numbers: Any) -> array[int]:
 
 def _read(block: bytes) -> Pairs:
     """Targets and sources of a block; callers must not change them."""
+    import numpy as np
+
     found = unpack(np.frombuffer(block, np.uint8))
     if found is None:  # we packed it ourselves
         raise AssertionError("a block of an offset map is cut off")
@@ -193,6 +197,8 @@ class MapBlocks:
 
     def _seal(self) -> None:
         """Pack the oldest of the unpacked breaks."""
+        import numpy as np
+
         at = 0
         while len(self._targets) - at >= NEWEST_MAX:
             targets, sources = (

@@ -25,8 +25,6 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from heliostat.errors import OffsetMapLost, ProtocolError
 from heliostat.names import Offset, TopicPartition
 from heliostat.offsets.map_blocks import BLOCK_BREAKS, MapBlocks, as_array, first_of, pack, unpack
@@ -165,11 +163,15 @@ class OffsetMap:
 
     def apply(self, row: MapRow) -> None:
         """Apply a row: it replaces everything from its first break on."""
+        import numpy as np
+
         places = np.fromiter(chain.from_iterable(row.breaks), np.int64).reshape(-1, 2)
         self.replace(places[:, 0], places[:, 1], is_filled=row.is_filled)
 
     def replace(self, targets: Any, sources: Any, *, is_filled: bool) -> None:
         """Replace everything from the first of these breaks on; arrays of int64."""
+        import numpy as np
+
         self.is_filled = is_filled
         if not len(targets):
             return
@@ -190,6 +192,8 @@ class OffsetMap:
 
         At least `at_least`, and all after a log end of the target.
         """
+        import numpy as np
+
         if end is not None and self.is_filled:
             end = self.target_of(end)
         blocks, newest = self._breaks.tail(at_least, end)
@@ -253,6 +257,8 @@ def _head(*, is_filled: bool) -> bytes:
 
 def encode_breaks(breaks: Iterable[Break], *, is_filled: bool = False) -> bytes:
     """Encode the format, then distances between breaks as varints, see `pack`."""
+    import numpy as np
+
     places = np.fromiter(chain.from_iterable(breaks), np.int64)
     return _head(is_filled=is_filled) + pack(places[::2], places[1::2])
 
@@ -265,6 +271,8 @@ def decode_places(value: bytes) -> tuple[Any, Any]:
     ProtocolError
         The value is not ours, or of a later version.
     """
+    import numpy as np
+
     if not value or value[0] not in (ROW_FORMAT, ROW_FORMAT_FILLED):
         raise ProtocolError("a row of the offset map has an unknown format")
     found = unpack(np.frombuffer(value, np.uint8, offset=1))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 BITS, MORE = 7, 0x80
 BYTES_MAX = 10
 """The longest varint of a 64-bit number."""
@@ -13,6 +11,8 @@ BYTES_MAX = 10
 
 def encode_uvarints(numbers: Any) -> bytes:
     """Encode an array of uint64, one number after the other."""
+    import numpy as np
+
     if not len(numbers):
         return b""
     shifts = np.arange(BYTES_MAX, dtype=np.uint64) * np.uint64(BITS)
@@ -27,6 +27,8 @@ def encode_uvarints(numbers: Any) -> bytes:
 
 def decode_uvarints(data: Any) -> Any | None:
     """Decode an array of uint8 to one of uint64; None if one is cut off or too long."""
+    import numpy as np
+
     ends = np.flatnonzero(data < MORE) + 1
     if not len(data):
         return np.empty(0, np.uint64)

@@ -10,8 +10,6 @@ import threading
 import weakref
 from typing import Any
 
-import numpy as np
-
 LARGE_BYTES = 64 * 1024
 """Smaller buffers come from the allocator's free lists."""
 KEPT_BYTES_MAX = 64 * 1024 * 1024
@@ -85,6 +83,8 @@ class HeldBytes:
 
     def view(self, buffer: bytearray) -> memoryview:
         """View of a whole buffer, which counts until all slices of the view are gone, too."""
+        import numpy as np
+
         whole = np.frombuffer(buffer, np.uint8)  # each slice of a view of it refers to it
         reference = weakref.ref(whole, self._let_go)
         self._held[id(reference)] = reference, len(buffer)

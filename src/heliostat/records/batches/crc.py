@@ -12,12 +12,7 @@ from array import array
 from collections.abc import Callable
 from functools import cache
 
-from awscrt import checksums
-
 Buffer = bytes | bytearray | memoryview
-
-crc32c: Callable[..., int] = checksums.crc32c
-"""`crc32c(data, previous=0)`, by the processor's own instruction (about 20 GB/s)."""
 
 _POLYNOMIAL = 0x82F63B78
 """The Castagnoli polynomial, bits reversed."""
@@ -28,6 +23,23 @@ _PLACES = 6
 """Digits of the longest possible batch, 2^31 bytes."""
 _tables: list[list[array[int] | None]] = [[None] * (1 << _DIGIT_BITS) for _ in range(_PLACES)]
 """By place and digit; built when first needed, 0.3 ms and 4 KiB each; all for 16 MiB take 1 MiB."""
+
+
+def crc32c(data: Buffer, previous: int = 0) -> int:
+    """Compute it by the processor's own instruction, about 20 GB/s."""
+    return _computes(data, previous)
+
+
+def _load_first(data: Buffer, previous: int) -> int:
+    """Load the library, which takes 0.1 s, for the first CRC: most verbs need none."""
+    global _computes  # noqa: PLW0603 - looking it up each time would cost as much as a small CRC
+    from awscrt import checksums
+
+    _computes = checksums.crc32c
+    return _computes(data, previous)
+
+
+_computes: Callable[[Buffer, int], int] = _load_first
 
 
 def shifted(difference: int, tail_bytes: int) -> int:
