@@ -1,4 +1,4 @@
-"""What a verb loads that an operator or a script calls often: a start of it is half a second."""
+"""What a verb loads that operators and scripts call often: it starts in less than a second."""
 
 from __future__ import annotations
 
