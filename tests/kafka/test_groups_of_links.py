@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from kafka import KafkaProducer
-from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name
+from support.cleaning import hurry_cleaner
+from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import heliostat
 from support.group_sides import Reader, partition_of, wait_for_coordinators, write_values
 from support.links import LinkProcess, RunningLink, ends, wait_for, wait_level, write_config
 from support.records import write_transaction
 
 from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
-from heliostat.names import GroupId, Offset
-from heliostat_sandbox import ClusterSpec, start_many
+from heliostat.names import GroupId, Offset, TopicName
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 VALUES = [b"%03d" % number for number in range(100)]
@@ -103,7 +102,6 @@ def test_a_running_link_keeps_groups_in_sync_and_reports_it(
     assert sum(reasons(config).values()) == 2
 
 
-EAGER_CLEANER = {"log.cleaner.backoff.ms": "200", "log.segment.delete.delay.ms": "500"}
 COMPACTED = {
     "cleanup.policy": "compact",
     "segment.bytes": "1048576",
@@ -115,16 +113,6 @@ KEPT_AS_IT_IS = {
     "config_exclude": ["max.compaction.lag.ms", "segment.bytes"],
 }
 """The mirror is not cleaned while the test looks."""
-
-
-@pytest.fixture(scope="module")
-def cleaned_pair() -> Iterator[ClusterPair]:
-    specs = [
-        ClusterSpec(name, settings=EAGER_CLEANER, heap_mb=HEAP_MB) for name in ("source", "target")
-    ]
-    source, target = start_many(specs)
-    with source, target:
-        yield ClusterPair(source, target)
 
 
 def compact(pair: ClusterPair, topic: str) -> None:
@@ -143,40 +131,42 @@ def compact(pair: ClusterPair, topic: str) -> None:
     wait_for("the cleaner", lambda: count() < 2000)
 
 
-@pytest.mark.parametrize("kind", ["transactional", "compacted"])
 def test_consumers_of_mapped_mirrors_read_the_next_record(
-    cleaned_pair: ClusterPair, tmp_path: Path, kind: str
+    cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
-    """Given a source with holes / when consumers move / then they read exactly what is left."""
-    pair = cleaned_pair
-    source, target = pair.source.bootstrap, pair.target.bootstrap
-    topic = create_topic(pair.source, configs=COMPACTED if kind == "compacted" else None)
-    if kind == "compacted":
-        compact(pair, topic)
-    else:
-        for number in range(20):
-            write_transaction(source, topic, 1 + number % 4, commit=number % 3 != 1)
+    """Given sources with holes / when consumers move / then they read exactly what is left."""
+    source, target = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
+    hurry_cleaner(source)
+    compacted = create_topic(cluster_pair.source, configs=COMPACTED)
+    compact(cluster_pair, compacted)
+    transactional = create_topic(cluster_pair.source)
+    for number in range(20):
+        write_transaction(source, transactional, 1 + number % 4, commit=number % 3 != 1)
     wait_for_coordinators(source, target)
     prefix = fresh_name("moves")
-    topics: dict[str, Any] = {"include": [topic], "refresh_interval_s": 1}
-    settings = {
-        "topics": topics | (KEPT_AS_IT_IS if kind == "compacted" else {}),
-        "groups": {"sync": True, "include": [f"{prefix}.*"], "interval_s": 0.5},
-    }
-    config = write_config(tmp_path, source, target, **settings)
-    left: dict[str, list[bytes]] = {}
-    with Reader(source, topic, fresh_name("all")) as reader:
-        total = len(reader.read_to_end())
-    for stop in (1, total // 3, total // 2, total - 1, total):
-        group = f"{prefix}-{stop}"
-        with Reader(source, topic, group) as reader:
-            reader.read(stop)
-            reader.commit(stop)
-            left[group] = reader.read_to_end()[stop:]
+    topics = [compacted, transactional]
+    config = write_config(
+        tmp_path,
+        source,
+        target,
+        topics={"include": topics, "refresh_interval_s": 1} | KEPT_AS_IT_IS,
+        groups={"sync": True, "include": [f"{prefix}.*"], "interval_s": 0.5},
+    )
+    left: dict[tuple[TopicName, str], list[bytes]] = {}
+    for topic in topics:
+        with Reader(source, topic, fresh_name("all")) as reader:
+            values = reader.read_to_end()
+        for stop in (1, len(values) // 3, len(values) // 2, len(values) - 1, len(values)):
+            group = f"{prefix}-{topic}-{stop}"
+            with Reader(source, topic, group) as reader:
+                reader.read(stop)
+                reader.commit(stop)
+            left[topic, group] = values[stop:]
     with RunningLink(config) as link:
         wait_for("all groups in sync", lambda: reasons(config) == {"SYNCED": len(left)})
-        assert ends(source, {topic: 1}) != ends(target, {topic: 1}), "a mapped mirror"
-        for group, values in left.items():
+        ends_of = [ends(cluster, dict.fromkeys(topics, 1)) for cluster in (source, target)]
+        assert all(ends_of[0][topic] != ends_of[1][topic] for topic in topics), "mapped mirrors"
+        for (topic, group), values in left.items():
             with Reader(target, topic, group) as reader:
                 assert reader.read_to_end() == values
         assert link.stop() == 0, link.text()[-2000:]
