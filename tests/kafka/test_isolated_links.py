@@ -174,55 +174,45 @@ def test_an_unreachable_source_stops_its_own_link_only(apart: Apart, provoked: P
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_link_that_must_halt_halts_alone(cluster_pair: ClusterPair, tmp_path: Path) -> None:
-    """Given two links, one with an unusable state topic / when run / then the other copies."""
-    apart = Apart(cluster_pair, cluster_pair.source, FaultProxy(), FaultProxy(), tmp_path)
-    create_topic(cluster_pair.target, f"heliostat.{apart.far_link}.state", partitions=2)
-    first = apart.filled(cluster_pair.source, apart.near)
-    config = apart.configured()
-    config.write_text(config.read_text().replace("source: north", "source: east"))
-    with RunningLink(config) as link:
-        apart.link = link
-        apart.wait_copied(first)
-        apart.wait_status(apart.near_link, 0, within_s=TOLD_WITHIN_S)
-        assert f"link {apart.far_link} has halted: [REFUSED]" in link.text()
-        later = apart.filled(cluster_pair.source, apart.near)
-        apart.wait_copied(later)
-        assert not link.has_ended
-        apart.wait_status(apart.far_link, 1, within_s=TOLD_WITHIN_S)
-        assert link.stop() == HALTED
-
-
-@pytest.mark.usefixtures("spark")
-def test_a_bad_record_in_another_links_state_is_reported_and_hides_nothing(
+def test_a_link_that_must_halt_and_a_bad_record_in_anothers_state_stop_nothing_else(
     cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
-    """Given foreign records in another link's state / when topics are added / then reported."""
+    """Given two links, one with an unusable state topic / when run / then the other copies.
+
+    Foreign records in the state of a third link are reported, and hide no topic.
+    """
     apart = Apart(cluster_pair, cluster_pair.source, FaultProxy(), FaultProxy(), tmp_path)
+    create_topic(cluster_pair.target, f"heliostat.{apart.far_link}.state", partitions=2)
     other_link = f"heliostat.{fresh_name('other_link')}.state"
     hidden = f"{apart.near}-hidden"
     target = cluster_pair.target.bootstrap
+    first = apart.filled(cluster_pair.source, apart.near)
     config = apart.configured()
     config.write_text(config.read_text().replace("source: north", "source: east"))
     with (
         KeyedTopic(target, other_link) as state,
         ByteTopic(target, TopicName(other_link), "stranger") as bad,
+        RunningLink(config) as link,
     ):
+        apart.link = link
+        apart.wait_copied(first)
+        apart.wait_status(apart.near_link, 0, within_s=TOLD_WITHIN_S)
+        assert f"link {apart.far_link} has halted: [REFUSED]" in link.text()
+        assert not link.has_ended
+        apart.wait_status(apart.far_link, 1, within_s=TOLD_WITHIN_S)
+
         state.ensure(1)
         bad.write(
             [ByteRecord(b"\xff", b"{}"), ByteRecord(f"mirror/{hidden}".encode(), b"not ours")]
         )
-        with RunningLink(config) as link:
-            apart.link = link
-            apart.wait_copied(apart.filled(cluster_pair.source, apart.near))
-            kept = create_topic(cluster_pair.source, hidden)
-            why = f"whether {kept} is a mirror"
-            apart.wait_status(apart.near_link, 1, why, within_s=TOLD_WITHIN_S)
-            [told] = said(config, "status", "--link", apart.near_link)
-            assert f"{other_link} has records that are not its link's own" in told["refused"][kept]
-            assert f"mirror/{hidden} at offset 1" in told["refused"][kept]
-            assert any("at offset 0" in note for note in told["notes"])
-            apart.wait_copied(apart.filled(cluster_pair.source, apart.near))
-            state.write(f"mirror/{hidden}", None)  # the bad record has been removed
-            apart.wait_status(apart.near_link, 0, within_s=COPIED_WITHIN_S)
-            assert link.stop() == 0, apart.text()
+        kept = create_topic(cluster_pair.source, hidden)
+        why = f"whether {kept} is a mirror"
+        apart.wait_status(apart.near_link, 1, why, within_s=TOLD_WITHIN_S)
+        [told] = said(config, "status", "--link", apart.near_link)
+        assert f"{other_link} has records that are not its link's own" in told["refused"][kept]
+        assert f"mirror/{hidden} at offset 1" in told["refused"][kept]
+        assert any("at offset 0" in note for note in told["notes"])
+        apart.wait_copied(apart.filled(cluster_pair.source, apart.near))
+        state.write(f"mirror/{hidden}", None)  # the bad record has been removed
+        apart.wait_status(apart.near_link, 0, within_s=COPIED_WITHIN_S)
+        assert link.stop() == HALTED
