@@ -113,49 +113,12 @@ def held_up(running: RunningLink) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("spark")
-def test_a_new_driver_does_not_rely_on_its_predecessors_reports(link: Link) -> None:
+def test_what_happened_while_no_driver_ran_is_reported(link: Link) -> None:
     """Given a link in sync that was stopped while its source continued / when
 
-    it is started again, its lanes not yet at work / then its predecessor's reports don't count.
+    it is started again, its lanes not yet at work / then its predecessor's reports don't count;
+    of records that expired meanwhile `plan`, log and status tell.
     """
-    link.write()
-    with RunningLink(link.config) as running:
-        link.wait_in_sync()
-        assert running.stop() == 0
-    link.write()
-    with contextlib.ExitStack() as held, RunningLink(link.config):
-        held.enter_context(held_up(running))
-        answers = [link.status("--json")]
-        while "is unknown" not in str(answers[-1].json[0]["why_not_in_sync"]):
-            assert len(answers) < LOOKS_MAX, answers[-1].json
-            answers.append(link.status("--json"))
-        assert {answer.returncode for answer in answers} == {1}
-        [told] = answers[-1].json
-        assert told["why_not_in_sync"] == ["the lag of 1 partitions is unknown"]
-        assert told["states"] == {"starting": 1}
-        held.close()
-        link.wait_in_sync()
-        assert link.ends(link.pair.target) == [2 * RECORDS]
-
-
-@pytest.mark.usefixtures("spark")
-def test_frozen_workers_are_reported_though_the_driver_runs(link: Link) -> None:
-    """Given a link in sync / when its workers are stopped / then exit code 1, a line, later 0."""
-    link.write()
-    with RunningLink(link.config) as running:
-        link.wait_in_sync()
-        with held_up(running):
-            link.wait_told("has not reported for")
-            wait_for("a line", lambda: "has not reported for" in running.text(), TOLD_WITHIN_S)
-            assert "silent" in link.status().stdout
-        link.write()
-        link.wait_in_sync()
-        assert link.ends(link.pair.target) == [2 * RECORDS]
-
-
-@pytest.mark.usefixtures("spark")
-def test_a_stop_is_logged_and_plan_reports_records_that_are_gone(link: Link) -> None:
-    """Given expired records that were not copied / when planned, run / then both report them."""
     link.write()
     with RunningLink(link.config) as running:
         link.wait_in_sync()
@@ -171,13 +134,38 @@ def test_a_stop_is_logged_and_plan_reports_records_that_are_gone(link: Link) -> 
     gone = f"source offsets {RECORDS} to {2 * RECORDS - 1} are gone"
     assert gone in plan.stdout
     assert "nothing to do" not in plan.stdout
-    with RunningLink(link.config) as running:
+    with contextlib.ExitStack() as held, RunningLink(link.config) as running:
+        held.enter_context(held_up(running))
+        answers = [link.status("--json")]
+        while "is unknown" not in str(answers[-1].json[0]["why_not_in_sync"]):
+            assert len(answers) < LOOKS_MAX, answers[-1].json
+            answers.append(link.status("--json"))
+        assert {answer.returncode for answer in answers} == {1}
+        [told] = answers[-1].json
+        assert told["why_not_in_sync"] == ["the lag of 1 partitions is unknown"]
+        assert told["states"] == {"starting": 1}
+        held.close()
         wait_for("a line", lambda: "is gap [SOURCE_OVERTOOK]" in running.text(), TOLD_WITHIN_S)
         link.wait_told("1 partitions are not copied as they should be")
         # Of a stopped partition, the age of what it does not have.
         [row] = link.status("--json").json[0]["topics"]
         assert row["lag_records"] == 2 * RECORDS
         assert 0 <= row["lag_s"] < 600
+
+
+@pytest.mark.usefixtures("spark")
+def test_frozen_workers_are_reported_though_the_driver_runs(link: Link) -> None:
+    """Given a link in sync / when its workers are stopped / then exit code 1, a line, later 0."""
+    link.write()
+    with RunningLink(link.config) as running:
+        link.wait_in_sync()
+        with held_up(running):
+            link.wait_told("has not reported for")
+            wait_for("a line", lambda: "has not reported for" in running.text(), TOLD_WITHIN_S)
+            assert "silent" in link.status().stdout
+        link.write()
+        link.wait_in_sync()
+        assert link.ends(link.pair.target) == [2 * RECORDS]
 
 
 @pytest.mark.usefixtures("spark")
