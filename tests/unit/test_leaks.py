@@ -10,7 +10,7 @@ import psutil
 import pytest
 from support.clusters import until
 from support.leaks import CLIENT_THREADS, clients_left, describe, left_behind, living_children
-from support.runs import TESTS
+from support.costs import TESTS
 
 pytestmark = pytest.mark.thorough
 
