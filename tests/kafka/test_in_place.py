@@ -63,7 +63,7 @@ def test_a_link_filters_and_changes_without_rows(cluster_pair: ClusterPair, tmp_
     piped = Piped(cluster_pair, tmp_path, *STEPS)
     piped.write(b"one", None, b"two")
     piped.write(b"three", None, codec=GZIP)
-    piped.write(b"plain", topic=piped.plain)
+    piped.plain.write(b"plain")
     expected: list[bytes | None] = [b"one", b"two", b"three"]
     for run in range(2):
         with RunningLink(piped.config) as link:
@@ -77,4 +77,4 @@ def test_a_link_filters_and_changes_without_rows(cluster_pair: ClusterPair, tmp_
             assert not link.has_ended
     headers = {row[4] for row in piped.read()}
     assert headers == {(("held", None), ("from", b"summit's"))}
-    assert piped.values(piped.plain) == [b"plain"]
+    assert piped.plain.values() == [b"plain"]

@@ -84,7 +84,7 @@ def test_a_mirror_with_a_pipeline_continues_after_its_map_and_its_state_were_reb
     monkeypatch.setattr(state_rebuild, "HEAR_S", 0.5)  # no driver reports any more
     records.write()
     lose(piped, f"{STATE_TOPIC_PREFIX}{link}.state")
-    rebuild = ("state", "rebuild", link, "--topics", f"{piped.topic}|{piped.plain}", "--yes")
+    rebuild = ("state", "rebuild", link, "--topics", f"{piped.topic}|{piped.plain.topic}", "--yes")
     settings["links"][0]["pipelines"][0]["steps"] = STEPS[:2]
     changed = tmp_path / "changed.yaml"
     changed.write_text(yaml.safe_dump(settings))

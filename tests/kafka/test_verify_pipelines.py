@@ -9,10 +9,8 @@ import pytest
 from support.clusters import ClusterPair, until
 from support.command import Answer, heliostat
 from support.links import RunningLink, ends
-from support.piped import Piped
+from support.piped import Topic, write_link
 from support.records import GZIP, Sample, encode, write_batches
-
-from heliostat.clusters.admin import ClusterAdmin
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
@@ -39,49 +37,89 @@ def cut(number: int) -> bytes:
     return b'{"n": %d, "name":""}' % number
 
 
-def plant(piped: Piped, *rows: Sample) -> None:
-    """Write records into the mirror that no link has written."""
-    write_batches(piped.pair.target.bootstrap, piped.topic, [encode(list(rows), 0)])
+class Mirrored:
+    """A link with two topics that go through each kind of pipeline, one of those compacted.
+
+    It has copied all, and runs no more.
+    """
+
+    def __init__(self, pair: ClusterPair, folder: Path) -> None:
+        self.in_place = Topic(pair, "in-place", partitions=2)
+        self.compacted = Topic(pair, "compacted", configs={"cleanup.policy": "compact"})
+        self.as_rows = Topic(pair, "as-rows")
+        self.plain = Topic(pair, "plain")
+        topics = (self.in_place, self.compacted, self.as_rows, self.plain)
+        self.config = write_link(
+            folder,
+            *topics,
+            pipelines=[
+                self.in_place.pipeline(*IN_PLACE),
+                self.compacted.pipeline(*IN_PLACE),
+                self.as_rows.pipeline(*AS_ROWS),
+            ],
+            errors={"transform": {"policy": "skip"}},
+        )
+        self.in_place.write(whole(1), None, whole(2), codec=GZIP)
+        self.in_place.write(whole(3))
+        self.in_place.write(whole(0), None, None, partition=1)
+        self.compacted.write(whole(1), whole(2))
+        self.as_rows.write(b"1", b"drop", None, b"2", codec=GZIP)
+        self.as_rows.write(b"3", b"no number", b"4", b"drop")
+        self.plain.write(b"plain")
+        wanted = dict(zip((each.topic for each in topics), ([3, 1], [2], [5], [1]), strict=True))
+        partitions = {name: len(each) for name, each in wanted.items()}
+        target = pair.target.bootstrap
+        with RunningLink(self.config) as running:
+            until(lambda: ends(target, partitions) == wanted, running.text, timeout_s=180)
+
+    def compared(self, *words: str) -> tuple[Answer, dict[str, Any]]:
+        done = heliostat(self.config, "verify", "--json", *words)
+        assert done.stdout, done.said
+        return done, done.json
 
 
-def compared(piped: Piped, *words: str) -> tuple[Answer, dict[str, Any]]:
-    done = heliostat(piped.config, "verify", "--json", *words)
-    assert done.stdout, done.said
-    return done, done.json
+@pytest.fixture(scope="module")
+def mirrored(cluster_pair: ClusterPair, tmp_path_factory: pytest.TempPathFactory) -> Mirrored:
+    return Mirrored(cluster_pair, tmp_path_factory.mktemp("verified"))
 
 
 def counts(report: dict[str, Any]) -> tuple[int, ...]:
     return tuple(report[each] for each in ("records", "lost", "doubled", "reordered", "different"))
 
 
-def test_records_done_on_bytes_are_compared_with_rows(
-    cluster_pair: ClusterPair, tmp_path: Path
-) -> None:
-    """Given a pipeline that is done on the bytes of batches / when its mirror is compared / then
+def test_mirrors_of_pipelines_are_compared_with_what_those_make(mirrored: Mirrored) -> None:
+    """Given pipelines that are done on the bytes of batches and as rows, and a rule that skips a
 
-    nothing differs, and records that it drops are neither lost nor lagging; a record that the
-    mirror lacks and one with a header too many are found, each at its offset.
+    record at which one fails / when their mirrors are compared / then nothing differs, records that
+    they drop are neither lost nor lagging, and the report names that record.
     """
-    piped = Piped(cluster_pair, tmp_path, *IN_PLACE)
-    piped.write(whole(1), None, whole(2), codec=GZIP)
-    piped.write(whole(3))
-    piped.write(b"plain", topic=piped.plain)
-    piped.write(whole(0), None, None, partition=1)
-    with RunningLink(piped.config):
-        wanted = {piped.topic: [3, 1], piped.plain: [1]}
-        partitions = {name: len(each) for name, each in wanted.items()}
-        target = cluster_pair.target.bootstrap
-        until(lambda: ends(target, partitions) == wanted, lambda: f"{piped.values()}", timeout_s=90)
-    assert [value for value in piped.values() if value != cut(0)] == [cut(1), cut(2), cut(3)]
-    done, report = compared(piped)
+    values = mirrored.in_place.values()
+    assert [value for value in values if value != cut(0)] == [cut(1), cut(2), cut(3)]
+    done, report = mirrored.compared()
     assert (done.returncode, report["clean"], report["not_compared"]) == (0, True, [])
-    assert counts(report) == (5, 0, 0, 0, 0)
+    assert counts(report) == (12, 0, 0, 0, 0)
     assert report["not_copied_yet"] == 0
-    piped.write(whole(4), whole(5), None, whole(6))
+    ((topic, note),) = (
+        (each["topic"], note) for each in report["details"] for note in each["notes"]
+    )
+    assert topic == mirrored.as_rows.topic
+    assert note.startswith(
+        "the pipeline fails at 1 record, first at offset 5: [CAST_INVALID_INPUT]"
+    )
+
+
+def test_what_differs_from_records_done_on_bytes_is_found(mirrored: Mirrored) -> None:
+    """Given a pipeline that is done on the bytes of batches / when its mirror lacks a record, and
+
+    one has a header too many / then each is found at its offset.
+    """
+    topic = mirrored.in_place
+    topic.write(whole(4), whole(5), None, whole(6))
     kept = (("kept", None), ("from", b"summit's"))
-    left = Sample(b"k", cut(5), piped.at_ms, (("secret", b"1"), *kept))
-    plant(piped, Sample(b"k", cut(4), piped.at_ms, kept), left)
-    done, report = compared(piped, "--topic", piped.topic, "--complete")
+    left = Sample(b"k", cut(5), topic.at_ms, (("secret", b"1"), *kept))
+    planted = encode([Sample(b"k", cut(4), topic.at_ms, kept), left])
+    write_batches(topic.pair.target.bootstrap, topic.topic, [planted])
+    done, report = mirrored.compared("--topic", topic.topic, "--complete")
     assert done.returncode == 1
     assert (report["lost"], report["different"]) == (1, 1)
     (detail,) = (each for each in report["details"] if each["differences"])
@@ -90,34 +128,24 @@ def test_records_done_on_bytes_are_compared_with_rows(
     assert report["first_difference"]["field"] == "header"
 
 
-def test_rows_are_compared_and_a_record_at_which_the_pipeline_fails_is_told(
-    cluster_pair: ClusterPair, tmp_path: Path
-) -> None:
-    """Given a pipeline of rows, and a rule that skips a record at which it fails / when the mirror
+def test_rows_of_another_pipeline_differ(mirrored: Mirrored, tmp_path: Path) -> None:
+    """Given a mirror of a pipeline of rows / when it is compared with another pipeline / then all
 
-    is compared / then nothing differs, and the report names that record; with another pipeline
-    all records differ, and with one that Spark refuses none is compared.
+    records differ, and with one that Spark refuses none is compared.
     """
-    rule = {"transform": {"policy": "skip"}}
-    piped = Piped(cluster_pair, tmp_path, *AS_ROWS, errors=rule)
-    piped.write(b"1", b"drop", None, b"2", codec=GZIP)
-    piped.write(b"3", b"no number", b"4", b"drop")
-    with RunningLink(piped.config):
-        until(lambda: len(piped.values()) == 5, lambda: f"{piped.values()}", timeout_s=90)
-    done, report = compared(piped, "--topic", piped.topic)
-    assert (done.returncode, report["clean"], counts(report)) == (0, True, (5, 0, 0, 0, 0))
-    (detail,) = (each for each in report["details"] if each["notes"])
-    (note,) = detail["notes"]
-    assert note.startswith(
-        "the pipeline fails at 1 record, first at offset 5: [CAST_INVALID_INPUT]"
-    )
-    config = piped.config.read_text()
-    piped.config.write_text(config.replace("INTERVAL 1 HOUR", "INTERVAL 2 HOUR"))
-    done, report = compared(piped, "--topic", piped.topic)
+    config = mirrored.config.read_text()
+    other = tmp_path / "other.yaml"
+
+    def compared(interval: str) -> tuple[Answer, dict[str, Any]]:
+        other.write_text(config.replace("INTERVAL 1 HOUR", interval))
+        done = heliostat(other, "verify", "--json", "--topic", mirrored.as_rows.topic)
+        assert done.stdout, done.said
+        return done, done.json
+
+    done, report = compared("INTERVAL 2 HOUR")
     assert (done.returncode, counts(report)[1:]) == (1, (0, 0, 0, 5))
     assert report["first_difference"]["field"] == "timestamp"
-    piped.config.write_text(config.replace("INTERVAL 1 HOUR", "INTERVAL 1 COW"))
-    done, report = compared(piped, "--topic", piped.topic)
+    done, report = compared("INTERVAL 1 COW")
     assert done.returncode == 1
     assert {each["is_problem"] for each in report["not_compared"]} == {True}
     reason = report["not_compared"][0]["reason"]
@@ -125,25 +153,14 @@ def test_rows_are_compared_and_a_record_at_which_the_pipeline_fails_is_told(
     assert "PARSE_SYNTAX_ERROR" in reason
 
 
-def test_what_compaction_may_have_removed_is_told_as_not_compared(
-    cluster_pair: ClusterPair, tmp_path: Path
-) -> None:
+def test_what_compaction_may_have_removed_is_told_as_not_compared(mirrored: Mirrored) -> None:
     """Given a compacted topic whose mirror lacks a record / when it is compared / then it is no
 
     difference, as each side is cleaned by keys of its own, but the report says from where on.
     """
-    piped = Piped(cluster_pair, tmp_path, *IN_PLACE)
-    with ClusterAdmin([cluster_pair.source.bootstrap]) as admin:
-        assert admin.alter_configs({piped.topic: {"cleanup.policy": "compact"}}) == {
-            piped.topic: None
-        }
-    piped.write(whole(1), whole(2))
-    with RunningLink(piped.config):
-        until(lambda: len(piped.values()) == 2, lambda: f"{piped.values()}", timeout_s=90)
-    _, report = compared(piped, "--topic", piped.topic)
-    assert (report["clean"], counts(report), report["not_compared"]) == (True, (2, 0, 0, 0, 0), [])
-    piped.write(whole(3))
-    done, report = compared(piped, "--topic", piped.topic, "--complete")
+    topic = mirrored.compacted
+    topic.write(whole(3))
+    done, report = mirrored.compared("--topic", topic.topic, "--complete")
     assert (done.returncode, report["clean"]) == (0, True)
     (left,) = report["not_compared"]
     assert left["reason"].startswith("from offset 2 on it differs, which may be right")
