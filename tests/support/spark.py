@@ -33,7 +33,8 @@ def shared_rounds() -> SparkRounds:
         "spark.driver.memory": DRIVER_MEMORY,
         "spark.sql.shuffle.partitions": "2",
     }
-    return SparkRounds("heliostat tests", f"local[{PLACES}]", conf, task_cpus=1.0)
+    master = f"local[{PLACES}]"
+    return SparkRounds("heliostat tests", master, conf, task_cpus=1.0, has_pipelines=True)
 
 
 @pytest.fixture(scope="session")
