@@ -1,9 +1,10 @@
-"""A topic of Avro records that goes through a pipeline, with Confluent's clients at both ends."""
+"""Topics of Avro records that go through pipelines, with Confluent's clients at both ends."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from decimal import Decimal
 from pathlib import Path
@@ -13,11 +14,12 @@ from support.avro_clients import AvroReader, AvroWriter
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import said
 from support.links import ends, write_config
-from support.records import NONE, Sample, encode, write_batches
+from support.records import NONE, Headers, Sample, encode, write_batches
 from support.registry_double import RegistryDouble
 from support.registry_server import RegistryServer
 
 AT_MS = int(time.time() * 1000)
+PARTITIONS = 2
 FIRST: dict[str, Any] = {
     "type": "record",
     "name": "lsst.sal.Order",
@@ -32,6 +34,8 @@ FIRST: dict[str, Any] = {
     ],
 }
 SECOND = {**FIRST, "fields": [*FIRST["fields"], {"name": "more", "type": "string", "default": "-"}]}
+CUT: dict[str, Any] = {"mask": {"secret": None}, "drop": ["price"], "rename": {"other": "others"}}
+"""Of `avro_fields`: it needs no rows."""
 
 
 def row(number: int, **others: Any) -> dict[str, Any]:
@@ -47,10 +51,63 @@ def row(number: int, **others: Any) -> dict[str, Any]:
     }
 
 
-class AvroPiped:
-    """A topic with an Avro pipeline, a link, and a registry at each side.
+class AvroTopic:
+    """A topic of the source, and a consumer of its mirror that is there before it.
 
-    Those are doubles with Confluent's rules, but the target's may be another one that is open.
+    Parameters
+    ----------
+    pair
+        Both clusters.
+    registries
+        Addresses of the source's and the target's registry.
+    name
+        Its name.
+    """
+
+    def __init__(self, pair: ClusterPair, registries: tuple[str, str], name: str) -> None:
+        self.pair = pair
+        self._registry = registries[0]
+        self.name = create_topic(pair.source, name, partitions=PARTITIONS)
+        self.reader = AvroReader(pair.target.bootstrap, registries[1], name)
+
+    def writer(self, schema: dict[str, Any]) -> AvroWriter:
+        return AvroWriter(self.pair.source.bootstrap, self._registry, json.dumps(schema))
+
+    def encode(self, schema: dict[str, Any], *rows: dict[str, Any]) -> list[bytes]:
+        """Return values; the schema is registered with them."""
+        with self.writer(schema) as writer:
+            return writer.encode(self.name, *rows)
+
+    def write(
+        self,
+        *values: bytes | None,
+        partition: int = 0,
+        codec: int = NONE,
+        headers: Headers = (),
+    ) -> None:
+        """Write one batch."""
+        batch = encode([Sample(b"k", value, AT_MS, headers) for value in values], codec)
+        cluster = self.pair.source.bootstrap.split(",")
+        write_batches(cluster, self.name, [batch], partition=partition)
+
+    def ends(self) -> list[int]:
+        """Return where its mirror ends."""
+        return ends(self.pair.target.bootstrap, {self.name: PARTITIONS})[self.name]
+
+
+class AvroLink:
+    """A link of topics that it makes, and a registry at each side: doubles with Confluent's rules.
+
+    Parameters
+    ----------
+    pair, folder
+        Its clusters, and where its configuration is.
+    strategy
+        What it does with schemas.
+    pipelines
+        The steps of each pipeline, by its name.
+    link
+        More keys of its configuration.
     """
 
     def __init__(
@@ -58,24 +115,25 @@ class AvroPiped:
         pair: ClusterPair,
         folder: Path,
         strategy: str,
-        step: dict[str, Any],
-        *,
-        target: Any = None,
+        pipelines: dict[str, Sequence[dict[str, Any]]],
         **link: Any,
     ) -> None:
         self.pair = pair
         self._open = ExitStack()
         self.source = self._open.enter_context(RegistryServer(RegistryDouble()))
-        self.target = target or self._open.enter_context(RegistryServer(RegistryDouble()))
-        self.topic = create_topic(pair.source, fresh_name("avro"), partitions=2)
+        self.target = self._open.enter_context(RegistryServer(RegistryDouble()))
+        self.name = fresh_name("link")
         self.config = write_config(
             folder,
             pair.source.bootstrap,
             pair.target.bootstrap,
-            name=fresh_name("link"),
-            topics={"include": [self.topic], "refresh_interval_s": 0.5},
+            name=self.name,
+            topics={"include": [rf".*\.{self.name}"], "refresh_interval_s": 0.5},
             schemas={"strategy": strategy, "interval_s": 1},
-            pipelines=[{"name": "p", "topics": [self.topic], "steps": [{"avro_fields": step}]}],
+            pipelines=[
+                {"name": name, "topics": [rf"{name}\..*"], "steps": list(steps)}
+                for name, steps in pipelines.items()
+            ],
             registries=(self.source.url, self.target.url),
             **link,
         )
@@ -86,24 +144,19 @@ class AvroPiped:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def writer(self, schema: dict[str, Any]) -> AvroWriter:
-        return AvroWriter(self.pair.source.bootstrap, self.source.url, json.dumps(schema))
+    def topic(self, pipeline: str, case: str = "case") -> AvroTopic:
+        """Create a topic that goes through a pipeline, and begin to read its mirror."""
+        name = f"{pipeline}.{case}.{self.name}"
+        made = AvroTopic(self.pair, (self.source.url, self.target.url), name)
+        self._open.enter_context(made.reader)
+        return made
 
-    def reader(self) -> AvroReader:
-        return AvroReader(self.pair.target.bootstrap, self.target.url, self.topic)
-
-    def write(self, *values: bytes | None, partition: int = 0, codec: int = NONE) -> None:
-        """Write one batch."""
-        batch = encode([Sample(b"k", value, AT_MS) for value in values], codec)
-        cluster = self.pair.source.bootstrap.split(",")
-        write_batches(cluster, self.topic, [batch], partition=partition)
-
-    def problems(self) -> list[Any]:
+    def problems(self, topic: AvroTopic) -> list[Any]:
+        """Return the partitions of a topic that are not copied as they should be, in order."""
         (status,) = said(self.config, "status")
-        return list(status["problems"])
+        rows = [each for each in status["problems"] if each["source"] == topic.name]
+        return sorted(rows, key=lambda each: int(each["partition"]))
 
-    def told(self, reader: AvroReader) -> str:
-        return f"{reader.seen}, {reader.failures}, {self.problems()}"
-
-    def ends(self) -> list[int]:
-        return [int(end) for end in ends(self.pair.target.bootstrap, {self.topic: 2})[self.topic]]
+    def told(self, topic: AvroTopic) -> str:
+        """What is known of a topic, for a wait that fails."""
+        return f"{topic.reader.seen}, {topic.reader.failures}, {self.problems(topic)}"

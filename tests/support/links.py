@@ -7,6 +7,7 @@ that the tests share.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -47,6 +48,7 @@ def write_config(
     """Write a configuration with one link `east-to-west`; `link` has its keys.
 
     `registries` are the addresses of the source's and the target's registry, if there are any.
+    Each pipeline takes one of Spark's slots, beside two for other lanes.
     """
     path = folder / "heliostat.yaml"
     settings: dict[str, Any] = {
@@ -63,7 +65,8 @@ def write_config(
     if registries:
         for cluster, url in zip(clusters.values(), registries, strict=True):
             cluster["schema_registry"] = {"urls": url}
-    config = {"clusters": clusters, "spark": {"master": "local[2]"}, "links": [settings]}
+    slots = 2 + len(settings.get("pipelines", ()))
+    config = {"clusters": clusters, "spark": {"master": f"local[{slots}]"}, "links": [settings]}
     path.write_text(yaml.safe_dump(config))
     return path
 
@@ -74,6 +77,16 @@ def words_of(process: psutil.Process) -> list[str]:
         return process.cmdline()
     except psutil.Error:
         return []
+
+
+def kill(processes: Iterable[psutil.Process]) -> int:
+    """Kill processes; return how many of them were still there."""
+    count = 0
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+            count += 1
+    return count
 
 
 class RunningLink:
@@ -222,11 +235,7 @@ class LinkProcess:
 
     def kill_all(self) -> None:
         """Kill every process of it that still runs."""
-        for process in self.tree():
-            try:
-                process.kill()
-            except psutil.NoSuchProcess:
-                continue
+        kill(self.tree())
         self.process.wait(10)
         self._let_go()
 

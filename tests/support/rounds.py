@@ -8,6 +8,7 @@ from pathlib import Path
 import psutil
 from support.clusters import until
 from support.command import said
+from support.links import kill
 
 WITHIN_S = 90.0
 """A lane whose round fails again and again waits up to 5 s before the next one."""
@@ -47,8 +48,7 @@ def _begin_anew(config: Path, workers: Callable[[], list[psutil.Process]]) -> No
         return bool(before)
 
     until(have_reported, "rounds that report", timeout_s=WITHIN_S)
-    for worker in workers():
-        worker.kill()
+    kill(workers())
 
     def are_new() -> bool:
         now, wanted = rounds_of(config), _wanted(config)
