@@ -23,7 +23,7 @@ from support.avro_piped import CUT, FIRST, SECOND, AvroTopic, row
 from support.clusters import ClusterPair, create_topic, until
 from support.command import heliostat, said
 from support.faults import DAY_MS, Stage, names_of, stage_of
-from support.links import ends, kill
+from support.links import Link, ends, kill
 from support.proxy import PRODUCE, Where
 from support.records import GZIP
 from support.registry_double import RegistryDouble
@@ -188,6 +188,11 @@ class Faults:
             needs_all = is_last or self.kill_all_workers in (fault, self.all[number + 1])
             self.wait_moved(all if needs_all else self._chance.choice((any, all)), before)
 
+    @property
+    def _link(self) -> Link:
+        assert self._stage.link is not None
+        return self._stage.link
+
     def copied(self) -> dict[str, int]:
         """Return how many records each mirror has; -1: a broker that began just now can't say."""
         found = ends(self._stage.target.bootstrap, self._topics)
@@ -208,13 +213,13 @@ class Faults:
 
     def kill_all_workers(self) -> None:
         """Kill those of all pipelines at once."""
-        until(lambda: kill(self._stage.process.workers()), self._stage.text)
+        until(lambda: kill(self._link.workers()), self._stage.text)
 
     def kill_worker(self) -> None:
         """Kill any one."""
 
         def kill_one() -> int:
-            workers = self._stage.process.workers()
+            workers = self._link.workers()
             return kill(self._chance.sample(workers, min(1, len(workers))))
 
         until(kill_one, self._stage.text, timeout_s=WITHIN_S)
@@ -231,8 +236,9 @@ class Faults:
         self._chance.choice(self._proxies).cut_all()
 
     def kill_driver(self) -> None:
-        """Kill the driver; the next one starts at once."""
+        """Kill the driver's process; the next one, in this process, starts at once."""
         self._stage.process.kill_driver()
+        self._stage.has_process = False
         self._stage.start_link()
 
     def kill_target(self) -> None:
@@ -301,7 +307,8 @@ def test_faults_lose_double_and_reorder_nothing_of_a_pipeline(
             faults.run()
         finally:
             writers.stop()
-        assert not stage.process.has_ended
+        assert stage.link is not None
+        assert not stage.link.has_ended
         audit(stage)
         ids = orders.assert_read()
     plan = heliostat(stage.config, "plan").stdout

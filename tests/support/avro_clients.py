@@ -67,6 +67,7 @@ class AvroReader:
                 "group.id": fresh_name("avro"),
                 "auto.offset.reset": "earliest",
                 "topic.metadata.refresh.interval.ms": 200,
+                "log_level": 2,  # twenty lines a second while a broker is away
             }
         )
         self._registry = open_registry(registry)
