@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,10 +10,17 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from support.clusters import create_topic, fresh_name
+from support.clusters import ClusterPair, create_topic, fresh_name
 from support.faults import RECOVERED_WITHIN_S, Stage, names_of, stage_of
-from support.holes import COMPACTED, EAGER_CLEANER, read, transactions, write_compacted
-from support.links import ends_or_errors, wait_for
+from support.holes import (
+    COMPACTED,
+    EAGER_CLEANER,
+    assert_none_lost,
+    assert_same,
+    transactions,
+    write_compacted,
+)
+from support.links import ends_or_errors, kill, wait_for
 from support.proxy import FETCH, PRODUCE, FaultProxy, Where
 
 from heliostat.names import TopicName
@@ -144,9 +150,9 @@ def test_mapped_mirrors_have_each_record_once_after_each_fault(stage: Stage) -> 
         source, target = stage.source.bootstrap, stage.target.bootstrap
         cut_everywhere(stage.at_source, FETCH, names_of(source, holes.topics), holes)
         cut_everywhere(stage.at_target, PRODUCE, names_of(target, holes.topics), holes)
-        for worker in wait_for("workers", stage.link.workers):
-            worker.send_signal(signal.SIGKILL)
-        holes.wait_copied()
+        for _ in range(2):
+            wait_for("workers to kill", lambda: kill(stage.process.workers()))
+            holes.wait_copied()
         broker = stage.target.brokers[0]
         broker.kill()
         broker.start()
@@ -160,6 +166,7 @@ def test_mapped_mirrors_have_each_record_once_after_each_fault(stage: Stage) -> 
     assert report.is_clean, "\n".join([*report.lines(), stage.text()])
     assert (report.lost, report.doubled, report.reordered, report.different) == (0, 0, 0, 0)
     assert report.mapped == len(holes.topics)
-    seen = len(read(source, holes.transactional, "read_committed"))
-    assert holes.copied()[holes.transactional] == seen > 0
+    pair = ClusterPair(stage.source, stage.target)
+    assert len(assert_same(pair, holes.transactional)) > 0
+    assert_none_lost(pair, holes.compacted)
     assert not stage.status().problems

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import random
-import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,7 +19,7 @@ import pytest
 from pyspark.sql import SparkSession
 from support.clusters import fresh_name
 from support.faults import DAY_MS, Stage, Trial, small_load, stage_of
-from support.links import wait_for
+from support.links import kill, wait_for
 from support.proxy import FETCH, PRODUCE, FaultProxy, Where
 
 from heliostat_sandbox.shapes import GenericShape, Timestamps
@@ -130,9 +129,7 @@ class Faults:
         proxy.heal()
 
     def kill_workers(self) -> None:
-        assert self._stage.link is not None
-        for worker in self._stage.link.workers():
-            worker.send_signal(signal.SIGKILL)
+        kill(self._stage.process.workers())
 
     def kill_driver(self) -> None:
         self._stage.process.kill_driver()

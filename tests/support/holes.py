@@ -1,4 +1,4 @@
-"""Topics whose offsets have holes, compacted or transactional, and their records as read."""
+"""Topics whose offsets have holes, compacted or transactional: as read, and their mirrors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,12 @@ from kafka.errors import KafkaTimeoutError
 from support.clusters import HEAP_MB, ClusterPair, fresh_name
 from support.consumers import open_consumer
 
-from heliostat_sandbox import ClusterSpec, start_many
+from heliostat.access import access_of
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.offset_map import OffsetMap
+from heliostat.offsets.store import read_maps
+from heliostat_sandbox import Cluster, ClusterSpec, start_many
 
 EAGER_CLEANER = {
     "log.retention.ms": "-1",  # some records are old
@@ -109,3 +114,40 @@ def write_compacted(bootstrap: str, rng: random.Random, topic: str, rounds: int)
             producer.send(topic, key=b"k%d" % rng.randrange(500), value=value, partition=0)
     producer.flush()
     producer.close()
+
+
+def map_of(target: Cluster, topic: TopicName) -> OffsetMap:
+    """The map of partition 0 as it is durable now."""
+    with ClusterAdmin([target.bootstrap]) as admin:
+        topic_id = admin.describe_topics([topic])[topic].topic_id
+    reader = read_maps(access_of([target.bootstrap]), LinkName("east-to-west"))
+    return reader.of(TopicPartition(topic, PartitionId(0)), str(topic_id))
+
+
+def assert_same(pair: ClusterPair, topic: TopicName) -> OffsetMap:
+    """Both sides' readers see the same; the map is exact in both directions."""
+    there = read(pair.source.bootstrap, topic, "read_committed")
+    here = read(pair.target.bootstrap, topic, "read_uncommitted")
+    assert [row[1:] for row in here] == [row[1:] for row in there]
+    found = map_of(pair.target, topic)
+    for source, target in zip(there, here, strict=True):
+        assert found.source_of(target[0]) == source[0]
+        assert found.target_of(source[0]) == target[0]
+        assert found.holds(source[0])
+    return found
+
+
+def assert_none_lost(pair: ClusterPair, topic: TopicName) -> None:
+    """The mirror, which is not cleaned, has each record of a compacted topic once, by the map.
+
+    Records that the cleaner took after they were copied are at the target only.
+    """
+    there = read(pair.source.bootstrap, topic, "read_committed")
+    here = read(pair.target.bootstrap, topic, "read_uncommitted")
+    offsets = map_of(pair.target, topic)
+    assert len(offsets) > 0
+    copied = {int(offsets.source_of(row[0])): row[1:] for row in here}
+    assert len(copied) == len(here)
+    assert list(copied) == sorted(copied)
+    for row in there:
+        assert copied[row[0]] == row[1:]
