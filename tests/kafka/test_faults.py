@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from support.faults import Stage, Trial, stage_of
 from support.links import wait_for
-from support.proxy import FETCH, PRODUCE, Where
+from support.proxy import FETCH, PRODUCE, FaultProxy, Where
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.core]
 
@@ -24,45 +24,48 @@ def stage(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Iter
         yield made
 
 
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_connection_cut_at_every_byte_of_request_and_answer(stage: Stage, side: str) -> None:
-    """Given fetches and appends / when cut at each kind of byte / then each record once."""
-    proxy = stage.at_source if side == "source" else stage.at_target
-    api_key = FETCH if side == "source" else PRODUCE
-    assert proxy is not None
-    with Trial(stage) as trial:
-        about = trial.names_at_source if side == "source" else trial.names_at_target
-        for where in Where:
-            cut = proxy.cut_next(api_key, where, *about)
-            assert cut.done.wait(CUT_WITHIN_S), f"no connection was cut {where.value}"
-            trial.wait_copied(20)
-
-
-def test_slow_and_throttled_links(stage: Stage) -> None:
-    """Given 100 ms and 2 MB/s on both sides / when copied / then it continues, and recovers."""
+def proxies_of(stage: Stage) -> tuple[FaultProxy, FaultProxy]:
+    """Give those at the source and at the target."""
     assert stage.at_source is not None
     assert stage.at_target is not None
+    return stage.at_source, stage.at_target
+
+
+def test_connection_cut_at_every_byte_of_request_and_answer(stage: Stage) -> None:
+    """Given fetches and appends / when cut at each kind of byte / then each record once."""
+    at_source, at_target = proxies_of(stage)
     with Trial(stage) as trial:
-        for proxy in (stage.at_source, stage.at_target):
+        sides = (
+            (at_source, FETCH, trial.names_at_source),
+            (at_target, PRODUCE, trial.names_at_target),
+        )
+        for where in Where:
+            for proxy, api_key, about in sides:
+                cut = proxy.cut_next(api_key, where, *about)
+                assert cut.done.wait(CUT_WITHIN_S), f"no connection was cut {where.value}"
+                trial.wait_copied(20)
+
+
+def test_slow_refused_and_stalled_connections(stage: Stage) -> None:
+    """Given 100 ms and 2 MB/s on both sides / when copied / then it continues, and recovers;
+
+    given a side that refuses, then stalls / when it serves again / then nothing is missing.
+    """
+    with Trial(stage) as trial:
+        for proxy in proxies_of(stage):
             proxy.latency_s, proxy.bytes_per_s = 0.1, 2e6
         trial.wait_copied(600)
-        for proxy in (stage.at_source, stage.at_target):
+        for proxy in proxies_of(stage):
             proxy.heal()
-
-
-@pytest.mark.parametrize("side", ["source", "target"])
-def test_refused_and_stalled_connections(stage: Stage, side: str) -> None:
-    """Given a side that refuses, then stalls / when it serves again / then nothing is missing."""
-    proxy = stage.at_source if side == "source" else stage.at_target
-    assert proxy is not None
-    with Trial(stage) as trial:
-        proxy.refuse()
-        trial.wait_tried(proxy, 3)
-        proxy.accept()
-        trial.wait_normal()
-        proxy.hold(LINK_CLIENTS)
-        trial.wait_sent(600)
-        proxy.release()
+        for proxy in proxies_of(stage):
+            trial.wait_normal()
+            proxy.refuse()
+            trial.wait_tried(proxy, 3)
+            proxy.accept()
+            trial.wait_normal()
+            proxy.hold(LINK_CLIENTS)
+            trial.wait_sent(600)
+            proxy.release()
 
 
 @pytest.mark.parametrize("how", [pytest.param("restart", marks=pytest.mark.thorough), "kill"])
