@@ -24,7 +24,7 @@ from support.proxy import FETCH, PRODUCE, FaultProxy, Where
 
 from heliostat_sandbox.shapes import GenericShape, Timestamps
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
 SEED = "HELIOSTAT_FAULTS_SEED"
 MINUTES = "HELIOSTAT_FAULTS_MINUTES"

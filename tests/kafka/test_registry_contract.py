@@ -244,7 +244,7 @@ def test_preserve_is_refused_at_apicurio(apicurio: SandboxRegistry) -> None:
         assert {each.code for each in plan.refused.values()} == {SchemaRefusal.NO_IMPORT}
 
 
-@pytest.mark.thorough
+@pytest.mark.long
 def test_more_subjects_than_apicurio_lists_are_mirrored_and_found_again(
     apicurio: SandboxRegistry,
 ) -> None:

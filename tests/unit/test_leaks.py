@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import psutil
 import pytest
 from support.clusters import until
-from support.leaks import CLIENT_THREADS, clients_left, describe, left_behind, living_children
 from support.costs import TESTS
+from support.leaks import CLIENT_THREADS, clients_left, describe, left_behind, living_children
 
 pytestmark = pytest.mark.thorough
 
