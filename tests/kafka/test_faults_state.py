@@ -56,7 +56,6 @@ def says(stage: Stage, word: str) -> bool:
     return word in stage.text()
 
 
-@pytest.mark.long
 def test_clock_of_the_links_machine_stepped(stage: Stage, clock: SteppedClock) -> None:
     """Given a link under load / when its wall clock steps an hour forth and back / then exact."""
     with Trial(stage) as trial:
