@@ -49,7 +49,9 @@ RUNS = {
 STARTS_SOMETHING = ("kafka", "spark", "peer")
 """Marks of tests that start brokers, Spark or MirrorMaker 2."""
 SIMULATION = "tests/sim/"
-"""Runs in `long`, too, with many seeds."""
+"""Runs in `long`, too, with many seeds: how many tests it has goes by them."""
+QUICK_MAX_S = 0.4
+"""A dearer test does not run while somebody writes; the simulation does, with few seeds."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -87,13 +89,14 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     for item in items:
         item.user_properties.append((TIER, tiers[item.nodeid]))
     if not any("::" in word for word in config.args):  # else files are not collected whole
-        tell_breaches(config, stale(rows, tiers, {file_of(name) for name in tiers}))
+        files = {file_of(name) for name in tiers if not name.startswith(SIMULATION)}
+        tell_breaches(config, stale(rows, tiers, files))
     thorough = [name for name, tier in tiers.items() if tier == THOROUGH]
     left_out = _files_of_other_turns(costs_of_files(thorough, rows), share) if share else set()
     by_need = defaultdict[bool, list[pytest.Item]](list)
     for item in items:
         is_left_out = tiers[item.nodeid] == THOROUGH and file_of(item.nodeid) in left_out
-        by_need[_is_in(run, item) and not is_left_out].append(item)
+        by_need[_is_in(run, item, rows) and not is_left_out].append(item)
     if by_need[False]:
         config.hook.pytest_deselected(items=by_need[False])
         items[:] = by_need[True]
@@ -101,11 +104,15 @@ def select(config: pytest.Config, items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: -by_file[file_of(item.nodeid)])
 
 
-def _is_in(run: str, item: pytest.Item) -> bool:
+def _is_in(run: str, item: pytest.Item, rows: Costs) -> bool:
     """Return whether a test is in a run."""
-    if run == QUICK and any(item.get_closest_marker(mark) for mark in STARTS_SOMETHING):
-        return False
-    is_many_seeds = run == LONG and item.nodeid.startswith(SIMULATION)
+    is_simulated = item.nodeid.startswith(SIMULATION)
+    if run == QUICK:
+        is_slow = item.nodeid in rows and rows[item.nodeid].seconds > QUICK_MAX_S
+        starts_something = any(item.get_closest_marker(mark) for mark in STARTS_SOMETHING)
+        if starts_something or (is_slow and not is_simulated):
+            return False
+    is_many_seeds = run == LONG and is_simulated
     return tier_of(item) in RUNS[run] or is_many_seeds
 
 
