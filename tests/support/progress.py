@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -29,10 +32,10 @@ TIER = "tier"
 """Property of a test's reports."""
 UNLISTED_MAX_S = 0.5
 """Seconds that a test without a row in `costs.tsv` may take."""
-HICCUP = 3.0
-"""A test that takes so many times longer than it may has become slow; others had bad luck."""
-PACE_FROM_S = 30.0
-"""Seconds of recorded tests that show how fast the machine is today."""
+MEASURED_AGAIN = 20
+"""So many tests at most are measured again, alone: some compiled code, or waited for others."""
+AGAIN_WITHIN_S = 300.0
+DURATION = re.compile(r"^\s*([\d.]+)s call\s+(\S.*)$", re.MULTILINE)
 BREACHES = "breaches of the budget"
 TELL_EVERY_S = 15.0
 TELL_EVERY_S_ON_TERMINALS = 0.2
@@ -138,7 +141,7 @@ class Progress:
             self.breaches.clear()
             write_costs(self.measured(), costs.COSTS)
         else:
-            self.breaches.update(dict.fromkeys(self.unlisted()))
+            self.breaches.update(dict.fromkeys(unlisted(self.suspects(), self.config.rootpath)))
         spent = read_costs(costs.COSTS).values()
         self.breaches.update(dict.fromkeys(overspent(spent, read_budget(costs.BUDGET))))
         if self.breaches and session.exitstatus == pytest.ExitCode.OK:
@@ -149,20 +152,14 @@ class Progress:
         took = {name: Cost(seconds, self.tiers[name]) for name, seconds in self.took.items()}
         return recorded(took, self.rows)
 
-    def unlisted(self) -> list[str]:
-        """Return a line for each test that is slow and has no row; none of a small run."""
-        listed = [name for name in self.took if name in self.rows]
-        cost = sum(self.rows[name].seconds for name in listed)
-        if cost < PACE_FROM_S:
-            return []
-        pace = sum(self.took[name] for name in listed) / cost
-        slow_s = UNLISTED_MAX_S * HICCUP * max(1.0, pace)
-        return [
-            f"{name} took {seconds:.1f} s and has no row in tests/costs.tsv: "
-            f"make it faster, or scripts/test --record {file_of(name)}"
+    def suspects(self) -> list[str]:
+        """Return tests without a row that took longer than such may, the slowest first."""
+        slow = {
+            name: seconds
             for name, seconds in self.calls.items()
-            if seconds > slow_s and name not in self.rows
-        ]
+            if seconds > UNLISTED_MAX_S and name not in self.rows
+        }
+        return sorted(slow, key=lambda name: -slow[name])[:MEASURED_AGAIN]
 
     def line(self) -> str:
         """Return the progress of the run in one line."""
@@ -237,3 +234,24 @@ def folder_of(name: str) -> str:
 def _minutes(seconds: float) -> str:
     whole = round(seconds)
     return f"{whole // 60} min {whole % 60:02} s" if whole >= 60 else f"{whole} s"
+
+
+def unlisted(suspects: Sequence[str], root: Path) -> list[str]:
+    """Measure tests again, alone; return a line for each that is slow and has no row."""
+    if not suspects:
+        return []
+    command = [sys.executable, "-m", "pytest", "-n", "0", "-vv", "--durations=0", *suspects]
+    done = subprocess.run(
+        [*command, "-p", "no:cacheprovider"],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=AGAIN_WITHIN_S,
+        check=False,
+    )
+    return [
+        f"{name} takes {seconds} s and has no row in tests/costs.tsv: "
+        f"make it faster, or scripts/test --record {file_of(name)}"
+        for seconds, name in DURATION.findall(done.stdout)
+        if float(seconds) > UNLISTED_MAX_S
+    ]
