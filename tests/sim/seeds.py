@@ -5,12 +5,15 @@ hand: a failure names its seed, and `HELIOSTAT_SIM_FIRST=SEED HELIOSTAT_SIM_SEED
 """
 
 import os
+from collections.abc import Collection, Iterator
 
 FIRST = int(os.environ.get("HELIOSTAT_SIM_FIRST", "0"))
 SEEDS = int(os.environ.get("HELIOSTAT_SIM_SEEDS", "100"))
 """Of a scenario; of those that take long a part of it."""
 IS_WHOLE = SEEDS >= 100
 """A few seeds may not meet what a scenario is about; so many do."""
+MORE = 10
+"""How many times as many seeds are run at most until a rare event has come."""
 CHUNK = 100
 """Seeds of one test, where more than that are run."""
 
@@ -18,6 +21,15 @@ CHUNK = 100
 def seeds(share: float = 1.0, *, least: int = 1) -> range:
     """Return the seeds of a scenario that runs a share of `SEEDS`."""
     return range(FIRST, FIRST + count(share, least))
+
+
+def until_met(rare: Collection[object], ran: range) -> Iterator[int]:
+    """Yield these seeds, and more of them until a scenario has met what is rare in it."""
+    yield from ran
+    for seed in range(ran.stop, ran.stop + MORE * len(ran)):
+        if rare or not IS_WHOLE:
+            return
+        yield seed
 
 
 def count(share: float = 1.0, least: int = 1) -> int:

@@ -66,4 +66,5 @@ def test_a_round_that_failed_may_send_on_for_a_while(part: range, age_ms: int) -
             world.fault_rate *= 0.97
         else:
             raise AssertionError(f"seed {seed}: not level after {ROUNDS_MAX} rounds")
-    assert both or not IS_WHOLE
+    # Old records wait for the first one's lease: of them about one round a seed gets this far.
+    assert both > len(part) // (2 if age_ms else 1) or not IS_WHOLE

@@ -1,8 +1,8 @@
 """What tests cost, which tier each is in, and how much a tier may cost: `costs.tsv`, `budget.toml`.
 
-Costs are seconds of one process that runs tests, set-up and tear-down of fixtures included, on a
-machine of 2 cores with little else to do. Tests that take less than `LISTED_FROM_S` are added up
-by file and tier. `scripts/test --record` writes down what it has run.
+Costs are seconds of one process that runs tests, set-up and tear-down of fixtures included, beside
+the others that `scripts/test` runs on a machine of 2 cores. Tests that take less than
+`LISTED_FROM_S` are added up by file and tier. `scripts/test --record` writes what it has run.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ LISTED_FROM_S = 0.3
 CHEAP_S = 0.02
 """Assumed seconds of a test that has no row."""
 CORE, THOROUGH, LONG = TIERS = ("core", "thorough", "long")
+SIMULATION = "tests/sim/"
+"""How many tests it has goes by the seeds of a run; `long` runs many."""
 OTHERS = "other {tier} tests"
 """Stands in place of a test's name, for those of a file and tier that have no row."""
 
@@ -47,6 +49,11 @@ def read_costs(path: Path) -> dict[str, Cost]:
         return {}
     rows = (line.split("\t") for line in path.read_text(encoding="utf-8").splitlines() if line)
     return {name: Cost(float(seconds), tier) for seconds, tier, name in rows}
+
+
+def seconds_of(costs: Costs, name: str) -> float:
+    """Return what a test costs, or about that if it has no row."""
+    return costs[name].seconds if name in costs else CHEAP_S
 
 
 def write_costs(costs: Costs, path: Path) -> None:

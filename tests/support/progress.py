@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 from support import costs
 from support.costs import (
-    CHEAP_S,
     CORE,
+    LONG,
+    SIMULATION,
     Cost,
     Costs,
     file_of,
@@ -24,6 +25,7 @@ from support.costs import (
     read_budget,
     read_costs,
     recorded,
+    seconds_of,
     write_costs,
 )
 
@@ -139,11 +141,12 @@ class Progress:
             return
         if self.config.getoption("record"):
             self.breaches.clear()
-            write_costs(self.measured(), costs.COSTS)
+            self.rows = self.measured()
+            write_costs(self.rows, costs.COSTS)
         else:
             self.breaches.update(dict.fromkeys(unlisted(self.suspects(), self.config.rootpath)))
-        spent = read_costs(costs.COSTS).values()
-        self.breaches.update(dict.fromkeys(overspent(spent, read_budget(costs.BUDGET))))
+        over = overspent(self.rows.values(), read_budget(costs.BUDGET))
+        self.breaches.update(dict.fromkeys(over))
         if self.breaches and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -154,10 +157,13 @@ class Progress:
 
     def suspects(self) -> list[str]:
         """Return tests without a row that took longer than such may, the slowest first."""
+        many_seeds = self.config.getoption("run") == LONG
         slow = {
             name: seconds
             for name, seconds in self.calls.items()
-            if seconds > UNLISTED_MAX_S and name not in self.rows
+            if seconds > UNLISTED_MAX_S
+            and name not in self.rows
+            and not (many_seeds and name.startswith(SIMULATION))
         }
         return sorted(slow, key=lambda name: -slow[name])[:MEASURED_AGAIN]
 
@@ -174,12 +180,8 @@ class Progress:
 
     def left_s(self, passed_s: float) -> float | None:
         """Return the estimated seconds left at the pace of this machine; None if unknown yet."""
-        cost = {
-            name: self.rows[name].seconds if name in self.rows else CHEAP_S
-            for name in (*self.took, *self.left, *self.running)
-        }
-        left = sum(cost[name] for name in self.left)
-        done = sum(cost[name] for name in self.took if name not in self.left)
+        left = sum(seconds_of(self.rows, name) for name in self.left)
+        done = sum(seconds_of(self.rows, name) for name in self.took if name not in self.left)
         if done <= 0.0 or not self.left:
             return None
         return left * passed_s / done

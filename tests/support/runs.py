@@ -25,14 +25,15 @@ import pytest
 from mutations.run import share_of
 from support import costs
 from support.costs import (
-    CHEAP_S,
     CORE,
     LONG,
+    SIMULATION,
     THOROUGH,
     TIERS,
     Costs,
     file_of,
     read_costs,
+    seconds_of,
     stale,
 )
 from support.progress import TIER, Progress, tell_breaches
@@ -48,8 +49,6 @@ RUNS = {
 """Tiers of a run's tests."""
 STARTS_SOMETHING = ("kafka", "spark", "peer")
 """Marks of tests that start brokers, Spark or MirrorMaker 2."""
-SIMULATION = "tests/sim/"
-"""Runs in `long`, too, with many seeds: how many tests it has goes by them."""
 QUICK_MAX_S = 0.4
 """A dearer test does not run while somebody writes; the simulation does, with few seeds."""
 
@@ -108,7 +107,7 @@ def _is_in(run: str, item: pytest.Item, rows: Costs) -> bool:
     """Return whether a test is in a run."""
     is_simulated = item.nodeid.startswith(SIMULATION)
     if run == QUICK:
-        is_slow = item.nodeid in rows and rows[item.nodeid].seconds > QUICK_MAX_S
+        is_slow = seconds_of(rows, item.nodeid) > QUICK_MAX_S
         starts_something = any(item.get_closest_marker(mark) for mark in STARTS_SOMETHING)
         if starts_something or (is_slow and not is_simulated):
             return False
@@ -120,7 +119,7 @@ def costs_of_files(names: Iterable[str], rows: Costs) -> dict[str, float]:
     """Return the seconds that tests of these names take together, by file."""
     by_file = defaultdict[str, float](float)
     for name in names:
-        by_file[file_of(name)] += rows[name].seconds if name in rows else CHEAP_S
+        by_file[file_of(name)] += seconds_of(rows, name)
     return by_file
 
 
