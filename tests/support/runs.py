@@ -18,6 +18,7 @@ next commit those of others.
 
 from __future__ import annotations
 
+import copy
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
@@ -59,6 +60,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--run", choices=tuple(RUNS), help="which tests, see runs.py")
     group.addoption("--share", help="K/N or auto/N: of thorough tests, those of every N-th file")
     group.addoption("--record", action="store_true", help="write tests/costs.tsv")
+    group.addoption("--twice", action="store_true", help="run each test twice, to measure it warm")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -73,6 +75,15 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Select and order tests."""
     select(config, items)
+    if config.getoption("twice"):
+        items += [again(item) for item in items if isinstance(item, pytest.Function)]
+
+
+def again(item: pytest.Function) -> pytest.Function:
+    """Return an item that runs the same test once more, with fixtures of its own."""
+    other = copy.copy(item)
+    other._initrequest()  # pytest has no public way
+    return other
 
 
 def tier_of(item: pytest.Item) -> str:

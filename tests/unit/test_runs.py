@@ -142,14 +142,20 @@ def test_time_left_is_estimated_from_costs_and_local_speed(
 
 
 def test_a_slow_test_without_a_row_is_measured_again(tmp_path: Path) -> None:
-    """Given a test that is slow once, as it compiles, and one that always is / then that fails."""
+    """Given tests slow once, or in each new process, and one that always is / then that fails."""
     slow = """
 import pathlib, time
+
+warm = []
 
 def test_once():
     done = pathlib.Path(__file__).with_name("compiled")
     time.sleep(0.0 if done.exists() else 0.7)
     done.touch()
+
+def test_cold():
+    time.sleep(0.0 if warm else 0.7)
+    warm.append(True)
 
 def test_always():
     time.sleep(0.7)
