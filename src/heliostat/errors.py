@@ -15,6 +15,7 @@
       TransformFailed        a pipeline fails at a record, or gives back other rows than it may
       PipelineRefused        a pipeline that can't be run as it is configured
       OffsetMapLost          rows of the offset maps are gone
+      StateIncomplete        rows of the link's state are gone
       LinkTakenOver          another instance owns the link now
       SparkUnavailable       Spark has no executor to run rounds on
       GroupsFailed           what is published for consumer groups was refused
@@ -210,6 +211,16 @@ class OffsetMapLost(HeliostatError):
     code = "OFFSET_MAP_LOST"
     verdict = Verdict.RETRY
     hint = "heliostat offsets rebuild recreates a map from the records of both sides"
+
+
+class StateIncomplete(HeliostatError):
+    """Rows are missing that the link has had; without them it would take itself for a new one."""
+
+    code = "STATE_INCOMPLETE"
+    hint = (
+        "find out who deleted records of heliostat.<link>.state; `heliostat state rebuild` takes "
+        "the link's mirrors back by their contents"
+    )
 
 
 class LinkTakenOver(HeliostatError):

@@ -176,7 +176,7 @@ def test_a_cluster_that_is_not_reachable():
 def test_state_is_read_to_its_end_and_followed_from_there(summit):
     with (
         KeyedTopic(summit.bootstrap.split(","), "heliostat.test.state") as writer,
-        KeyedTopic(summit.bootstrap.split(","), "heliostat.test.state") as reader,
+        writer.reader() as reader,
     ):
         assert reader.read_all() == {}
         writer.ensure()

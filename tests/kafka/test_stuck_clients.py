@@ -52,17 +52,17 @@ def test_a_stuck_client_is_replaced_and_reading_continues_at_its_position(
     bootstrap: list[str],
 ) -> None:
     """Given two rows that are read / when both clients get stuck / then one error each."""
-    with KeyedTopic(bootstrap, fresh_name("state")) as topic:
+    with KeyedTopic(bootstrap, fresh_name("state")) as topic, topic.reader() as reader:
         topic.ensure()
         topic.write_many({"a": {"n": 1}, "b": {"n": 2}})
-        assert topic.read_all() == {"a": {"n": 1}, "b": {"n": 2}}
-        topic._producer, topic._consumer = Stuck(topic._producer), Stuck(topic._consumer)
+        assert reader.read_all() == {"a": {"n": 1}, "b": {"n": 2}}
+        topic._producer, reader._consumer = Stuck(topic._producer), Stuck(reader._consumer)
         with pytest.raises(ConnectionLost):
             topic.write("c", {"n": 3})
         topic.write("c", {"n": 3})
         with pytest.raises(ConnectionLost):
-            topic.poll()
-        changes = wait_for("the change since", topic.poll)
+            reader.poll()
+        changes = wait_for("the change since", reader.poll)
         assert [(change.key, change.value) for change in changes] == [("c", {"n": 3})]
 
 

@@ -43,5 +43,5 @@ class KeptTopic:
 
 def ledger_on(memory: KeptTopic) -> GapLedger:
     made = GapLedger(LinkName("l"), ClusterConfig(bootstrap=("127.0.0.1:1",)))
-    made._topic = memory  # type: ignore[assignment]  # stand-in
+    made._topic = made._reader = memory  # type: ignore[assignment]  # stand-in
     return made

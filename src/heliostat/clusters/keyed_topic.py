@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -12,7 +12,7 @@ from typing import Any
 
 from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic
-from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS
+from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.one_partition import PATIENCE_MS, OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
 from heliostat.names import Offset, TopicName
@@ -40,30 +40,38 @@ class Change:
     timestamp_ms: int
 
 
-class KeyedTopic(OnePartitionTopic):
-    """Latest JSON object per key, kept in a compacted topic."""
+class KeyedReader(OnePartitionTopic):
+    """Reads all of such a topic, then what is written after that. For one thread.
+
+    Parameters
+    ----------
+    was_there
+        Whether the topic has existed: then it is not taken for empty if a broker doesn't know it.
+    """
 
     # A transaction that `FencedWriter` left open is not state.
     READER_SETTINGS = MappingProxyType({"isolation_level": "read_committed"})
-    WRITER_SETTINGS = MappingProxyType(
-        {
-            "delivery_timeout_ms": round(ANSWER_TIMEOUT_S * 1000),
-            "max_block_ms": round(ANSWER_TIMEOUT_S * 1000),
-        }
-    )
 
-    def __init__(self, cluster: Reachable, topic: str, client_id: str = "heliostat-state") -> None:
+    def __init__(
+        self,
+        cluster: Reachable,
+        topic: str,
+        client_id: str,
+        was_there: Callable[[], bool] = lambda: False,
+    ) -> None:
         super().__init__(cluster, topic, client_id)
+        self._was_there = was_there
         self._early: list[Change] = []
 
-    def ensure(self, replication_factor: int | None = None) -> None:
-        """Create the topic if it is missing, see `ensure_compacted`."""
-        ensure_compacted(self._access, self.topic, self._client_id, replication_factor)
+    @property
+    def is_there(self) -> bool:
+        """Whether the topic existed when it was read last."""
+        return self._consumer is not None
 
     def read_all(self, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, dict[str, Any]]:
-        """Latest value of every key, up to where the topic ended when reading began.
+        """Latest value of every key, from the topic's start to where it ended when this began.
 
-        `poll` returns what is written meanwhile. A topic that does not exist is empty.
+        `poll` returns what is written meanwhile. A topic that never existed is empty.
 
         Raises
         ------
@@ -92,9 +100,10 @@ class KeyedTopic(OnePartitionTopic):
         with self._errors("read"):
             consumer = self._reader()
             if consumer is None:
+                self._must_not_have_existed()
                 return state
-            consumer.seek_to_beginning(self._partition)
             end = self._end(consumer, min(PATIENCE_MS, round(timeout_s * 500)))
+            consumer.seek(self._partition, self._start(consumer))
             while (position := self._at(consumer)) < end:
                 if monotonic() > deadline_s:
                     raise ConnectionLost(
@@ -111,6 +120,14 @@ class KeyedTopic(OnePartitionTopic):
                         state[change.key] = change.value
         return state
 
+    def _must_not_have_existed(self) -> None:
+        if self._was_there():
+            raise BrokerError(
+                f"topic {self.topic} existed, and is not known any more: it was deleted, or the "
+                "broker that was asked has lost touch",
+                kafka_code=UNKNOWN_TOPIC_OR_PARTITION,
+            )
+
     def poll(self, timeout_s: float = POLL_S) -> list[Change]:
         """Changes since `read_all` or the last `poll`, in order; empty if none came in time."""
         if self._early:
@@ -124,6 +141,59 @@ class KeyedTopic(OnePartitionTopic):
         """Changes as they come; ends when none came for `timeout_s`."""
         while changes := self.poll(timeout_s):
             yield from changes
+
+    def _polled(
+        self, consumer: Any, timeout_s: float, strange: dict[str, Offset] | None = None
+    ) -> Iterator[Change]:
+        polled = consumer.poll(timeout_ms=round(timeout_s * 1000))
+        for record in (each for records in polled.values() for each in records):
+            self._given(record.offset)
+            try:
+                yield _change(self.topic, record)
+            except ProtocolError:
+                if strange is None:
+                    raise
+                strange[_shown(record.key)] = Offset(record.offset)
+
+
+class KeyedTopic(OnePartitionTopic):
+    """Latest JSON object per key, kept in a compacted topic. Any thread may read and write."""
+
+    WRITER_SETTINGS = MappingProxyType(
+        {
+            "delivery_timeout_ms": round(ANSWER_TIMEOUT_S * 1000),
+            "max_block_ms": round(ANSWER_TIMEOUT_S * 1000),
+        }
+    )
+
+    def __init__(self, cluster: Reachable, topic: str, client_id: str = "heliostat-state") -> None:
+        super().__init__(cluster, topic, client_id)
+        self._was_there = False
+
+    def ensure(self, replication_factor: int | None = None) -> None:
+        """Create the topic if it is missing, see `ensure_compacted`."""
+        ensure_compacted(self._access, self.topic, self._client_id, replication_factor)
+        self._was_there = True
+
+    def reader(self) -> KeyedReader:
+        """Return a reader with a place of its own, for one thread; who asks for it closes it."""
+        return KeyedReader(self._access, self.topic, self._client_id, lambda: self._was_there)
+
+    def read_all(self, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, dict[str, Any]]:
+        """As `KeyedReader.read_all`, by a reader of its own."""
+        with self.reader() as reader:
+            rows = reader.read_all(timeout_s)
+            self._was_there |= reader.is_there
+        return rows
+
+    def read_sound(
+        self, timeout_s: float = ANSWER_TIMEOUT_S
+    ) -> tuple[dict[str, dict[str, Any]], dict[str, Offset]]:
+        """As `KeyedReader.read_sound`, by a reader of its own."""
+        with self.reader() as reader:
+            rows = reader.read_sound(timeout_s)
+            self._was_there |= reader.is_there
+        return rows
 
     def write(self, key: str, value: Mapping[str, Any] | None) -> Offset:
         """Set a key, or remove it with None; durable on all replicas in sync when it returns."""
@@ -143,19 +213,6 @@ class KeyedTopic(OnePartitionTopic):
     def _sent(self, producer: Any, key: str, value: Mapping[str, Any] | None) -> Any:
         encoded = None if value is None else json.dumps(value, sort_keys=True).encode()
         return producer.send(self.topic, key=key.encode(), value=encoded, partition=0)
-
-    def _polled(
-        self, consumer: Any, timeout_s: float, strange: dict[str, Offset] | None = None
-    ) -> Iterator[Change]:
-        polled = consumer.poll(timeout_ms=round(timeout_s * 1000))
-        for record in (each for records in polled.values() for each in records):
-            self._given(record.offset)
-            try:
-                yield _change(self.topic, record)
-            except ProtocolError:
-                if strange is None:
-                    raise
-                strange[_shown(record.key)] = Offset(record.offset)
 
 
 @contextmanager

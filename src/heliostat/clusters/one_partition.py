@@ -29,7 +29,10 @@ REQUEST_TIMEOUT_MS = 5_000
 """One request: a leader that hangs never answers, and its successor, elected within 10 s, is found
 only by new metadata. With kafka-python's 30 s each call took as long."""
 METADATA_S = 10.0
-"""How long to wait for a client to say whether a topic exists; three clients are tried."""
+"""How long to wait for a client to say whether a topic exists."""
+CLIENTS_TRIED = 3
+LOOKS = 2
+"""A broker that has just started, or has lost touch, may not know a topic that exists."""
 PATIENCE_MS = 10_000
 """One question to the current leader: longer than an election takes. After a change of leaders a
 client may retry without success until this limit, although the cluster is healthy."""
@@ -38,8 +41,9 @@ client may retry without success until this limit, although the cluster is healt
 class OnePartitionTopic:
     """Base of such topics; subclasses define how to read and write.
 
-    Any thread may write, only one thread may read. Every method raises `ConnectionLost` if the
-    brokers do not answer in time, and `BrokerError` if they refuse.
+    Any thread may write. Reading has a place, which one call must not move under another: see each
+    subclass. Every method raises `ConnectionLost` if the brokers do not answer in time, and
+    `BrokerError` if they refuse.
     """
 
     READER_SETTINGS: ClassVar[Mapping[str, Any]] = {}
@@ -78,11 +82,10 @@ class OnePartitionTopic:
     def _reader(self) -> Any:
         """The consumer, initially at the topic's beginning; None while the topic is missing."""
         if self._consumer is None:
-            consumer, is_there = self._open_reader()
+            consumer = self._open_reader()
+            if consumer is None:
+                return None
             try:
-                if not is_there:
-                    consumer.close()
-                    return None
                 consumer.assign([self._partition])
                 if self._goes_on_at is None:
                     consumer.seek_to_beginning(self._partition)
@@ -94,9 +97,10 @@ class OnePartitionTopic:
             self._consumer = consumer
         return self._consumer
 
-    def _open_reader(self) -> tuple[Any, bool]:
-        """A consumer, and whether the topic exists."""
-        for is_last in (False, False, True):
+    def _open_reader(self) -> Any | None:
+        """Return a consumer; None if two of them, one after the other, know no such topic."""
+        timeouts = unknown = 0
+        while unknown < LOOKS:
             consumer = opened(
                 KafkaConsumer,
                 **client_settings(with_seeds_that_answer(self._access)),
@@ -108,12 +112,17 @@ class OnePartitionTopic:
             )
             ask = partial(consumer.partitions_for_topic, self.topic)
             try:
-                return consumer, bool(answered(ask, METADATA_S))
+                if answered(ask, METADATA_S):
+                    return consumer
             except BaseException as error:
                 close_in_background(consumer.close)  # nobody holds it yet
-                if is_last or not isinstance(error, KafkaTimeoutError):
+                timeouts += 1
+                if timeouts == CLIENTS_TRIED or not isinstance(error, KafkaTimeoutError):
                     raise
-        raise AssertionError("the last attempt returns or raises")
+            else:
+                consumer.close()
+                unknown += 1
+        return None
 
     def look_again(self) -> None:
         """Read with another client from now on.

@@ -212,6 +212,7 @@ class GapLedger:
 
     def __init__(self, link: LinkName, target: ClusterConfig) -> None:
         self._topic = KeyedTopic(target.access(), gaps_topic(link))
+        self._reader = self._topic.reader()
         self.rows: dict[str, GapRow] = {}
         self.decisions: dict[str, GapDecision] = {}
         self.copied: dict[TopicName, CopiedTopic] = {}
@@ -227,17 +228,18 @@ class GapLedger:
 
     def close(self) -> None:
         """Close the connections."""
+        self._reader.close()
         self._topic.close()
 
     def read(self) -> None:
         """Read all of it; a topic that does not exist is empty."""
         self.rows, self.decisions, self.copied = {}, {}, {}
-        for key, value in self._topic.read_all().items():
+        for key, value in self._reader.read_all().items():
             self._take(key, value)
 
     def consume(self) -> None:
         """Take what was written since the last look."""
-        for change in self._topic.tail(CHANGES_WITHIN_S):
+        for change in self._reader.tail(CHANGES_WITHIN_S):
             self._consume(change)
 
     def _consume(self, change: Change) -> None:
@@ -284,7 +286,7 @@ class GapLedger:
 
     def restore(self, replication_factor: int | None = None) -> None:
         """Recreate the topic, which somebody deleted, with all that is known."""
-        self._topic.close()
+        self.close()
         self.ensure(replication_factor)
         self._topic.write_many(
             {

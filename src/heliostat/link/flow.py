@@ -219,7 +219,13 @@ class Reconciler:
         """Rewrite state that somebody deleted: this driver knows all that was in it."""
         missing = self.state.missing(self.target)
         if missing:
-            self.state.restore(known.producer_id, known.mirrors, known.starts, known.at_beginning)
+            self.state.restore(
+                known.producer_id,
+                known.mirrors,
+                known.starts,
+                known.at_beginning,
+                known.former_producers,
+            )
             self.maps.restore()
             self.lanes.announce()
             self.events.warn(

@@ -28,6 +28,7 @@ class Known:
     notes: tuple[str, ...] = ()
     """Notes of the last plan: mirrors whose source is gone, fewer replicas than wanted."""
     producer_id: ProducerId | None = None
+    former_producers: frozenset[ProducerId] = frozenset()
     at_beginning: frozenset[TopicName] | None = None
     """The source's topics when the link began; None: this is its first reconciliation."""
     frames: dict[TopicName, SchemaFrames] = field(default_factory=dict)

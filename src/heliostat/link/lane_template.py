@@ -16,6 +16,8 @@ def lane_template(
     target_access: ClusterAccess,
     producer_id: ProducerId,
     expiration_s: float,
+    *,
+    former_producers: frozenset[ProducerId] = frozenset(),
 ) -> LaneSpec:
     """Return a `LaneSpec` without partitions and ids; each round sets these.
 
@@ -36,6 +38,7 @@ def lane_template(
         source_access=source_access,
         target_access=target_access,
         producer_id=producer_id,
+        former_producers=former_producers,
         partitions=(),
         control_topic=control_topic(name),
         progress_topic=progress_topic(name),

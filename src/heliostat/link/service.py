@@ -19,6 +19,7 @@ from heliostat.config import ClusterConfig, Config, LinkConfig, check_distinct_c
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
 from heliostat.link.flow import Lanes
+from heliostat.link.identity import whole_state
 from heliostat.link.known import Known
 from heliostat.link.lane_set import Runner
 from heliostat.link.lane_template import lane_template
@@ -136,6 +137,7 @@ class LinkService:
         state.ensure()
         if not owner.ownership.claim():
             return False
+        state.end_watch()
         self.waits.clear()
         state.claim = owner.ownership.claim_number
         report = owner.guarded(lambda: state.put_driver(self._report("running")))
@@ -172,11 +174,13 @@ class LinkService:
             return
         context = self._context
         source = self._open_source(target)
-        stored = context.state.read()
+        stored = whole_state(
+            context.link.name, context.state.read, context.state.claim, context.clock
+        )
         producer_id = stored.producer_id
         if producer_id is None:
             producer_id = target.init_producer_id()
-            context.state.put_producer(producer_id)
+            context.state.put_producer(producer_id, stored.producers)
         self._known = _known(stored, producer_id)
         context.state.stops.begin(stored.stops)
         context.board.know_stops(context.state.stops.known)
@@ -186,6 +190,7 @@ class LinkService:
             context.target.access(),
             producer_id,
             producer_expiration_ms(target) / 1000,
+            former_producers=self._known.former_producers,
         )
         if self._copying is not None:
             self._copying.close()  # of an earlier start that failed
@@ -268,6 +273,7 @@ def _known(stored: Stored, producer_id: ProducerId) -> Known:
         stored.starts,
         making=stored.making,
         producer_id=producer_id,
+        former_producers=stored.producers - {producer_id},
         at_beginning=stored.at_beginning,
         frames=stored.frames,
     )

@@ -36,6 +36,8 @@ from heliostat.state_topics import state_topic
 from heliostat.topics.values import Feed, MirrorRecord
 
 PRODUCER_KEY = "producer"
+PRODUCERS_KEY = "producers"
+"""All ids that the link ever had: never deleted, so that its own records are known as such."""
 OWNER_KEY = "owner"
 DRIVER_KEY = "driver"
 MIRROR_PREFIX = "mirror/"
@@ -74,6 +76,8 @@ class Stored:
     """The state topic, read once."""
 
     producer_id: ProducerId | None = None
+    producers: frozenset[ProducerId] = frozenset()
+    """All ids that the link ever had, the present one included; versions before 0.2 noted none."""
     owner: Owner | None = None
     mirrors: dict[TopicName, MirrorRecord] = field(default_factory=dict)
     starts: dict[TopicName, Starts] = field(default_factory=dict)
@@ -88,6 +92,11 @@ class Stored:
     frames: dict[TopicName, SchemaFrames] = field(default_factory=dict)
     """What of topics' records begins with a schema id, where ids are replaced."""
 
+    @property
+    def is_blank(self) -> bool:
+        """Whether nothing is stored that a link learns after it was claimed."""
+        return self == Stored(owner=self.owner)
+
     def take(self, key: str, value: Mapping[str, Any]) -> None:
         """Apply one row."""
         self.mirrors |= mirrors_in({key: value})
@@ -95,6 +104,8 @@ class Stored:
         self.stops |= stops_in({key: value})
         if key == PRODUCER_KEY:
             self.producer_id = ProducerId(int(value["producer_id"]))
+        elif key == PRODUCERS_KEY:
+            self.producers = frozenset(ProducerId(int(number)) for number in value["ids"])
         elif key == OWNER_KEY:
             self.owner = Owner.from_json(value)
         elif key.startswith(MAKING_PREFIX):
@@ -173,6 +184,10 @@ def owner_id(link: LinkName) -> str:
     return f"{STATE_TOPIC_PREFIX}{link}.owner"
 
 
+def _owner(value: Mapping[str, Any] | None) -> Owner | None:
+    return None if value is None else Owner.from_json(value)
+
+
 def _offsets(value: Mapping[str, int]) -> dict[PartitionId, Offset]:
     return {PartitionId(int(partition)): Offset(offset) for partition, offset in value.items()}
 
@@ -205,7 +220,8 @@ class LinkState:
         """Rows that show whether rows of offset maps are missing."""
         self.stops = StopBook(self._put_stops)
         """The stopped partitions."""
-        self._owner: Owner | None = None
+        self._watch = self._state.reader()
+        self._watched: Owner | None = None
         self.claim = 0
         """Number of this process's claim; 0 before it owns the link."""
         self._control = KeyedTopic(access, control_topic(link.name))
@@ -235,11 +251,12 @@ class LinkState:
         mirrors: Mapping[TopicName, MirrorRecord],
         starts: Mapping[TopicName, Starts],
         at_beginning: Iterable[TopicName] | None,
+        former_producers: Iterable[ProducerId] = (),
     ) -> None:
         """Recreate missing topics and write the state again, except the owner's record."""
         self.ensure()
         if producer_id is not None:
-            self.put_producer(producer_id)
+            self.put_producer(producer_id, former_producers)
         self.put_mirrors(mirrors)
         self.put_starts(starts)
         if at_beginning is not None:
@@ -248,6 +265,7 @@ class LinkState:
 
     def close(self) -> None:
         """Close the connections."""
+        self._watch.close()
         self._state.close()
         self.offsets.close()
         self.marks.close()
@@ -300,9 +318,13 @@ class LinkState:
         rows |= {f"{FRAMED_PREFIX}{name}": None for name in before.keys() - frames.keys()}
         self._state.write_many(rows)
 
-    def put_producer(self, producer_id: ProducerId) -> None:
-        """Record the link's one producer id (I1)."""
-        self._state.write(PRODUCER_KEY, {"producer_id": producer_id})
+    def put_producer(self, producer_id: ProducerId, former: Iterable[ProducerId] = ()) -> None:
+        """Record the link's one producer id (I1), and which ids it had before."""
+        rows = {
+            PRODUCERS_KEY: {"ids": sorted({*former, producer_id})},
+            PRODUCER_KEY: {"producer_id": producer_id},
+        }
+        self._state.write_many(rows)
 
     def fence_owner(self) -> None:
         """Fence all other writers of the owner's record (I10)."""
@@ -317,17 +339,24 @@ class LinkState:
         """Write the owner, and for how long its rounds may send (I10); durable."""
         self._owner_writer.write(OWNER_KEY, owner.to_json())
 
-    def read_owner(self, *, is_first: bool = True) -> Owner | None:
-        """Return the owner as of now; if not `is_first`, as of the changes received so far."""
-        if is_first:
-            self._state.look_again()
-            found = self._state.read_all(OWNER_WITHIN_S).get(OWNER_KEY)
-            self._owner = None if found is None else Owner.from_json(found)
-            return self._owner
-        for change in self._state.poll(CHANGES_WITHIN_S):
+    def read_owner(self) -> Owner | None:
+        """Return the owner as of now."""
+        return _owner(self._state.read_all(OWNER_WITHIN_S).get(OWNER_KEY))
+
+    def watch_owner(self, *, anew: bool) -> Owner | None:
+        """Return the owner as of now if `anew`, else as of the changes since. For one thread."""
+        if anew:
+            self._watch.close()
+            self._watched = _owner(self._watch.read_all(OWNER_WITHIN_S).get(OWNER_KEY))
+            return self._watched
+        for change in self._watch.poll(CHANGES_WITHIN_S):
             if change.key == OWNER_KEY:
-                self._owner = None if change.value is None else Owner.from_json(change.value)
-        return self._owner
+                self._watched = _owner(change.value)
+        return self._watched
+
+    def end_watch(self) -> None:
+        """Close the connection of `watch_owner`, once the link is claimed."""
+        self._watch.close()
 
     def last_claim(self) -> int:
         """Return the highest claim announced to lanes; 0 before any."""

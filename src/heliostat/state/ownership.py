@@ -109,8 +109,12 @@ class OwnerStore(Protocol):
         """Write the record; fails if another instance has fenced this one."""
         ...
 
-    def read_owner(self, *, is_first: bool = True) -> Owner | None:
-        """Return the record as of now; if not `is_first`, as of the changes received so far."""
+    def read_owner(self) -> Owner | None:
+        """Return the record as of now."""
+        ...
+
+    def watch_owner(self, *, anew: bool) -> Owner | None:
+        """Return the record as of now if `anew`, else as of the changes received since."""
         ...
 
     def last_claim(self) -> int:
@@ -191,7 +195,7 @@ class Ownership:
         has_looked = False
         while not self._must_stop():
             try:
-                owner = self._store.read_owner(is_first=seen is None)
+                owner = self._store.watch_owner(anew=seen is None)
                 now_s = self._clock.monotonic_s()
                 if owner != seen:
                     seen, seen_at_s = owner, now_s

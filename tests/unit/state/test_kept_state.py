@@ -85,6 +85,7 @@ KNOWN = Known(
     {},
     {TopicName("t"): Starts(None, {PartitionId(0): Offset(5)})},
     producer_id=ProducerId(9),
+    former_producers=frozenset({ProducerId(4)}),
     at_beginning=frozenset({TopicName("t")}),
 )
 
@@ -115,6 +116,7 @@ def test_a_deleted_topic_is_recreated_rewritten_and_reported(
     assert [topic.ensured for topic in topics] == [1, 1, 1, 1]
     assert topics[0].written == {
         "producer": {"producer_id": 9},
+        "producers": {"ids": [4, 9]},
         "start/t": {"target_id": None, "starts": {"0": 5}},
         "beginning/0": {"topics": ["t"]},
     }

@@ -85,10 +85,13 @@ class Store:
         self.topic.owner = owner
         self.topic.writes += 1
 
-    def read_owner(self, *, is_first: bool = True) -> Owner | None:
-        del is_first
+    def read_owner(self) -> Owner | None:
         self._ask()
         return self.topic.owner
+
+    def watch_owner(self, *, anew: bool) -> Owner | None:
+        del anew
+        return self.read_owner()
 
     def last_claim(self) -> int:
         return self.claims_heard

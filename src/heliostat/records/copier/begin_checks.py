@@ -14,7 +14,7 @@ from heliostat.invariants import last_batch_is_ours
 from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.records.batches.converted import RefusedRecord, StopReason
 from heliostat.records.copier.lane import PartitionCode, PartitionSpec, PartitionState
-from heliostat.records.copier.markers import filled_last_batch_is_ours
+from heliostat.records.copier.markers import filled_last_batch_is_ours, filler_of
 from heliostat.records.copier.network import LastBatch, LogRange
 
 GO_BACK = (
@@ -46,6 +46,8 @@ class Beginning(NamedTuple):
     """... and the target's log end offset at that time (-1: not known)."""
     is_refused: bool
     """Whether the target has refused our appends at this very end repeatedly."""
+    former_producers: frozenset[int] = frozenset()
+    """Producer ids that the link had before its present one."""
 
 
 def needs_last_batch(spec: PartitionSpec, target: LogRange) -> bool:
@@ -145,8 +147,20 @@ def _why_not_ours(producer_id: int, at: Beginning) -> Stopped | None:
     return Stopped(
         PartitionState.DIVERGED,
         PartitionCode.FOREIGN_TAIL,
-        f"the record before the target's end {end} was not appended by this link",
+        f"the record before the target's end {end} was {_appender(at.last_batch, at)}",
     )
+
+
+def _appender(last: LastBatch, at: Beginning) -> str:
+    former = at.former_producers
+    if last.producer_id in former.union(map(filler_of, former)):
+        return (
+            f"appended by this link under a former producer id, {last.producer_id}: its state was "
+            "lost or written over; `heliostat state rebuild` takes the mirror back by its contents"
+        )
+    if last.producer_id < 0:
+        return "not appended by this link, but by a producer without an id"
+    return f"not appended by this link, but by the producer {last.producer_id}"
 
 
 def _said(copied_to: int) -> str:

@@ -280,6 +280,8 @@ class LaneSpec:
     waits_for: tuple[str, ...] = ()
     """Rounds (see `round_id`) that must have ended before records are sent for which the broker's
     duplicate check may not hold (I10)."""
+    former_producers: frozenset[int] = frozenset()
+    """Producer ids that the link had before `producer_id`, as far as its state says."""
 
     @property
     def round_id(self) -> str:

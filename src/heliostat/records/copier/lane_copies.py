@@ -70,6 +70,7 @@ def copy_of(
         now_ms,
         stamp=Stamp(told.generation, lane.round_number),
         holds_old=bool(told.waits_for),
+        former_producers=lane.former_producers,
     )
     if told.may_land_s:
         item.appends.may_land_until_s = begins_s + told.may_land_s

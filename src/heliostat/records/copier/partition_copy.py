@@ -68,6 +68,8 @@ class PartitionCopy:
     holds_old
         Whether an earlier round may still run: records that the target's brokers no longer
         deduplicate by sequence have to wait for its end.
+    former_producers
+        Producer ids that the link had before.
     """
 
     def __init__(
@@ -80,6 +82,7 @@ class PartitionCopy:
         *,
         stamp: Stamp = NO_STAMP,
         holds_old: bool = False,
+        former_producers: frozenset[int] = frozenset(),
     ) -> None:
         self.phase = Phase.FIND_END
         cells = Cells()
@@ -106,6 +109,7 @@ class PartitionCopy:
         self._alignment: StartAlignment | None = None
         self.refusals = RefusedAppends(self.map)
         self._producer_id = producer_id
+        self._former_producers = former_producers
 
     @property
     def must_find_end(self) -> bool:
@@ -170,7 +174,8 @@ class PartitionCopy:
         is_refused = self.refusals.is_foreign_end(target.end)
         fills, at = fills_holes(self.spec, known), self.progress
         noted = (at.copied_to, at.copied_end)
-        begins = Beginning(target, last_batch, known, fills, *noted, is_refused)
+        former = self._former_producers
+        begins = Beginning(target, last_batch, known, fills, *noted, is_refused, former)
         return why_stopped(self.spec, self._producer_id, begins)
 
     @property

@@ -133,3 +133,33 @@ def test_the_driver_stops_a_partition_at_a_record_that_is_still_to_come() -> Non
     assert [refused_by(spec(**fails), at) for at in (0, 50, 51)] == [expected, expected, None]
     assert refused_by(spec(pipeline="hide", **fails), 0) is None
     assert refused_by(spec(), 0) is None
+
+
+@pytest.mark.parametrize(
+    ("producer", "says"),
+    [
+        (5, "by this link under a former producer id, 5"),
+        (filler_of(5), "by this link under a former producer id"),
+        (4711, "not appended by this link, but by the producer 4711"),
+        (-1, "by a producer without an id"),
+    ],
+)
+def test_a_foreign_tail_says_whether_its_producer_was_ever_the_links(
+    producer: int, says: str
+) -> None:
+    log, former = LogRange(Offset(0), Offset(100)), frozenset({5, 6})
+    tail = LastBatch(producer, 99)
+    at = Beginning(
+        log,
+        tail,
+        OffsetMap(),
+        fills=False,
+        copied_to=-1,
+        copied_end=-1,
+        is_refused=False,
+        former_producers=former,
+    )
+    stopped = why_stopped(spec(start=0), PRODUCER, at)
+    assert stopped is not None
+    assert stopped.code == "FOREIGN_TAIL"
+    assert says in stopped.reason

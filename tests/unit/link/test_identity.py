@@ -1,0 +1,73 @@
+"""A link takes no new identity while its state may hold one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from sim.sim_clock import SimClock
+
+from heliostat.errors import StateIncomplete
+from heliostat.link.identity import LOOKS, whole_state
+from heliostat.names import LinkName
+from heliostat.state.link_state import Stored
+
+LINK = LinkName("l")
+PRODUCER: dict[str, Any] = {"producer": {"producer_id": 7}}
+BEGINNING = {"beginning/0": {"topics": ["t"]}}
+BY_DRIVER = {"start/t": {"target_id": None, "starts": {"0": 0}}}
+ADOPTED = {"start/t": {"target_id": None, "starts": {"0": 0}, "adopted": {"0": 9}}}
+HANDED_BACK = {"handed-back/t": {"to": "MirrorMaker 2"}}
+
+
+@dataclass
+class Topic:
+    """What each look at the state topic gives; the last one again and again."""
+
+    looks: list[dict[str, dict[str, Any]]]
+    count: int = field(default=0)
+
+    def read(self) -> Stored:
+        rows = self.looks[min(self.count, len(self.looks) - 1)]
+        self.count += 1
+        stored = Stored()
+        for key, value in rows.items():
+            stored.take(key, value)
+        return stored
+
+
+@pytest.mark.parametrize(
+    ("claim", "rows"),
+    [
+        (1, {}),
+        (1, ADOPTED),
+        (5, {}),
+        (5, PRODUCER),
+        (5, {**PRODUCER, **BEGINNING, **BY_DRIVER}),
+        (5, {**PRODUCER, **ADOPTED}),
+        (5, HANDED_BACK),
+    ],
+    ids=["first", "adopted", "blank", "claimed", "whole", "adopted, begun", "handed back"],
+)
+def test_a_state_that_lacks_nothing_is_read_once(claim: int, rows: dict[str, Any]) -> None:
+    topic = Topic([rows])
+    whole_state(LINK, topic.read, claim, SimClock(0))
+    assert topic.count == 1
+
+
+def test_rows_that_are_missing_are_looked_for_again() -> None:
+    whole = {**PRODUCER, **BEGINNING, **BY_DRIVER}
+    topic = Topic([BY_DRIVER, {**BEGINNING, **BY_DRIVER}, whole])
+    assert whole_state(LINK, topic.read, 2, SimClock(0)).producer_id == 7
+
+
+@pytest.mark.parametrize(
+    ("rows", "lacks"),
+    [(BEGINNING, "its producer id"), ({**PRODUCER, **BY_DRIVER}, "when the link began")],
+)
+def test_rows_that_stay_missing_halt_the_link(rows: dict[str, Any], lacks: str) -> None:
+    topic = Topic([rows])
+    with pytest.raises(StateIncomplete, match=lacks):
+        whole_state(LINK, topic.read, 2, SimClock(0))
+    assert topic.count == LOOKS
