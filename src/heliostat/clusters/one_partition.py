@@ -5,6 +5,7 @@ A client that failed is dropped, and the next call opens another, see `opened`.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -57,6 +58,8 @@ class OnePartitionTopic:
         self._producer: Any = None
         self._consumer: Any = None
         self._partition = KafkaPartition(topic, 0)
+        self._reading = threading.Lock()
+        """Held by the one thread that reads."""
         self._goes_on_at: int | None = None
         """Offset after the last record returned; None before the first."""
 
@@ -167,6 +170,21 @@ class OnePartitionTopic:
 
     @contextmanager
     def _errors(self, what: str) -> Iterator[None]:
+        if what == WRITE:
+            with self._translated(what):
+                yield
+            return
+        # A second reader would move the place of the first, which would then miss records.
+        is_alone = self._reading.acquire(blocking=False)
+        assert is_alone, f"two threads read topic {self.topic} through one reader"
+        try:
+            with self._translated(what):
+                yield
+        finally:
+            self._reading.release()
+
+    @contextmanager
+    def _translated(self, what: str) -> Iterator[None]:
         used = self._producer if what == WRITE else self._consumer
         try:
             yield
