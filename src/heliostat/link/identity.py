@@ -1,8 +1,8 @@
 """Who a link is: the producer id that its state says. It is made once, and never written over.
 
 I1  A link that took another producer id would not know its own records again, and would stop at
-    them as foreign. So an id is made only for a link that never had one: for its first owner, for
-    a state that is empty (never begun, or deleted), and after all mirrors were handed back.
+    them as foreign. So an id is made only for a link that has appended nothing under another one: no
+    mirror has begun, or all that have were taken over at their end (`Starts.adopted`).
 """
 
 from __future__ import annotations
@@ -46,11 +46,10 @@ def whole_state(link: LinkName, read: Callable[[], Stored], claim: int, clock: C
 
 def _missing(stored: Stored, claim: int) -> str:
     """Say what a state lacks that its link has had; empty if nothing."""
-    if claim <= FIRST_CLAIM or stored.is_blank:
+    if claim <= FIRST_CLAIM or not stored.appended_to():
         return ""
-    if stored.producer_id is None and not stored.handed_back:
+    if stored.producer_id is None:
         return "its producer id"
-    by_driver = any(not start.adopted for start in stored.starts.values())
-    if stored.at_beginning is None and by_driver:
+    if stored.at_beginning is None:
         return "the topics that the source had when the link began"
     return ""

@@ -92,10 +92,10 @@ class Stored:
     frames: dict[TopicName, SchemaFrames] = field(default_factory=dict)
     """What of topics' records begins with a schema id, where ids are replaced."""
 
-    @property
-    def is_blank(self) -> bool:
-        """Whether nothing is stored that a link learns after it was claimed."""
-        return self == Stored(owner=self.owner)
+    def appended_to(self) -> frozenset[TopicName]:
+        """Return the source topics whose mirrors the link itself has begun, not taken over."""
+        begun = (name for name, start in self.starts.items() if not start.adopted)
+        return frozenset(name for name in begun if name in self.mirrors)
 
     def take(self, key: str, value: Mapping[str, Any]) -> None:
         """Apply one row."""

@@ -10,15 +10,20 @@ from sim.sim_clock import SimClock
 
 from heliostat.errors import StateIncomplete
 from heliostat.link.identity import LOOKS, whole_state
-from heliostat.names import LinkName
+from heliostat.names import ClusterId, LinkName, TopicName
 from heliostat.state.link_state import Stored
+from heliostat.topics.values import MirrorRecord
 
 LINK = LinkName("l")
 PRODUCER: dict[str, Any] = {"producer": {"producer_id": 7}}
 BEGINNING = {"beginning/0": {"topics": ["t"]}}
-BY_DRIVER = {"start/t": {"target_id": None, "starts": {"0": 0}}}
-ADOPTED = {"start/t": {"target_id": None, "starts": {"0": 0}, "adopted": {"0": 9}}}
-HANDED_BACK = {"handed-back/t": {"to": "MirrorMaker 2"}}
+T = TopicName("t")
+RECORD = MirrorRecord(T, T, None, None, ClusterId("c"), "earliest", 1)
+MIRROR = {"mirror/t": RECORD.to_json()}
+STARTED: dict[str, Any] = {"target_id": None, "starts": {"0": 0}}
+BY_DRIVER = {**MIRROR, "start/t": STARTED}
+ADOPTED = {**MIRROR, "start/t": {**STARTED, "adopted": {"0": 9}}}
+HANDED_BACK = {"handed-back/t": {"to": "MirrorMaker 2"}, "start/t": STARTED}
 
 
 @dataclass
@@ -46,9 +51,19 @@ class Topic:
         (5, PRODUCER),
         (5, {**PRODUCER, **BEGINNING, **BY_DRIVER}),
         (5, {**PRODUCER, **ADOPTED}),
+        (5, ADOPTED),
         (5, HANDED_BACK),
     ],
-    ids=["first", "adopted", "blank", "claimed", "whole", "adopted, begun", "handed back"],
+    ids=[
+        "first",
+        "adopted",
+        "blank",
+        "claimed",
+        "whole",
+        "adopted, begun",
+        "adopted anew",
+        "handed back",
+    ],
 )
 def test_a_state_that_lacks_nothing_is_read_once(claim: int, rows: dict[str, Any]) -> None:
     topic = Topic([rows])
@@ -64,7 +79,10 @@ def test_rows_that_are_missing_are_looked_for_again() -> None:
 
 @pytest.mark.parametrize(
     ("rows", "lacks"),
-    [(BEGINNING, "its producer id"), ({**PRODUCER, **BY_DRIVER}, "when the link began")],
+    [
+        ({**BEGINNING, **BY_DRIVER}, "its producer id"),
+        ({**PRODUCER, **BY_DRIVER}, "when the link began"),
+    ],
 )
 def test_rows_that_stay_missing_halt_the_link(rows: dict[str, Any], lacks: str) -> None:
     topic = Topic([rows])
