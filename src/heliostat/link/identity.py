@@ -1,8 +1,8 @@
 """Who a link is: the producer id that its state says. It is made once, and never written over.
 
 I1  A link that took another producer id would not know its own records again, and would stop at
-    them as foreign. So an id is made only for a link that has appended nothing under another one: no
-    mirror has begun, or all that have were taken over at their end (`Starts.adopted`).
+    them as foreign. So an id is made only for a link that has appended nothing under another one:
+    no mirror has begun, or all that have were taken over at their end (`Starts.adopted`).
 """
 
 from __future__ import annotations
