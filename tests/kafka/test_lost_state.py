@@ -18,14 +18,17 @@ from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import Answer, heliostat, said
 from support.holes import read, transactions
 from support.links import RunningLink, write_config
+from support.provoked import Provoked
 from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.config import STATE_TOPIC_PREFIX
 from heliostat.errors import ConnectionLost
-from heliostat.names import TopicName
+from heliostat.names import LinkName, TopicName
 from heliostat.rebuild import state as state_rebuild
 from heliostat.state.link_state import LinkState
+from heliostat.state_topics import state_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
@@ -136,12 +139,30 @@ class Mirrors:
         assert answer.returncode == 0, answer.said
 
 
+    def set_producer(self, link: str, producer: int | None) -> int:
+        """Overwrite or remove the row of the link's producer id; return the former one."""
+        with KeyedTopic(self.pair.target.bootstrap.split(","), state_topic(LinkName(link))) as rows:
+            was = rows.read_all()["producer"]["producer_id"]
+            rows.write("producer", None if producer is None else {"producer_id": producer})
+        return int(was)
+
+    def stops(self, code: str) -> list[str]:
+        """Return the reasons of partitions that have stopped with a code, of both links."""
+        statuses = said(self.config, "status")
+        rows = [row for status in statuses for row in status["partitions"] if row["code"] == code]
+        return [row["reason"] for row in rows]
+
+
 def _killed(*_: object) -> None:
     raise ConnectionLost("killed before the last write")
 
 
+@pytest.mark.provokes("STATE_INCOMPLETE")
 def test_mirrors_continue_after_their_state_was_rebuilt(
-    cluster_pair: ClusterPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    cluster_pair: ClusterPair,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    provoked: Provoked,
 ) -> None:
     """Given mirrors of every kind / when their link's state is lost, then all of its topics / then
 
@@ -207,4 +228,31 @@ def test_mirrors_continue_after_their_state_was_rebuilt(
         mirrors.wait_equal(*ours)
         mirrors.write()
         mirrors.wait_equal(*ours)
+    _take_back(mirrors, provoked)
     mirrors.verify(*ours)
+
+
+def _take_back(mirrors: Mirrors, provoked: Provoked) -> None:
+    """Given one link without its producer id, and one with another id / then contents decide."""
+    exact, mapped, filled = mirrors.exact, mirrors.mapped, mirrors.filled
+    mirrors.set_producer(mirrors.maps, None)
+    was = mirrors.set_producer(mirrors.fills, 123456)
+    mirrors.write()
+    with RunningLink(mirrors.config) as running:
+        until(lambda: "[STATE_INCOMPLETE]" in running.text(), running.text)
+        until(lambda: mirrors.stops("FOREIGN_TAIL"), running.text)
+        provoked("STATE_INCOMPLETE", running.text())
+        (reason,) = mirrors.stops("FOREIGN_TAIL")
+        assert f"by this link under a former producer id, {was}" in reason
+    found = mirrors.verdicts(mirrors.maps, "--yes", code=1)
+    assert {name: one["verdict"] for name, one in found.items()} == {
+        exact: "exact",
+        mapped: "mapped",
+        mirrors.idle: "exact",
+        mirrors.foreign: "refused",
+    }
+    assert mirrors.verdicts(mirrors.fills, "--yes")[filled]["verdict"] == "exact"
+    with RunningLink(mirrors.config):
+        mirrors.wait_equal(exact, mapped, filled, mirrors.idle)
+        mirrors.write()
+        mirrors.wait_equal(exact, mapped, filled)

@@ -19,7 +19,7 @@ from heliostat.rebuild.state import plan_rebuild, rebuild_state
 
 @click.group("state")
 def state_group() -> None:
-    r"""Rebuild what a link knows about its mirrors after its state topic was lost.
+    r"""Rebuild what a link knows about its mirrors after its state was lost, whole or in part.
 
     \b
     Examples:
@@ -45,9 +45,10 @@ def rebuild_command(
     yes: bool,
     as_json: bool,
 ) -> None:
-    r"""Take back mirrors that heliostat.LINK.state does not list, if contents prove them.
+    r"""Take back mirrors that the link does not know as its own, if contents prove them.
 
-    The link must be stopped. Compares all records of both sides, through the mirror's offset map
+    Those are the ones that heliostat.LINK.state does not list; that have stopped as FOREIGN_TAIL;
+    and all, where the link's producer id is lost. The link must be stopped. Compares all records of both sides, through the mirror's offset map
     if it has one. If all records that both sides still have are equal and in order, the mirror
     belongs to the link again and continues where it ends; a lost offset map is rebuilt. Any other
     mirror stays refused, with the first offset that differs. Of a mirror with a pipeline, what it

@@ -11,7 +11,8 @@ from collections.abc import Callable
 
 from heliostat.clock import Clock
 from heliostat.errors import StateIncomplete
-from heliostat.names import LinkName
+from heliostat.names import LinkName, TopicName
+from heliostat.records.copier.lane import PartitionCode
 from heliostat.state.link_state import Stored
 
 LOOKS = 3
@@ -38,18 +39,30 @@ def whole_state(link: LinkName, read: Callable[[], Stored], claim: int, clock: C
         if look:
             clock.sleep(PAUSE_S)
         stored = read()
-        missing = _missing(stored, claim)
+        missing = "" if claim <= FIRST_CLAIM else missing_rows(stored)
         if not missing:
             return stored
     raise StateIncomplete(f"the state of link {link} lacks {missing}", link=link, claim=claim)
 
 
-def _missing(stored: Stored, claim: int) -> str:
-    """Say what a state lacks that its link has had; empty if nothing."""
-    if claim <= FIRST_CLAIM or not stored.appended_to():
-        return ""
-    if stored.producer_id is None:
+def missing_rows(stored: Stored) -> str:
+    """Say what the state lacks of a link that has begun mirrors; empty if nothing."""
+    has_begun = bool(stored.appended_to())
+    if stored.producer_id is None and (has_begun or stored.producers):
         return "its producer id"
-    if stored.at_beginning is None:
+    if stored.at_beginning is None and has_begun:
         return "the topics that the source had when the link began"
     return ""
+
+
+def estranged(stored: Stored) -> frozenset[TopicName]:
+    """Return source topics whose mirrors the state lists, but may not be known as the link's.
+
+    They have stopped at a last record of another producer, which may be a former id of the link's,
+    or nothing says which id is the link's.
+    """
+    stops = stored.stops.values()
+    foreign = {stop.source.topic for stop in stops if stop.code == PartitionCode.FOREIGN_TAIL}
+    if stored.producer_id is None and missing_rows(stored):
+        return frozenset(stored.mirrors)
+    return frozenset(foreign & stored.mirrors.keys())

@@ -180,6 +180,7 @@ class LinkService:
         producer_id = stored.producer_id
         if producer_id is None:
             producer_id = target.init_producer_id()
+        if stored.producer_id is None or producer_id not in stored.producers:
             context.state.put_producer(producer_id, stored.producers)
         self._known = _known(stored, producer_id)
         context.state.stops.begin(stored.stops)

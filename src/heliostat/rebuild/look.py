@@ -1,4 +1,7 @@
-"""Finds mirrors that have no row in the link's state, and compares each with its source."""
+"""Finds mirrors that the link does not know as its own, and compares each with its source.
+
+Their row is missing in the link's state; or the rows that say who the link is, see `estranged`.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +14,10 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BatchError, BrokerError, PipelineRefused, TransformFailed
 from heliostat.gaps.ledger import CopyNote, GapLedger, copied_of
+from heliostat.link.identity import estranged, missing_rows
 from heliostat.link.topic_look import Seen, planned, see
 from heliostat.mm2.adopt_clusters import LinkClusters
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.offset_map import MapReader
@@ -55,7 +59,7 @@ class Look:
         """The rows that exist of offset maps."""
 
     def plan(self, topics: str | None) -> RebuildPlan:
-        """Plan the rebuild of all mirrors that have no row in the state.
+        """Plan the rebuild of all mirrors that the link does not know as its own.
 
         Parameters
         ----------
@@ -76,6 +80,7 @@ class Look:
             for name, refusal in seen.plan.refuse.items()
             if refusal.code == RefusalCode.TARGET_NOT_OURS
         ]
+        unknown += sorted(name for name in estranged(seen.stored) if _is_comparable(seen, name))
         chosen = [name for name in unknown if topics is None or re.fullmatch(topics, name)]
         found = tuple(self._looked(seen, chosen))
         taken = {topic.record.source: topic for topic in found if not topic.refusal}
@@ -94,6 +99,7 @@ class Look:
             _notes(unknown, chosen),
             _at_beginning(seen),
             {name: after.refuse[name].text() for name in taken if name in after.refuse},
+            missing_rows(seen.stored),
         )
 
     def _looked(self, seen: Seen, chosen: Iterable[TopicName]) -> Iterator[TopicRebuild]:
@@ -262,8 +268,23 @@ class _BothRows:
         return rows_of(self.at_target, self.target_partition, start, stop, view)
 
 
+def _is_comparable(seen: Seen, name: TopicName) -> bool:
+    """Whether a listed mirror and its source are still the same topics, and nothing refuses it."""
+    record = seen.stored.mirrors[name]
+    source, target = seen.source.topics.get(name), seen.target.topics.get(record.target)
+    return (
+        source is not None
+        and target is not None
+        and is_still(record.source_id, source.topic_id)
+        and is_still(record.target_id, target.topic_id)
+        and name not in seen.plan.refuse
+    )
+
+
 def _record(seen: Seen, clusters: LinkClusters, name: TopicName) -> MirrorRecord:
     """Return a mirror's record; the plan adds what follows from the configuration."""
+    if name in seen.stored.mirrors:
+        return seen.stored.mirrors[name]
     naming, source = naming_of(clusters.link), seen.source.topics[name]
     mirror = seen.target.topics[naming.target_name(name)]
     return MirrorRecord(
@@ -297,4 +318,4 @@ def _at_beginning(seen: Seen) -> frozenset[TopicName] | None:
 
 def _notes(unknown: list[TopicName], chosen: list[TopicName]) -> tuple[str, ...]:
     left = len(unknown) - len(chosen)
-    return (f"{left} more mirrors without a row were not selected",) if left else ()
+    return (f"{left} more such mirrors were not selected",) if left else ()

@@ -113,6 +113,8 @@ class RebuildPlan:
     """The source's topics to note as older than the link; None: they are known."""
     warnings: Mapping[TopicName, str] = field(default_factory=dict)
     """By source topic: why a mirror that is the link's again is still not copied."""
+    missing: str = ""
+    """What the state lacks of who the link is: it is made anew; empty if nothing."""
 
     @property
     def taken(self) -> tuple[TopicRebuild, ...]:
@@ -127,10 +129,15 @@ class RebuildPlan:
     def describe(self) -> Iterator[str]:
         """Yield plain lines for people."""
         if not self.topics:
-            yield "no mirror lacks its row in the link's state"
+            yield "the link knows all its mirrors as its own"
         yield from lines_of(self.topics, "rebuild")
         for name, why in self.warnings.items():
             yield f"note: {name} is still not copied: {why}"
+        if self.missing:
+            yield (
+                f"note: the state lacks {self.missing}; that is made anew, and of the link's mirrors "
+                "those that are not taken back stop as FOREIGN_TAIL"
+            )
         for note in self.notes:
             yield f"note: {note}"
 
@@ -140,5 +147,6 @@ class RebuildPlan:
             "link": self.link,
             "topics": as_json(self.topics),
             "not_copied": dict(self.warnings),
+            "missing": self.missing,
             "notes": list(self.notes),
         }

@@ -1,6 +1,6 @@
 """Rebuild the rows of a lost state, for mirrors whose contents prove that they are the link's.
 
-    look      topics that the link refuses as their row is missing, both logs of each    reads only
+    look      mirrors that the link does not know as its own (`Look`), both logs of each    reads only
     claim     nobody else drives the link; wait until a killed driver's rounds can't send any more
     check     no mirror has changed since it was read
     write     offset maps, the marks that they exist, start offsets, then the mirrors' records
@@ -26,6 +26,7 @@ from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.invariants import GENERATIONS_PER_CLAIM
+from heliostat.link.identity import estranged
 from heliostat.mm2.adopt_clusters import (
     OWN_LASTS_S,
     LinkClusters,
@@ -84,7 +85,7 @@ def rebuild_state(
     topics: str | None = None,
     agree: Callable[[RebuildPlan], bool] = lambda _: True,
 ) -> RebuildPlan:
-    """Write the rows of every mirror whose partitions are all proved.
+    """Write the rows of every mirror whose partitions are all proved, and who the link is.
 
     Parameters
     ----------
@@ -106,16 +107,19 @@ def rebuild_state(
         ended_well = _refuse_running(clusters)
         look = Look(clusters, open_pipes)
         plan = look.plan(topics)
-        if not plan.taken or not agree(plan):
+        if not (plan.taken or plan.missing) or not agree(plan):
             return plan
         with owned(clusters) as (state, ownership):
-            known = state.read().mirrors
-            taken = [topic for topic in plan.taken if topic.record.source not in known]
+            stored = state.read()
+            again = stored.mirrors.keys() - estranged(stored)
+            taken = [topic for topic in plan.taken if topic.record.source not in again]
             _end_rounds(state, ownership, look.maps, 0.0 if ended_well else _rounds_last_s(link))
             records = [topic.record for topic in taken]
             refuse_moved(clusters.target, records, _looked(taken))
             _refuse_other_sources(clusters.source, records)
             ownership.hold(OWN_LASTS_S)
+            if plan.missing and stored.producer_id is None:
+                state.put_producer(clusters.target.init_producer_id(), stored.producers)
             write_state(state, taken, plan.at_beginning)
             let_go(state, records, other_claims_of(clusters, (record.target for record in records)))
         return plan

@@ -321,8 +321,8 @@ class LinkState:
     def put_producer(self, producer_id: ProducerId, former: Iterable[ProducerId] = ()) -> None:
         """Record the link's one producer id (I1), and which ids it had before."""
         rows = {
-            PRODUCERS_KEY: {"ids": sorted({*former, producer_id})},
             PRODUCER_KEY: {"producer_id": producer_id},
+            PRODUCERS_KEY: {"ids": sorted({*former, producer_id})},
         }
         self._state.write_many(rows)
 
@@ -371,12 +371,13 @@ class LinkState:
     def forget_mirrors(self, names: Iterable[TopicName]) -> None:
         """Record that all mirrors, of these source topics, are MirrorMaker 2's, not the link's.
 
-        The link's producer id is deleted too: brokers remember its last sequence in each mirror,
-        and would refuse its appends after those of others.
+        The link's producer ids are deleted too: brokers remember their last sequence in each
+        mirror, and would refuse appends after those of others.
         """
         left = list(names)
         told = {f"{HANDED_BACK_PREFIX}{name}": {"to": "MirrorMaker 2"} for name in left}
-        self._state.write_many({**told, **_without_mirrors(left), PRODUCER_KEY: None})
+        ids = dict.fromkeys((PRODUCER_KEY, PRODUCERS_KEY))
+        self._state.write_many({**told, **_without_mirrors(left), **ids})
 
     def drop_mirrors(self, names: Iterable[TopicName]) -> None:
         """Delete the rows of these source topics' mirrors, and their starts."""

@@ -9,13 +9,14 @@ import pytest
 from sim.sim_clock import SimClock
 
 from heliostat.errors import StateIncomplete
-from heliostat.link.identity import LOOKS, whole_state
+from heliostat.link.identity import LOOKS, estranged, whole_state
 from heliostat.names import ClusterId, LinkName, TopicName
 from heliostat.state.link_state import Stored
 from heliostat.topics.values import MirrorRecord
 
 LINK = LinkName("l")
 PRODUCER: dict[str, Any] = {"producer": {"producer_id": 7}}
+FORMER: dict[str, Any] = {"producers": {"ids": [5, 7]}}
 BEGINNING = {"beginning/0": {"topics": ["t"]}}
 T = TopicName("t")
 RECORD = MirrorRecord(T, T, None, None, ClusterId("c"), "earliest", 1)
@@ -36,10 +37,14 @@ class Topic:
     def read(self) -> Stored:
         rows = self.looks[min(self.count, len(self.looks) - 1)]
         self.count += 1
-        stored = Stored()
-        for key, value in rows.items():
-            stored.take(key, value)
-        return stored
+        return stored(rows)
+
+
+def stored(rows: dict[str, dict[str, Any]]) -> Stored:
+    state = Stored()
+    for key, value in rows.items():
+        state.take(key, value)
+    return state
 
 
 @pytest.mark.parametrize(
@@ -82,6 +87,7 @@ def test_rows_that_are_missing_are_looked_for_again() -> None:
     [
         ({**BEGINNING, **BY_DRIVER}, "its producer id"),
         ({**PRODUCER, **BY_DRIVER}, "when the link began"),
+        ({**FORMER, **ADOPTED}, "its producer id"),
     ],
 )
 def test_rows_that_stay_missing_halt_the_link(rows: dict[str, Any], lacks: str) -> None:
@@ -89,3 +95,27 @@ def test_rows_that_stay_missing_halt_the_link(rows: dict[str, Any], lacks: str) 
     with pytest.raises(StateIncomplete, match=lacks):
         whole_state(LINK, topic.read, 2, SimClock(0))
     assert topic.count == LOOKS
+
+
+def stopped(code: str) -> dict[str, Any]:
+    row = {"target": "t", "target_partition": 0, "position": 9, "since_ms": 1, "reason": ""}
+    return {"stop/t/0": {**row, "state": "diverged", "code": code}}
+
+
+@pytest.mark.parametrize(
+    ("rows", "topics"),
+    [
+        ({**PRODUCER, **BEGINNING, **BY_DRIVER}, set()),
+        ({**PRODUCER, **BY_DRIVER, **stopped("FOREIGN_TAIL")}, {T}),
+        ({**PRODUCER, **BY_DRIVER, **stopped("TOO_LARGE")}, set()),
+        ({**PRODUCER, **stopped("FOREIGN_TAIL")}, set()),
+        ({**BEGINNING, **BY_DRIVER}, {T}),
+        ({**FORMER, **ADOPTED}, {T}),
+        (ADOPTED, set()),
+    ],
+    ids=["well", "foreign", "other", "unlisted", "no id", "no id any more", "no id yet"],
+)
+def test_mirrors_that_a_link_may_not_know_as_its_own(
+    rows: dict[str, Any], topics: set[TopicName]
+) -> None:
+    assert estranged(stored(rows)) == topics

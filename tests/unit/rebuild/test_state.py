@@ -257,5 +257,14 @@ def test_an_unproved_partition_keeps_its_topic_refused() -> None:
         ("refused", 4),
     ]
     assert list(RebuildPlan(LinkName("l"), ()).describe()) == [
-        "no mirror lacks its row in the link's state"
+        "the link knows all its mirrors as its own"
     ]
+
+
+def test_a_plan_says_what_the_state_lacks() -> None:
+    plan = RebuildPlan(LinkName("l"), (), missing="its producer id")
+    assert list(plan.describe())[1:] == [
+        "note: the state lacks its producer id; that is made anew, and of the link's mirrors those "
+        "that are not taken back stop as FOREIGN_TAIL"
+    ]
+    assert plan.to_json()["missing"] == "its producer id"

@@ -78,6 +78,7 @@ def test_handing_mirrors_back_drops_the_producer_id(state: LinkState) -> None:
         "handed-back/orders": {"to": "MirrorMaker 2"},
         "mirror/orders": None,
         "producer": None,
+        "producers": None,
     }
     state._state.rows = {"handed-back/orders": {"to": "MirrorMaker 2"}}
     assert state.read().handed_back == {ORDERS}
