@@ -138,7 +138,6 @@ class Mirrors:
         answer = heliostat(self.config, "verify", *words)
         assert answer.returncode == 0, answer.said
 
-
     def set_producer(self, link: str, producer: int | None) -> int:
         """Overwrite or remove the row of the link's producer id; return the former one."""
         with KeyedTopic(self.pair.target.bootstrap.split(","), state_topic(LinkName(link))) as rows:

@@ -8,7 +8,7 @@ from typing import Self, TypeVar
 from sim.log_answers import delete_records, epoch_end, list_offset
 from sim.partition_log import PartitionLog
 from support import simulated_groups, simulated_topics
-from support.simulated_cluster import SimulatedCluster, error, nothing
+from support.simulated_cluster import SimulatedCluster, SimulatedTopic, error, nothing
 from support.simulated_settings import (
     BROKER_SETTINGS,
     default_entry,
@@ -43,6 +43,8 @@ from heliostat.names import (
 )
 
 NO_LEADER, NO_RIGHT, POLICY = 5, 29, 44
+READS = frozenset({"list_offsets", "list_log_ends", "epoch_ends"})
+"""What a deposed leader still answers."""
 _Value = TypeVar("_Value")
 
 
@@ -53,6 +55,8 @@ class SimulatedAdmin(ClusterAdmin):
         self.cluster = cluster
         self.is_closed = False
         self._settings: dict[tuple[object, ...], Mapping[str, ConfigEntry]] = {}
+        self._confirmed: set[TopicName] = set()
+        """Topics whose newest leaders are known: no deposed one is asked."""
 
     @override
     def __enter__(self) -> Self:
@@ -76,9 +80,29 @@ class SimulatedAdmin(ClusterAdmin):
     def describe_topics(
         self, names: Iterable[TopicName] | None = None
     ) -> Mapping[TopicName, TopicInfo]:
-        topics, unseen = self.cluster.topics, self.cluster.hidden
-        asked = topics.keys() - unseen if names is None else set(names)
-        failed = self.cluster.take("describe_topics", sorted(asked))
+        topics = self._view()
+        asked = topics.keys() - self.cluster.hidden if names is None else set(names)
+        return self._described(topics, asked, self.cluster.take("describe_topics", sorted(asked)))
+
+    @override
+    def confirm_topics(self, names: Iterable[TopicName]) -> Mapping[TopicName, TopicInfo]:
+        asked = set(names)
+        self._confirmed |= asked
+        failed = self.cluster.take("confirm_topics", sorted(asked))
+        return self._described(self.cluster.topics, asked, failed)
+
+    def _view(self) -> Mapping[TopicName, SimulatedTopic]:
+        """Return topics as the broker knows them that answers first."""
+        deposed = self.cluster.deposed
+        return self.cluster.topics if deposed is None else deposed
+
+    def _described(
+        self,
+        topics: Mapping[TopicName, SimulatedTopic],
+        asked: Iterable[TopicName],
+        failed: Mapping[Hashable, BrokerError],
+    ) -> Mapping[TopicName, TopicInfo]:
+        unseen = self.cluster.hidden
         answers: dict[TopicName, TopicInfo] = {}
         for name in sorted(asked):
             refused = failed.get(name)
@@ -165,8 +189,10 @@ class SimulatedAdmin(ClusterAdmin):
 
     @override
     def list_offsets(
-        self, specs: Mapping[TopicPartition, int]
+        self, specs: Mapping[TopicPartition, int], *, confirmed: bool = False
     ) -> Mapping[TopicPartition, ListedOffset | BrokerError]:
+        self._confirm(specs if confirmed else ())
+
         def listed(log: PartitionLog, partition: TopicPartition) -> ListedOffset | BrokerError:
             found = list_offset(log, specs[partition])
             return error(found, f"list {partition}") if isinstance(found, int) else found
@@ -175,14 +201,17 @@ class SimulatedAdmin(ClusterAdmin):
 
     @override
     def list_log_ends(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], *, confirmed: bool = False
     ) -> Mapping[TopicPartition, Offset | BrokerError]:
+        partitions = list(partitions)
+        self._confirm(partitions if confirmed else ())
         return self._of_logs("list_log_ends", partitions, lambda log, _: Offset(log.end))
 
     @override
     def epoch_ends(
-        self, epochs: Mapping[TopicPartition, int]
+        self, epochs: Mapping[TopicPartition, int], *, confirmed: bool = False
     ) -> Mapping[TopicPartition, EpochEnd | BrokerError]:
+        self._confirm(epochs if confirmed else ())
         return self._of_logs(
             "epoch_ends", epochs, lambda log, partition: epoch_end(log, epochs[partition])
         )
@@ -212,6 +241,9 @@ class SimulatedAdmin(ClusterAdmin):
 
         return self._of_logs("append", batches, appended)
 
+    def _confirm(self, partitions: Iterable[TopicPartition]) -> None:
+        self._confirmed.update(partition.topic for partition in partitions)
+
     def _of_logs(
         self,
         method: str,
@@ -224,7 +256,8 @@ class SimulatedAdmin(ClusterAdmin):
         answers: dict[TopicPartition, _Value | BrokerError] = {}
         for partition in asked:
             topic = known_topic(self.cluster, partition.topic, method, failed)
-            log = self.cluster.log(partition)
+            is_asked = method in READS and partition.topic not in self._confirmed
+            log = self.cluster.log(partition, self._view() if is_asked else None)
             if partition in failed:
                 answers[partition] = failed[partition]
             elif isinstance(topic, BrokerError):

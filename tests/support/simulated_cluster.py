@@ -7,6 +7,7 @@ connections, missing leaders) is set here and not compared.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -30,6 +31,8 @@ from heliostat.names import (
 )
 
 NOW_MS = 1_750_000_000_000
+SAME_REQUEST = {"confirm_topics": "describe_topics"}
+"""Methods that fail as others do."""
 
 
 def error(code: int, what: str) -> BrokerError:
@@ -158,6 +161,8 @@ class SimulatedCluster:
         """Called with each call before it is served."""
         self.is_down = False
         """No broker answers."""
+        self.deposed: dict[TopicName, SimulatedTopic] | None = None
+        """Topics as the broker knows them that answers first; None: as all do, see `depose`."""
         self.settings_behind = 0
         """Number of reads of settings that still return those before the last change."""
         self.producer_ids = 0
@@ -176,7 +181,7 @@ class SimulatedCluster:
     def heal(self) -> None:
         """End all failures."""
         self._faults.clear()
-        self.is_down = False
+        self.is_down, self.deposed = False, None
 
     def asked(self, method: str) -> list[tuple[Hashable, ...]]:
         """Return the items of each call of a method."""
@@ -199,11 +204,19 @@ class SimulatedCluster:
         failed: dict[Hashable, BrokerError] = {}
         for fault in self._faults:
             concerned = fault.found_in(call)
-            if fault.method != method or fault.left == 0 or not concerned:
+            is_meant = fault.method in {method, SAME_REQUEST.get(method)}
+            if not is_meant or fault.left == 0 or not concerned:
                 continue
             fault.left = None if fault.left is None else fault.left - 1
             failed |= {item: error(fault.code, f"{method} of {item}") for item in concerned}
         return failed
+
+    def depose(self) -> None:
+        """Let the broker that is asked go on answering by what there is now, until `heal`.
+
+        Only who asks all brokers learns what has changed since.
+        """
+        self.deposed = copy.deepcopy(self.topics)
 
     # -- what is in it -------------------------------------------------------------------------
 
@@ -234,9 +247,13 @@ class SimulatedCluster:
         for group in self.groups.values():
             group.offsets = {p: row for p, row in group.offsets.items() if p.topic != name}
 
-    def log(self, partition: TopicPartition) -> PartitionLog | None:
-        """Return the partition's log; None if there is no such partition."""
-        topic = self.topics.get(partition.topic)
+    def log(
+        self,
+        partition: TopicPartition,
+        topics: Mapping[TopicName, SimulatedTopic] | None = None,
+    ) -> PartitionLog | None:
+        """Return the partition's log, in these topics; None if there is no such partition."""
+        topic = (self.topics if topics is None else topics).get(partition.topic)
         known = topic is not None and partition.partition < len(topic.logs)
         return topic.logs[partition.partition] if topic is not None and known else None
 

@@ -48,12 +48,13 @@ def rebuild_command(
     r"""Take back mirrors that the link does not know as its own, if contents prove them.
 
     Those are the ones that heliostat.LINK.state does not list; that have stopped as FOREIGN_TAIL;
-    and all, where the link's producer id is lost. The link must be stopped. Compares all records of both sides, through the mirror's offset map
-    if it has one. If all records that both sides still have are equal and in order, the mirror
-    belongs to the link again and continues where it ends; a lost offset map is rebuilt. Any other
-    mirror stays refused, with the first offset that differs. Of a mirror with a pipeline, what it
-    makes of the source's records now is compared. If the last driver was killed, the command first
-    waits until it can't send any more: a round and some seconds.
+    and all, where the link's producer id is lost. The link must be stopped. Compares all records of
+    both sides, through the mirror's offset map if it has one. If all records that both sides still
+    have are equal and in order, the mirror belongs to the link again and continues where it ends; a
+    lost offset map is rebuilt. Any other mirror stays refused, with the first offset that differs.
+    Of a mirror with a pipeline, what it makes of the source's records now is compared. If the last
+    driver was killed, the command first waits until it can't send any more: a round and some
+    seconds.
 
     Exit code 0 when every mirror was (or can be) taken back, 1 when one is refused.
 

@@ -28,6 +28,8 @@ class ByteRecord(NamedTuple):
     timestamp_ms: int | None = None
     offset: int = -1
     """Its offset if it was read, otherwise -1."""
+    leader_epoch: int = -1
+    """Leader epoch in which it was appended; -1: not known."""
 
 
 def make_if_missing(
@@ -150,7 +152,9 @@ class ByteTopic(OnePartitionTopic):
                 return []
             polled = consumer.poll(timeout_ms=round(timeout_s * 1000))
         found = [
-            ByteRecord(record.key, record.value, record.timestamp, record.offset)
+            ByteRecord(
+                record.key, record.value, record.timestamp, record.offset, record.leader_epoch
+            )
             for records in polled.values()
             for record in records
         ]

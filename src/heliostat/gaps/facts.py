@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, ConfigEntry, ListedOffset
-from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Facts
 from heliostat.gaps.ledger import CopiedTopic, copied_of
@@ -129,13 +128,15 @@ def _bounds(
 ) -> dict[Ask, tuple[Offset, Offset, Offset, Offset]]:
     """Ask for start and end at source and target; keeps partitions whose leaders all answer.
 
+    What they say is recorded as a gap or stops a mirror, so all brokers confirm who leads.
+
     Partitions that do not exist count as empty.
     """
     sources = [ask.source for ask in asks if ask.source.partition < at_source]
     targets = [ask.target for ask in asks if ask.target.partition < at_target]
-    source_starts = source.list_offsets(dict.fromkeys(sources, EARLIEST))
+    source_starts = source.list_offsets(dict.fromkeys(sources, EARLIEST), confirmed=True)
     source_ends = source.list_offsets(dict.fromkeys(sources, LATEST))
-    target_starts = target.list_offsets(dict.fromkeys(targets, EARLIEST))
+    target_starts = target.list_offsets(dict.fromkeys(targets, EARLIEST), confirmed=True)
     target_ends = target.list_log_ends(targets)
     found: dict[Ask, tuple[Offset, Offset, Offset, Offset]] = {}
     for ask in asks:
@@ -151,9 +152,9 @@ def _bounds(
 
 def _partitions(cluster: ClusterAdmin, topic: TopicName) -> int | None:
     """Return a topic's number of partitions, 0 if it does not exist; None: not known now."""
-    info = cluster.describe_topics([topic])[topic]
+    info = cluster.confirm_topics([topic])[topic]
     if info.error is not None:
-        return 0 if info.error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION else None
+        return 0 if info.is_missing else None
     return len(info.partitions)
 
 

@@ -18,7 +18,6 @@ from dataclasses import replace
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError
 from heliostat.gaps.choices import GapChoice
@@ -149,8 +148,8 @@ class GapKeeper:
     def _keep_ledger(self) -> None:
         """Take what others wrote; recreate the ledger if it was deleted."""
         topic = self._ledger.topic
-        error = self._target.describe_topics([topic])[topic].error
-        if error is not None and error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION:
+        is_gone = self._target.describe_topics([topic])[topic].is_missing
+        if is_gone and self._target.confirm_topics([topic])[topic].is_missing:
             self._ledger.restore(self._replication_factor)
             self._events.warn(f"{topic} was gone at the target and is recreated with all its rows")
             self._ledger.read()

@@ -57,7 +57,14 @@ def truncations(
     """
     if not known:
         return {}
-    answers = source.epoch_ends({partition: row.epoch for partition, row in known.items()})
+    answers = dict(source.epoch_ends({partition: row.epoch for partition, row in known.items()}))
+    suspects = {
+        partition: known[partition].epoch
+        for partition, answer in answers.items()
+        if isinstance(answer, EpochEnd) and is_truncated(known[partition], answer)
+    }
+    if suspects:
+        answers |= source.epoch_ends(suspects, confirmed=True)
     found: dict[TopicPartition, Divergence | None] = {}
     for partition, answer in answers.items():
         if not isinstance(answer, EpochEnd) or answer.end < 0:

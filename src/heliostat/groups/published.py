@@ -11,7 +11,6 @@ from collections.abc import Iterable, Mapping
 
 from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.config import STATE_TOPIC_PREFIX
 from heliostat.groups.values import Published
@@ -56,8 +55,9 @@ class PublishedOffsets:
 
     def ensure(self, target: ClusterAdmin, replication_factor: int | None) -> bool:
         """If the topic is missing, create it and write the known rows; return whether it was."""
-        info = target.describe_topics([self._topic.topic])[self._topic.topic]
-        if info.error is None or info.error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
+        topic = self._topic.topic
+        is_gone = target.describe_topics([topic])[topic].is_missing
+        if not is_gone or not target.confirm_topics([topic])[topic].is_missing:
             return False
         self._topic.ensure(replication_factor)
         self.remember(self.rows)

@@ -51,7 +51,7 @@ class Beginnings:
             The source does not answer at all.
         """
         # The ends first: records below them existed before the link could copy anything.
-        ends = self._source.list_offsets(dict.fromkeys(asked, LATEST))
+        ends = self._source.list_offsets(dict.fromkeys(asked, LATEST), confirmed=True)
         found: dict[TopicPartition, Offset] = {}
         for partition, answer in self._source.list_offsets(asked).items():
             end = ends.get(partition, answer)
@@ -82,7 +82,8 @@ class Beginnings:
             elif report.position == begun.start and report.code == PartitionCode.SOURCE_OVERTOOK:
                 overtaken.append(report.source)
         found: dict[TopicPartition, Offset] = {}
-        answers = self._source.list_offsets(dict.fromkeys(overtaken, EARLIEST)) if overtaken else {}
+        starts = dict.fromkeys(overtaken, EARLIEST)
+        answers = self._source.list_offsets(starts, confirmed=True) if starts else {}
         for partition, answer in answers.items():
             begun = self._begun[partition]
             if isinstance(answer, BrokerError) or answer.offset <= begun.start:

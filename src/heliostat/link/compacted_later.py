@@ -87,7 +87,7 @@ class CompactedLater:
         partitions = [one for some in asked.values() for one in some]
         if not partitions:
             return
-        bounds = bounds_of(self._source, partitions)
+        bounds = bounds_of(self._source, partitions, confirmed=True)
         for name, some in asked.items():
             found: dict[TopicPartition, Offset] = {}
             for one in some:

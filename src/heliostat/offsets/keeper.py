@@ -12,6 +12,7 @@ record before its end, which must equal the source's of the same offset, and no 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import NamedTuple
@@ -24,7 +25,7 @@ from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
 from heliostat.framed_ids import headers_without_ids, without_id
 from heliostat.gaps.ledger import CopyNote
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
-from heliostat.offsets.marks import MapMarks, Mapped, Marks, MirrorId
+from heliostat.offsets.marks import MapMarks, Mapped, MapTopic, Marks, MirrorId
 from heliostat.offsets.pruning import MapPruning
 from heliostat.offsets.store import OffsetMaps
 from heliostat.ops.events import Events, shortened
@@ -115,7 +116,7 @@ class MapKeeper:
         if self._marks.topic is not None:
             self._store.put_topic(self._marks.topic)
         self._store.put_mapped(self._marks.mapped)
-        self._store.put_lost(self._marks.lost)
+        self._store.put_lost(self._marks.lost, self._marks.had)
 
     def look(
         self,
@@ -141,6 +142,7 @@ class MapKeeper:
         self._keep_lost(self._found_by_lanes(mirrors, reports))
         if self._marks.lost:
             self._take_rebuilt(self._store.read())
+            self._take_back()
         if self._unsettled:
             open_ones = [o for o in _partitions(mirrors, starts) if o.name in self._unsettled]
             self._settle(open_ones, self._unsettled)
@@ -198,7 +200,7 @@ class MapKeeper:
         """
         mapped = self._marks.names() | self._maps.names()
         lost = {one.name: why for one in known if one.name in mapped}
-        self._keep_lost(lost)
+        self._keep_lost(lost, self._maps.known)
         self._settle(
             [one for one in known if one.name not in mapped],
             dict.fromkeys((one.name for one in known), why),
@@ -218,11 +220,12 @@ class MapKeeper:
         self._unsettled = unsettled
         self._maps.set_lost(self._marks.lost | unsettled)
 
-    def _keep_lost(self, lost: Mapping[MirrorId, str]) -> None:
+    def _keep_lost(self, lost: Mapping[MirrorId, str], had: MapTopic | None = None) -> None:
         new = {name: why for name, why in lost.items() if name not in self._marks.lost}
         if not new:
             return
-        self._store.put_lost(new)
+        self._marks.had |= {} if had is None else dict.fromkeys(new, had)
+        self._store.put_lost(new, self._marks.had)
         self._marks.lost.update(new)
         self._events.warn(
             f"{next(iter(new.values()))}: {len(new)} mapped partition(s) are stopped until "
@@ -235,7 +238,7 @@ class MapKeeper:
         """Yield whether mirrors are exact up to their end; None if that can't be checked now."""
         if not asked:
             return
-        ends = self._target.list_log_ends([one.mirror for one in asked])
+        ends = self._target.list_log_ends([one.mirror for one in asked], confirmed=True)
         looks: list[tuple[RememberedPartition, Offset]] = []
         for one in asked:
             end = ends.get(one.mirror)
@@ -274,11 +277,30 @@ class MapKeeper:
         """Continue with rebuilt maps; only a mark that says so counts, not a missing one."""
         if not now.rebuilt:
             return
-        for name in now.rebuilt:
-            self._marks.lost.pop(name, None)
+        self._forget_lost(now.rebuilt)
         self._maps.set_lost(self._marks.lost | self._unsettled)
-        self._store.forget(now.rebuilt)
         self._events.info(f"offset maps rebuilt, copying continues: {_named(now.rebuilt)}")
+
+    def _take_back(self) -> None:
+        """Continue with maps whose topic has all rows that it had when they seemed to be lost."""
+        by_topic = defaultdict[MapTopic, list[MirrorId]](list)
+        for name in self._marks.lost.keys() & self._marks.had.keys():
+            by_topic[self._marks.had[name]].append(name)
+        whole = [n for had, names in by_topic.items() if self._maps.has_all_of(had) for n in names]
+        if whole:
+            self._forget_lost(whole)
+            self._maps.begin_again(self._marks.lost | self._unsettled)
+            self._events.info(
+                f"all rows of {self._maps.topic} are there: the broker that lacked them had been "
+                f"deposed; copying continues: {_named(whole)}"
+            )
+
+    def _forget_lost(self, names: Iterable[MirrorId]) -> None:
+        gone = list(names)
+        for name in gone:
+            self._marks.lost.pop(name, None)
+            self._marks.had.pop(name, None)
+        self._store.forget(gone)
 
 
 def _partitions(

@@ -11,9 +11,11 @@ from heliostat.names import Offset, TopicPartition
 
 
 def bounds_of(
-    admin: ClusterAdmin, partitions: Iterable[TopicPartition]
+    admin: ClusterAdmin, partitions: Iterable[TopicPartition], *, confirmed: bool = False
 ) -> dict[TopicPartition, LogBounds | BrokerError]:
     """Log start and high watermark of each partition, or why its broker does not report them.
+
+    `confirmed` as with `ClusterAdmin.list_offsets`.
 
     Raises
     ------
@@ -21,7 +23,7 @@ def bounds_of(
         The cluster does not answer.
     """
     wanted = list(partitions)
-    starts = admin.list_offsets(dict.fromkeys(wanted, EARLIEST))
+    starts = admin.list_offsets(dict.fromkeys(wanted, EARLIEST), confirmed=confirmed)
     ends = admin.list_offsets(dict.fromkeys(wanted, LATEST))
     found: dict[TopicPartition, LogBounds | BrokerError] = {}
     for one in wanted:
@@ -38,11 +40,13 @@ def bounds_of(
 def log_ends_of(admin: ClusterAdmin, topics: Iterable[TopicInfo]) -> dict[TopicPartition, Offset]:
     """Log end, including records not replicated yet, of each partition whose broker reports it.
 
+    Mirrors are taken over, handed back and rebuilt by these: the leaders are confirmed.
+
     Raises
     ------
     ConnectionLost
         The cluster does not answer.
     """
     asked = [TopicPartition(info.name, p.partition) for info in topics for p in info.partitions]
-    answers = admin.list_log_ends(asked) if asked else {}
+    answers = admin.list_log_ends(asked, confirmed=True) if asked else {}
     return {one: end for one, end in answers.items() if not isinstance(end, BrokerError)}

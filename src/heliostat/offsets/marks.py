@@ -33,6 +33,8 @@ class MapTopic(NamedTuple):
     """Empty before Kafka 2.8."""
     start: int
     end: int
+    epoch: int = -1
+    """Leader epoch of the last row read; -1: not known."""
 
     def why_lost(self, now: MapTopic) -> str:
         """Say why rows that were there are missing; empty if none is.
@@ -82,6 +84,9 @@ class Marks:
     """By source topic."""
     lost: dict[MirrorId, str] = field(default_factory=dict)
     """Maps that lost rows, and why."""
+    had: dict[MirrorId, MapTopic] = field(default_factory=dict)
+    """Of these maps: the topic as it was when its rows seemed to be lost. If it is still so, a
+    broker was believed that had been deposed."""
     rebuilt: set[MirrorId] = field(default_factory=set)
     """Maps that were lost and have been rebuilt, which the driver has not noted yet."""
 
@@ -109,7 +114,7 @@ class MapMarks:
         found = Marks()
         for key, value in self._topic.read_all().items():
             if key == TOPIC_KEY:
-                found.topic = MapTopic(value["topic_id"], value["start"], value["end"])
+                found.topic = MapTopic(**value)
             elif key.startswith(MAPPED_PREFIX):
                 source = TopicName(key.removeprefix(MAPPED_PREFIX))
                 found.mapped[source] = Mapped.from_json(value)
@@ -120,6 +125,8 @@ class MapMarks:
                     found.rebuilt.add(name)
                 else:
                     found.lost[name] = value["why"]
+                    if value.get("had"):
+                        found.had[name] = MapTopic(**value["had"])
         return found
 
     def put_topic(self, topic: MapTopic) -> None:
@@ -132,10 +139,20 @@ class MapMarks:
             rows = {f"{MAPPED_PREFIX}{name}": one.to_json() for name, one in mapped.items()}
             self._topic.write_many(rows)
 
-    def put_lost(self, lost: Mapping[MirrorId, str]) -> None:
-        """Record lost maps, and why: nothing is appended there until they are rebuilt."""
+    def put_lost(
+        self, lost: Mapping[MirrorId, str], had: Mapping[MirrorId, MapTopic] | None = None
+    ) -> None:
+        """Record lost maps, and why: nothing is appended there until they are rebuilt.
+
+        Parameters
+        ----------
+        had
+            See `Marks`.
+        """
+        topics = had or {}
         if lost:
-            self._topic.write_many(dict(_lost_row(name, why) for name, why in lost.items()))
+            rows = (_lost_row(name, why, had=topics.get(name)) for name, why in lost.items())
+            self._topic.write_many(dict(rows))
 
     def put_rebuilt(self, names: Iterable[MirrorId]) -> None:
         """Record that these maps are durable again: copying continues."""
@@ -146,7 +163,9 @@ class MapMarks:
         self._topic.write_many({_lost_row(name, "")[0]: None for name in names})
 
 
-def _lost_row(name: MirrorId, why: str, *, is_rebuilt: bool = False) -> tuple[str, dict[str, Any]]:
+def _lost_row(
+    name: MirrorId, why: str, *, is_rebuilt: bool = False, had: MapTopic | None = None
+) -> tuple[str, dict[str, Any]]:
     mirror, target_id = name
     return f"{LOST_PREFIX}{mirror.topic}/{mirror.partition}", {
         "target": mirror.topic,
@@ -154,4 +173,5 @@ def _lost_row(name: MirrorId, why: str, *, is_rebuilt: bool = False) -> tuple[st
         "target_id": target_id,
         "why": why,
         "is_rebuilt": is_rebuilt,
+        "had": None if had is None else had._asdict(),
     }

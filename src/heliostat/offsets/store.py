@@ -89,6 +89,8 @@ class OffsetMaps:
         self._lock = threading.Lock()
         self._reader = MapReader()
         self._next_offset = 0
+        self._epoch = -1
+        """Leader epoch of the last row read."""
         self._known: MapTopic | None = None
         self._strange: list[str] = []
         self._spoiled: dict[MirrorId, str] = {}
@@ -117,6 +119,7 @@ class OffsetMaps:
         """Set what was known about the topic before, with which `refresh` compares it."""
         with self._reading, self._lock:
             self._known = known
+            self._epoch = -1 if known is None else known.epoch
             self._reader.lost = frozenset(lost)
 
     def refresh(self) -> None:
@@ -137,10 +140,32 @@ class OffsetMaps:
             now = self._look()
             if now is not None:
                 known = self._known or MapTopic(now.topic_id, 0, 0)
-                known = known._replace(end=max(known.end, self._next_offset))
+                end = max(known.end, self._next_offset)
+                self._known = known = known._replace(end=end, epoch=self._epoch)
+                if known.why_lost(now):
+                    now = self._look(confirmed=True) or now  # a deposed leader may have answered
                 if why := known.why_lost(now):
                     raise OffsetMapLost(f"topic {self.topic} has lost rows: {why}")
-                self._known = MapTopic(now.topic_id, now.start, self._next_offset)
+                self._known = MapTopic(now.topic_id, now.start, self._next_offset, self._epoch)
+
+    def has_all_of(self, was: MapTopic) -> bool:
+        """Return whether the topic still has all rows that it had once (KIP-320).
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            The target does not answer.
+        """
+        with self._reading:
+            now = self._look()
+            if now is None or was.epoch < 0 or was.why_lost(now):
+                return False
+            assert self._admin is not None
+            partition = TopicPartition(self.topic, PartitionId(0))
+            end = self._admin.epoch_ends({partition: was.epoch}, confirmed=True)[partition]
+            if isinstance(end, BrokerError):
+                raise end
+            return end.epoch == was.epoch and end.end >= was.end
 
     def _read_to(self, end: int) -> None:
         """Read the rows before an end that the topic had.
@@ -158,6 +183,7 @@ class OffsetMaps:
             with self._lock:
                 for record in records:
                     self._take(record)
+                    self._epoch = record.leader_epoch
                 self._next_offset = self._topic.position()
             now_s = monotonic()
             if self._next_offset > before:
@@ -206,8 +232,10 @@ class OffsetMaps:
             found, self._spoiled = self._spoiled, {}
             return found
 
-    def _look(self) -> MapTopic | None:
+    def _look(self, *, confirmed: bool = False) -> MapTopic | None:
         """Read the topic's present bounds; None if it does not exist and never did.
+
+        `confirmed`: by what all brokers say of it, not one.
 
         Raises
         ------
@@ -217,7 +245,8 @@ class OffsetMaps:
         """
         if self._admin is None:
             self._admin = ClusterAdmin(self._cluster, CLIENT_ID)
-        return _bounds(self._admin, self.topic, was_there=self._known is not None)
+        was_there = self._known is not None
+        return _bounds(self._admin, self.topic, was_there=was_there, confirmed=confirmed)
 
     def tails(
         self,
@@ -301,9 +330,9 @@ class OffsetMaps:
             self._topic.close()
             with self._lock:
                 self._reader = MapReader(lost=frozenset(lost))
-                self._next_offset, self._known = 0, None
+                self._next_offset, self._known, self._epoch = 0, None, -1
                 self._strange, self._spoiled = [], {}
-            now = self._look()
+            now = self._look(confirmed=True)
             self._known = None if now is None else now._replace(end=0)
 
     def set_lost(self, lost: Iterable[MirrorId]) -> None:
@@ -319,14 +348,17 @@ class OffsetMaps:
             self._admin = None
 
 
-def _bounds(admin: ClusterAdmin, topic: TopicName, *, was_there: bool) -> MapTopic | None:
-    info = admin.describe_topics([topic])[topic]
+def _bounds(
+    admin: ClusterAdmin, topic: TopicName, *, was_there: bool, confirmed: bool
+) -> MapTopic | None:
+    describe = admin.confirm_topics if confirmed else admin.describe_topics
+    info = describe([topic])[topic]
     if info.error is not None:
-        if info.error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION and not was_there:
+        if info.is_missing and not was_there:
             return None
         raise info.error
     one = TopicPartition(topic, PartitionId(0))
-    bounds = bounds_of(admin, [one])[one]
+    bounds = bounds_of(admin, [one], confirmed=confirmed)[one]
     if isinstance(bounds, BrokerError):
         raise bounds
     return MapTopic(id_text(info.topic_id), *bounds)

@@ -179,7 +179,7 @@ def _is_compacted(source: ClusterAdmin, topic: TopicName) -> bool:
 
 
 def _end(target: ClusterAdmin, partition: TopicPartition) -> int:
-    end = target.list_log_ends([partition])[partition]
+    end = target.list_log_ends([partition], confirmed=True)[partition]
     if isinstance(end, BrokerError):
         raise _Why(f"the log end of {partition} can't be read: {end.text}")
     return end

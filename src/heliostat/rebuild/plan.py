@@ -135,8 +135,8 @@ class RebuildPlan:
             yield f"note: {name} is still not copied: {why}"
         if self.missing:
             yield (
-                f"note: the state lacks {self.missing}; that is made anew, and of the link's mirrors "
-                "those that are not taken back stop as FOREIGN_TAIL"
+                f"note: the state lacks {self.missing}; that is made anew, and of the link's "
+                "mirrors those that are not taken back stop as FOREIGN_TAIL"
             )
         for note in self.notes:
             yield f"note: {note}"

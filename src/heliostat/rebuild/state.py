@@ -1,6 +1,6 @@
 """Rebuild the rows of a lost state, for mirrors whose contents prove that they are the link's.
 
-    look      mirrors that the link does not know as its own (`Look`), both logs of each    reads only
+    look      mirrors that the link does not know as its own, both logs of each        reads only
     claim     nobody else drives the link; wait until a killed driver's rounds can't send any more
     check     no mirror has changed since it was read
     write     offset maps, the marks that they exist, start offsets, then the mirrors' records

@@ -19,7 +19,6 @@ from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.fenced_writer import FencedWriter
-from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.keyed_topic import KeyedTopic, read_as_row
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
@@ -236,14 +235,13 @@ class LinkState:
         self.offsets.ensure(self._replicas)
 
     def missing(self, target: ClusterAdmin) -> list[TopicName]:
-        """Return the state topics that do not exist."""
+        """Return the state topics that do not exist, by the word of all brokers."""
         topics = (self._state, self._control, self._progress, self.offsets)
         names = [each.topic for each in topics]
-        return [
-            name
-            for name, topic in target.describe_topics(names).items()
-            if topic.error is not None and topic.error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION
-        ]
+        suspects = [n for n, topic in target.describe_topics(names).items() if topic.is_missing]
+        if not suspects:
+            return []
+        return [n for n, topic in target.confirm_topics(suspects).items() if topic.is_missing]
 
     def restore(
         self,
@@ -320,7 +318,7 @@ class LinkState:
 
     def put_producer(self, producer_id: ProducerId, former: Iterable[ProducerId] = ()) -> None:
         """Record the link's one producer id (I1), and which ids it had before."""
-        rows = {
+        rows: dict[str, dict[str, Any]] = {
             PRODUCER_KEY: {"producer_id": producer_id},
             PRODUCERS_KEY: {"ids": sorted({*former, producer_id})},
         }

@@ -10,7 +10,15 @@ from heliostat.clusters.admin import ClusterAdmin, TopicInfo
 from heliostat.clusters.kafka_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError
-from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
+from heliostat.names import (
+    Offset,
+    PartitionId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+    is_another,
+    is_still,
+)
 from heliostat.topics.naming import naming_of
 from heliostat.topics.select import selection_of
 from heliostat.topics.values import (
@@ -35,7 +43,7 @@ def observe(
     ConnectionLost
         One of them does not answer.
     """
-    seen = _with_hidden(source, link, observe_source(source, link), mirrors)
+    seen = _doubted(source, link, observe_source(source, link), mirrors)
     naming = naming_of(link)
     names = {naming.target_name(name) for name in seen.topics}
     names.update(record.target for record in mirrors.values())
@@ -74,25 +82,34 @@ def observe_source(admin: ClusterAdmin, link: LinkConfig) -> SourceTopics:
     return SourceTopics(admin.cluster_id(), tuple(sorted(infos)), topics, unreadable)
 
 
-def _with_hidden(
+def _doubted(
     admin: ClusterAdmin,
     link: LinkConfig,
     seen: SourceTopics,
     mirrors: Mapping[TopicName, MirrorRecord],
 ) -> SourceTopics:
-    """Distinguish topics that we may no longer see from those that are gone.
+    """Return mirrored topics as unreadable that are not shown to be gone or recreated.
 
-    A cluster lists neither; a request by name reports that we lack the right.
+    A cluster lists no topic that we may no longer see; a request by name reports that we lack the
+    right. And a broker that has lost touch lists what was: all brokers are asked.
     """
-    missing = selection_of(link).choose(mirrors.keys() - set(seen.names))
-    if not missing:
-        return seen
-    hidden = {
-        name: info.error
-        for name, info in admin.describe_topics(missing).items()
-        if info.error is not None and info.error.kafka_code == TOPIC_AUTHORIZATION_FAILED
+    suspects = set(selection_of(link).choose(mirrors.keys() - set(seen.names)))
+    suspects |= {
+        name
+        for name, record in mirrors.items()
+        if name in seen.topics and is_another(record.source_id, seen.topics[name].topic_id)
     }
-    return replace(seen, unreadable={**seen.unreadable, **hidden})
+    if not suspects:
+        return seen
+    unreadable = dict(seen.unreadable)
+    for name, info in admin.confirm_topics(suspects).items():
+        if info.error is not None and info.error.kafka_code == TOPIC_AUTHORIZATION_FAILED:
+            unreadable[name] = info.error
+        elif info.error is None and not is_another(mirrors[name].source_id, info.topic_id):
+            text = f"topic {name} is not the same at all brokers"
+            unreadable[name] = BrokerError(text, kafka_code=UNKNOWN_TOPIC_OR_PARTITION)
+    topics = {name: topic for name, topic in seen.topics.items() if name not in unreadable}
+    return replace(seen, topics=topics, unreadable=unreadable)
 
 
 def observe_target(
@@ -116,15 +133,18 @@ def observe_target(
     """
     del link  # requests to the target do not depend on the link yet
     wanted = sorted(set(names))
-    infos = admin.describe_topics(wanted) if wanted else {}
+    mine = {name: topic_id for name, topic_id in (ours or {}).items() if topic_id is not None}
+    infos = dict(admin.describe_topics(wanted)) if wanted else {}
+    suspects = [n for n in mine if n in infos and not is_still(mine[n], infos[n].topic_id)]
+    if suspects:
+        infos |= admin.confirm_topics(suspects)
     present = {name: info for name, info in infos.items() if info.error is None}
     unreadable = {
         name: info.error
         for name, info in infos.items()
-        if info.error is not None and info.error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION
+        if info.error is not None and not info.is_missing
     }
     configs = admin.describe_configs(present)
-    mine = {name: topic_id for name, topic_id in (ours or {}).items() if topic_id is not None}
     ends = _ends(admin, [info for info in present.values() if mine.get(info.name) != info.topic_id])
     topics: dict[TopicName, TargetTopic] = {}
     for name, info in sorted(present.items()):

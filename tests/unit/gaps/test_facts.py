@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from heliostat.clusters.admin import EARLIEST, ListedOffset
+from heliostat.clusters.admin import EARLIEST, ListedOffset, PartitionInfo, TopicInfo
 from heliostat.errors import BrokerError
 from heliostat.gaps.choices import Facts
 from heliostat.gaps.facts import Ask, gather
@@ -42,11 +41,16 @@ class Side:
         self.topic_error: BrokerError | None = None
         self.leader_error: BrokerError | None = None
 
-    def describe_topics(self, names: Iterable[TopicName]) -> Mapping[TopicName, Any]:
-        partitions = [] if self.topic_error else [SimpleNamespace(partition=0)]
-        return dict.fromkeys(names, SimpleNamespace(error=self.topic_error, partitions=partitions))
+    def confirm_topics(self, names: Iterable[TopicName]) -> Mapping[TopicName, TopicInfo]:
+        leader = PartitionInfo(PartitionId(0), None, LeaderEpoch(0), (), ())
+        partitions = () if self.topic_error else (leader,)
+        info = TopicInfo(T, None, partitions, is_internal=False, error=self.topic_error)
+        return dict.fromkeys(names, info)
 
-    def list_offsets(self, specs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Any]:
+    def list_offsets(
+        self, specs: Mapping[TopicPartition, int], *, confirmed: bool = False
+    ) -> Mapping[TopicPartition, Any]:
+        assert confirmed or EARLIEST not in specs.values(), "the first question asks all brokers"
         ends = {p: self.start if spec == EARLIEST else self.end for p, spec in specs.items()}
         return {
             p: self.leader_error or ListedOffset(Offset(end), -1, LeaderEpoch(0))

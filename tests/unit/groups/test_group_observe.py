@@ -46,7 +46,10 @@ class Side:
         info = SimpleNamespace(error=self.error, topic_id=self.topic_id, partitions=[0])
         return dict.fromkeys(names, info)
 
-    def list_offsets(self, specs: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, Any]:
+    def list_offsets(
+        self, specs: Mapping[TopicPartition, int], *, confirmed: bool = False
+    ) -> Mapping[TopicPartition, Any]:
+        assert not confirmed
         if EARLIEST not in specs.values():
             self.asked.append("end")
         return {

@@ -174,7 +174,8 @@ def test_a_mirror_that_changed_since_the_plan_is_not_adopted(
     info = Mock(topic_id=topic_id, partitions=[Mock(partition=0)])
     info.name = MIRROR
     target = Mock(
-        describe_topics=lambda _: {MIRROR: info}, list_log_ends=lambda _: {at: Offset(end)}
+        describe_topics=lambda _: {MIRROR: info},
+        list_log_ends=lambda _, confirmed: {at: Offset(end)},
     )
     with pytest.raises(Refused, match=words):
         refuse_moved(target, [RECORD], {at: Offset(12)})

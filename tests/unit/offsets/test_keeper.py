@@ -107,6 +107,13 @@ class Maps:
             raise OffsetMapLost(WHY)
         self.known = self.now
 
+    def has_all_of(self, was: MapTopic) -> bool:
+        return not was.why_lost(self.now)
+
+    @property
+    def topic(self) -> str:
+        return "maps"
+
     def names(self) -> frozenset[MirrorId]:
         return frozenset(self.mapped)
 
@@ -266,6 +273,26 @@ def test_a_rebuilt_map_lets_its_mirror_continue(world: World, is_running: bool) 
     assert world.maps.lost == set()
     marks = world.marks().read()
     assert (marks.lost, marks.rebuilt) == ({}, set())
+
+
+@pytest.mark.parametrize("is_running", [True, False])
+def test_a_loss_that_was_none_is_taken_back(world: World, is_running: bool) -> None:
+    """Given a deposed broker that knew no newer rows / when a later look shows them / then all
+
+    mirrors go on, whichever driver looks; a map that was lost for another reason stays so.
+    """
+    world.maps.now = WAS._replace(end=3)
+    world.maps.written_over = {name("e"): "foreign"}
+    assert set(world.look()) == {"m-0", "e-0"}
+    assert world.marks().read().had == {name("m"): WAS}
+    assert set(world.look()) == {"m-0", "e-0"}
+    world.maps.now = WAS._replace(end=9)
+    if not is_running:
+        world.keeper = world.driver()
+    assert set(world.look()) == {"e-0"}
+    marks = world.marks().read()
+    assert (set(marks.lost), marks.had) == ({name("e")}, {})
+    assert world.maps.lost == {name("e")}
 
 
 def test_only_the_mirror_of_an_overwritten_row_stops(world: World) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from uuid import UUID
 
 import pytest
+from sim.partition_log import PartitionLog
+from support.simulated_admin import SimulatedAdmin
+from support.simulated_cluster import SimulatedCluster
 
 from heliostat.clusters.byte_topic import ByteRecord
-from heliostat.errors import ConnectionLost
-from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.errors import ConnectionLost, OffsetMapLost
+from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets import store as offset_maps
 from heliostat.offsets.map_rows import KEPT_VALUE, KeptFrom, Prunable, RowKey, Stamp
 from heliostat.offsets.marks import MapTopic
@@ -182,9 +187,97 @@ def test_rows_that_do_not_come_are_not_waited_for(
     silent = Silent()
     maps.close()
     monkeypatch.setattr(maps, "_topic", silent)
-    monkeypatch.setattr(maps, "_look", lambda: now)
+    monkeypatch.setattr(maps, "_look", lambda **_: now)
     monkeypatch.setattr(offset_maps, "LOOK_EVERY_S", 0.01)
     monkeypatch.setattr(offset_maps, "ROWS_WITHIN_S", 0.05)
     with pytest.raises(ConnectionLost, match="was not read to its end"):
         maps.refresh()
     assert silent.renewed == 1
+
+
+ROWS = TopicPartition(TopicName("heliostat.l.offsets"), PartitionId(0))
+
+
+class Rows:
+    """Stands for the reader of the maps' topic, by the brokers that are up to date."""
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.log, self.read = log, 0
+
+    def end(self) -> int:
+        return self.log.end
+
+    def position(self) -> int:
+        return self.read
+
+    def poll(self, _timeout_s: float) -> list[ByteRecord]:
+        first, self.read = self.read, self.log.end
+        epoch = self.log.leader_epoch
+        return [
+            ByteRecord(one.key.encode(), one.encode(), None, offset, epoch)
+            for offset, one in ((offset, row(offset)) for offset in range(first, self.read))
+        ]
+
+    def close(self) -> None:
+        self.read = 0
+
+
+@dataclass
+class Deposed:
+    """A link's maps, read whole, and the brokers that have them; one can be left behind."""
+
+    cluster: SimulatedCluster
+    maps: OffsetMaps
+
+    @property
+    def log(self) -> PartitionLog:
+        return self.cluster.topics[ROWS.topic].logs[0]
+
+    def elect(self, rows: int, *, end: int | None = None) -> None:
+        """Let another broker lead, which has the log up to an end, and takes more rows."""
+        if end is None or end == self.log.end:
+            self.log.lead(self.log.leader_epoch + 1)
+        else:
+            self.log.truncate(end)
+        self.cluster.append(ROWS.topic, rows)
+
+
+@pytest.fixture
+def deposed(maps: OffsetMaps, monkeypatch: pytest.MonkeyPatch) -> Deposed:
+    cluster = SimulatedCluster(brokers=3)
+    cluster.create(ROWS.topic)
+    for _ in range(2):
+        cluster.append(ROWS.topic, 5)
+    monkeypatch.setattr(maps, "_admin", SimulatedAdmin(cluster))
+    monkeypatch.setattr(maps, "_topic", Rows(cluster.topics[ROWS.topic].logs[0]))
+    monkeypatch.setattr(OffsetMaps, "topic", ROWS.topic)
+    maps.refresh()
+    return Deposed(cluster, maps)
+
+
+def test_no_rows_are_lost_by_the_word_of_a_deposed_leader(deposed: Deposed) -> None:
+    """Given a leader that was paused / when its successor has taken rows, and it goes on
+
+    answering by what it had / then a second look asks all brokers who leads.
+    """
+    deposed.cluster.depose()
+    deposed.elect(9)
+    deposed.maps.refresh()
+    assert deposed.maps.known == MapTopic(id_text(UUID(int=1)), 0, 19, 1)
+
+
+@pytest.mark.parametrize("end", [10, 5])
+def test_rows_lost_for_good_are_not_taken_back_though_others_follow(
+    deposed: Deposed, end: int
+) -> None:
+    """Given an election that lost rows, or none / when more follow / then the epoch's end tells."""
+    had = deposed.maps.known
+    assert had is not None
+    deposed.elect(0, end=end)
+    if end < 10:
+        with pytest.raises(OffsetMapLost, match="it ends at 5, and had rows up to 10"):
+            deposed.maps.refresh()
+    deposed.elect(8)
+    assert deposed.maps.has_all_of(had) is (end == 10)
+    assert not deposed.maps.has_all_of(had._replace(epoch=-1)), "nothing shows it"
+    assert not deposed.maps.has_all_of(had._replace(topic_id="another"))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import cast
+from dataclasses import replace
+from uuid import UUID
 
 import pytest
 from support.simulated_admin import SimulatedAdmin
@@ -10,7 +11,7 @@ from support.simulated_cluster import Call, SimulatedCluster
 
 from heliostat.config import LinkConfig
 from heliostat.names import ClusterId, TopicName
-from heliostat.topics.observe import _with_hidden, observe_source
+from heliostat.topics.observe import _doubted, observe, observe_source
 from heliostat.topics.values import MirrorRecord, SourceTopics
 
 UNKNOWN, NO_RIGHT = 3, 29
@@ -28,8 +29,12 @@ def cluster(*listed: str, hidden: set[TopicName] | None = None) -> SimulatedClus
 
 
 def remembered(*names: str) -> dict[TopicName, MirrorRecord]:
-    record = cast("MirrorRecord", None)  # only their names count here
-    return {TopicName(name): record for name in names}
+    return {
+        TopicName(name): MirrorRecord(
+            TopicName(name), TopicName(name), UUID(int=1), UUID(int=1), ClusterId("c"), "latest", 1
+        )
+        for name in names
+    }
 
 
 def seen(*names: str) -> SourceTopics:
@@ -40,8 +45,8 @@ def seen(*names: str) -> SourceTopics:
 def test_a_mirrors_source_that_is_not_listed_is_described(unreadable: set[TopicName]) -> None:
     source = cluster("t2", hidden=unreadable)
     admin = SimulatedAdmin(source)
-    found = _with_hidden(admin, LINK, seen("t2"), remembered("t1", "t2"))
-    assert source.calls == [Call("describe_topics", ("t1",))]
+    found = _doubted(admin, LINK, seen("t2"), remembered("t1", "t2"))
+    assert source.calls == [Call("confirm_topics", ("t1",))]
     assert set(found.unreadable) == unreadable
 
 
@@ -49,7 +54,7 @@ def test_a_mirrors_source_that_is_not_listed_is_described(unreadable: set[TopicN
 def test_no_request_is_sent_while_all_selected_topics_are_listed(names: tuple[str, ...]) -> None:
     source = cluster("t1", "t2")
     admin = SimulatedAdmin(source)
-    found = _with_hidden(admin, LINK, seen("t1", "t2"), remembered(*names))
+    found = _doubted(admin, LINK, seen("t1", "t2"), remembered(*names))
     assert (source.calls, dict(found.unreadable)) == ([], {})
 
 
@@ -60,3 +65,35 @@ def test_a_listed_topic_with_hidden_settings_is_named(code: int, unreadable: set
     source.fail("describe_configs", code, TopicName("t1"))
     found = observe_source(SimulatedAdmin(source), LINK)
     assert (set(found.topics), set(found.unreadable)) == ({"t2"}, unreadable)
+
+
+@pytest.mark.parametrize("is_recreated", [False, True])
+def test_one_brokers_word_that_a_topic_is_gone_or_recreated_is_not_believed(
+    is_recreated: bool,
+) -> None:
+    """Given a mirror made a moment ago / when a broker that lost touch knows what was before."""
+    both = SimulatedCluster()
+    if is_recreated:
+        both.create("t1")
+    both.depose()
+    topic_id = both.create("t1").topic_id
+    records = {
+        name: replace(record, source_id=topic_id, target_id=topic_id)
+        for name, record in remembered("t1").items()
+    }
+    admin = SimulatedAdmin(both)
+    source, target = observe(admin, admin, LINK, records)
+    assert set(source.unreadable) == {"t1"}, "it waits for a broker that knows it"
+    assert target.topics[TopicName("t1")].topic_id == topic_id
+    both.heal()
+    source, _ = observe(admin, admin, LINK, records)
+    assert (set(source.topics), set(source.unreadable)) == ({"t1"}, set())
+
+
+def test_a_topic_that_all_brokers_say_is_gone_or_another_is() -> None:
+    both = cluster("t1")
+    old, gone = remembered("t1"), remembered("t2")
+    admin = SimulatedAdmin(both)
+    source, target = observe(admin, admin, LINK, {**old, **gone})
+    assert not source.unreadable
+    assert set(source.topics) == set(target.topics) == {"t1"}

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from kafka.protocol.producer import ProduceRequest
 
 from heliostat.clusters.admin.caller import Caller, error_of
-from heliostat.clusters.admin.offset_calls import OffsetLeaders
+from heliostat.clusters.admin.leaders import OffsetLeaders
 from heliostat.errors import BrokerError
 from heliostat.names import BrokerId, Offset, TopicName, TopicPartition
 

@@ -159,11 +159,14 @@ class Caller:
         rows = None if topics is None else [kind(name=name) for name in topics]
         return self.send(MetadataRequest(topics=rows, allow_auto_topic_creation=False))
 
-    def metadata_undecoded(self, topics: Sequence[str] | None) -> LargeAnswer:
+    def metadata_undecoded(
+        self, topics: Sequence[str] | None, broker: BrokerId | None = None
+    ) -> LargeAnswer:
         """As `metadata`, not decoded: answers that mostly stay the same."""
         kind = MetadataRequest.MetadataRequestTopic
         rows = None if topics is None else [kind(name=name) for name in topics]
-        answer: LargeAnswer = self.send(Metadata(topics=rows, allow_auto_topic_creation=False))
+        request = Metadata(topics=rows, allow_auto_topic_creation=False)
+        answer: LargeAnswer = self.send(request, broker)
         return answer
 
     def _lost(self, error: Exception) -> BrokerError | ConnectionLost:

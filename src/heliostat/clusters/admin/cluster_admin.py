@@ -17,6 +17,7 @@ from heliostat.clusters.admin import (
 )
 from heliostat.clusters.admin.caller import REQUEST_TIMEOUT_MS, Caller
 from heliostat.clusters.admin.group_values import CommittedOffset, GroupListing, GroupMember
+from heliostat.clusters.admin.leaders import OffsetLeaders
 from heliostat.clusters.admin.values import (
     BrokerInfo,
     ConfigEntry,
@@ -77,7 +78,7 @@ class ClusterAdmin:
             connect_timeout_s=connect_timeout_s,
             request_timeout_ms=request_timeout_ms,
         )
-        self._leaders = offset_calls.OffsetLeaders(self._caller)
+        self._leaders = OffsetLeaders(self._caller)
         self._coordinators = group_calls.Coordinators(self._caller)
 
     def __enter__(self) -> Self:
@@ -113,9 +114,19 @@ class ClusterAdmin:
     ) -> Mapping[TopicName, TopicInfo]:
         """Topics by name; without `names` all that we may see.
 
-        A named topic that is missing or forbidden is included, with its `error`.
+        A named topic that is missing or forbidden is included, with its `error`. One broker's word:
+        see `confirm_topics`.
         """
-        return topic_calls.describe(self._caller, names)
+        topics = topic_calls.describe(self._caller, names)
+        self._leaders.learn(topics.values())
+        return topics
+
+    def confirm_topics(self, names: Iterable[TopicName]) -> Mapping[TopicName, TopicInfo]:
+        """As `describe_topics`, by the word of all brokers that answer.
+
+        A topic is missing only if all of them say so, and its id is the one that most of them name.
+        """
+        return self._leaders.look_everywhere(names)
 
     def describe_configs(
         self, topics: Iterable[TopicName], keys: Sequence[str] | None = None
@@ -167,16 +178,22 @@ class ClusterAdmin:
         return config_calls.alter_topics(self._caller, changes, validate_only=validate_only)
 
     def list_offsets(
-        self, specs: Mapping[TopicPartition, int]
+        self, specs: Mapping[TopicPartition, int], *, confirmed: bool = False
     ) -> Mapping[TopicPartition, ListedOffset | BrokerError]:
         """Offsets by `EARLIEST`, `LATEST` (the high watermark) or a time in ms since the epoch.
 
         For a time it is that of the first record at or after it; `NO_OFFSET` if there is none.
+
+        Parameters
+        ----------
+        confirmed
+            Whether every broker is asked first who leads: before something is concluded that would
+            stop a partition or a link, as a deposed leader may still answer.
         """
-        return offset_calls.list_offsets(self._caller, self._leaders, specs)
+        return offset_calls.list_offsets(self._caller, self._leaders, specs, confirmed=confirmed)
 
     def list_log_ends(
-        self, partitions: Iterable[TopicPartition]
+        self, partitions: Iterable[TopicPartition], *, confirmed: bool = False
     ) -> Mapping[TopicPartition, Offset | BrokerError]:
         """Log end offsets, including records not replicated yet: the next append goes there (I4).
 
@@ -187,14 +204,18 @@ class ClusterAdmin:
             self._leaders,
             dict.fromkeys(partitions, LATEST),
             replica_id=DEBUGGING_CONSUMER,
+            confirmed=confirmed,
         )
         return {p: a if isinstance(a, BrokerError) else a.offset for p, a in answers.items()}
 
     def epoch_ends(
-        self, epochs: Mapping[TopicPartition, int]
+        self, epochs: Mapping[TopicPartition, int], *, confirmed: bool = False
     ) -> Mapping[TopicPartition, EpochEnd | BrokerError]:
-        """End offsets of leader epochs; if more was read of an epoch, the log was truncated."""
-        return offset_calls.epoch_ends(self._caller, self._leaders, epochs)
+        """End offsets of leader epochs; if more was read of an epoch, the log was truncated.
+
+        `confirmed` as with `list_offsets`.
+        """
+        return offset_calls.epoch_ends(self._caller, self._leaders, epochs, confirmed=confirmed)
 
     def delete_records(
         self, before: Mapping[TopicPartition, Offset]

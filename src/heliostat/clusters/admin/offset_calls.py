@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from kafka.protocol.admin import DeleteRecordsRequest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
@@ -13,13 +13,10 @@ from kafka.protocol.producer import InitProducerIdRequest, WriteTxnMarkersReques
 
 from heliostat.clusters.admin import topic_calls
 from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.clusters.admin.leaders import Answers, OffsetLeaders
 from heliostat.clusters.admin.values import EpochEnd, ListedOffset
-from heliostat.clusters.kafka_codes import (
-    CONSUMER,
-    LEADER_NOT_AVAILABLE,
-    UNKNOWN_TOPIC_OR_PARTITION,
-)
-from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.clusters.kafka_codes import CONSUMER, UNKNOWN_TOPIC_OR_PARTITION
+from heliostat.errors import BrokerError
 from heliostat.names import (
     BrokerId,
     LeaderEpoch,
@@ -33,78 +30,7 @@ from heliostat.names import (
 LOAD_IN_PROGRESS = 14  # a broker that was just started first fetches a block of ids
 PRODUCER_ID_TRIES = 100  # 10 s, far more than fetching a block takes
 PRODUCER_ID_PAUSE_S = 0.1
-LEADER_LOOKUPS = 2  # the second after metadata that was stale
 NO_TRANSACTION_TIMEOUT_MS = 2**31 - 1  # ignored without a transactional id, must be positive
-
-_Answer = TypeVar("_Answer")
-_Answers = dict[TopicPartition, _Answer | BrokerError]
-
-
-class OffsetLeaders:
-    """Leaders of partitions, as last seen."""
-
-    def __init__(self, caller: Caller) -> None:
-        self._caller = caller
-        self._leaders: dict[TopicPartition, BrokerId] = {}
-
-    def ask_each(
-        self,
-        partitions: Iterable[TopicPartition],
-        ask: Callable[[BrokerId, list[TopicPartition]], _Answers[_Answer]],
-    ) -> _Answers[_Answer]:
-        """Ask every leader once, and once more if leadership had moved meanwhile.
-
-        The answer is an error if a partition has no leader, or its leader cannot be reached.
-        """
-        pending = sorted(set(partitions))
-        answers: _Answers[_Answer] = {}
-        for _ in range(LEADER_LOOKUPS):
-            self._look_up([p for p in pending if p not in self._leaders], answers)
-            led: dict[BrokerId, list[TopicPartition]] = defaultdict(list)
-            for partition in pending:
-                if partition in self._leaders:
-                    led[self._leaders[partition]].append(partition)
-            for leader, those in led.items():
-                answers.update(_asked(ask, leader, those))
-            pending = [p for p in pending if _is_stale(answers.get(p))]
-            for partition in pending:
-                self._leaders.pop(partition, None)
-            if not pending:
-                break
-        return answers
-
-    def _look_up(self, partitions: list[TopicPartition], answers: _Answers[_Answer]) -> None:
-        if not partitions:
-            return
-        topics = topic_calls.describe(self._caller, {p.topic for p in partitions})
-        for topic in topics.values():
-            for info in topic.partitions:
-                if info.leader is not None:
-                    self._leaders[TopicPartition(topic.name, info.partition)] = info.leader
-        for partition in partitions:
-            if partition not in self._leaders:
-                found = topics.get(partition.topic)
-                error = None if found is None else found.error
-                answers[partition] = error or BrokerError(
-                    f"{partition} has no leader", kafka_code=LEADER_NOT_AVAILABLE
-                )
-
-
-def _asked(
-    ask: Callable[[BrokerId, list[TopicPartition]], _Answers[_Answer]],
-    leader: BrokerId,
-    partitions: list[TopicPartition],
-) -> _Answers[_Answer]:
-    try:
-        return ask(leader, partitions)
-    except ConnectionLost as lost:
-        text = f"leader {leader} does not answer: {lost.text}"
-        error = BrokerError(text, kafka_code=LEADER_NOT_AVAILABLE)
-        return dict.fromkeys(partitions, error)
-
-
-def _is_stale(answer: object) -> bool:
-    return isinstance(answer, BrokerError) and answer.kafka.stale_metadata
 
 
 def list_offsets(
@@ -113,16 +39,19 @@ def list_offsets(
     specs: Mapping[TopicPartition, int],
     *,
     replica_id: int = CONSUMER,
-) -> dict[TopicPartition, ListedOffset | BrokerError]:
+    confirmed: bool = False,
+) -> Answers[ListedOffset]:
     """ListOffsets by spec: `EARLIEST`, `LATEST` or a time in ms."""
 
-    def ask(leader: BrokerId, partitions: list[TopicPartition]) -> _Answers[ListedOffset]:
+    def ask(leader: BrokerId, partitions: list[TopicPartition]) -> Answers[ListedOffset]:
         kind = ListOffsetsRequest.ListOffsetsTopic
         topics: dict[TopicName, list[Any]] = defaultdict(list)
         for partition in partitions:
             topics[partition.topic].append(
                 kind.ListOffsetsPartition(
-                    partition_index=partition.partition, timestamp=specs[partition]
+                    partition_index=partition.partition,
+                    current_leader_epoch=leaders.epochs.of(partition),
+                    timestamp=specs[partition],
                 )
             )
         request = ListOffsetsRequest(
@@ -140,7 +69,7 @@ def list_offsets(
             for row in topic.partitions
         }
 
-    return leaders.ask_each(specs, ask)
+    return leaders.ask_each(specs, ask, confirmed=confirmed)
 
 
 def _listed(topic: str, row: Any) -> ListedOffset | BrokerError:
@@ -154,10 +83,10 @@ def _listed(topic: str, row: Any) -> ListedOffset | BrokerError:
 
 def delete_records(
     caller: Caller, leaders: OffsetLeaders, before: Mapping[TopicPartition, Offset]
-) -> dict[TopicPartition, Offset | BrokerError]:
+) -> Answers[Offset]:
     """Delete records before an offset; return the new start of each log."""
 
-    def ask(leader: BrokerId, partitions: list[TopicPartition]) -> _Answers[Offset]:
+    def ask(leader: BrokerId, partitions: list[TopicPartition]) -> Answers[Offset]:
         kind = DeleteRecordsRequest.DeleteRecordsTopic
         topics: dict[TopicName, list[Any]] = defaultdict(list)
         for partition in partitions:
@@ -183,18 +112,22 @@ def delete_records(
 
 
 def epoch_ends(
-    caller: Caller, leaders: OffsetLeaders, epochs: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, EpochEnd | BrokerError]:
+    caller: Caller,
+    leaders: OffsetLeaders,
+    epochs: Mapping[TopicPartition, int],
+    *,
+    confirmed: bool = False,
+) -> Answers[EpochEnd]:
     """OffsetForLeaderEpoch (KIP-101): end offsets of leader epochs."""
 
-    def ask(leader: BrokerId, partitions: list[TopicPartition]) -> _Answers[EpochEnd]:
+    def ask(leader: BrokerId, partitions: list[TopicPartition]) -> Answers[EpochEnd]:
         kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
         topics: dict[TopicName, list[Any]] = defaultdict(list)
         for partition in partitions:
             topics[partition.topic].append(
                 kind.OffsetForLeaderPartition(
                     partition=partition.partition,
-                    current_leader_epoch=-1,
+                    current_leader_epoch=leaders.epochs.of(partition),
                     leader_epoch=epochs[partition],
                 )
             )
@@ -212,7 +145,7 @@ def epoch_ends(
             for row in topic.partitions
         }
 
-    return leaders.ask_each(epochs, ask)
+    return leaders.ask_each(epochs, ask, confirmed=confirmed)
 
 
 def init_producer_id(caller: Caller) -> ProducerId:

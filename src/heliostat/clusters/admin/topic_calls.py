@@ -18,10 +18,12 @@ NO_ID = TopicId(int=0)
 PROBE_TOPIC = "heliostat.probe"  # only validated, never created
 
 
-def describe(caller: Caller, names: Iterable[TopicName] | None) -> dict[TopicName, TopicInfo]:
-    """Metadata of the named topics, or of all that we may see."""
+def describe(
+    caller: Caller, names: Iterable[TopicName] | None, broker: BrokerId | None = None
+) -> dict[TopicName, TopicInfo]:
+    """Metadata of the named topics, or of all that we may see; by any broker, or by this one."""
     asked = None if names is None else tuple(sorted(set(names)))
-    answer = caller.metadata_undecoded(asked)
+    answer = caller.metadata_undecoded(asked, broker)
     return dict(caller.remembered.decoded(("topics", asked), answer, _topics))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from kafka.protocol.admin import DescribeProducersRequest, ListTransactionsRequest
 
 from heliostat.clusters.admin.caller import Caller, error_of
-from heliostat.clusters.admin.offset_calls import OffsetLeaders
+from heliostat.clusters.admin.leaders import OffsetLeaders
 from heliostat.clusters.admin.values import OpenTransaction
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, ProducerId, TopicName, TopicPartition

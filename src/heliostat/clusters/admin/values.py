@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError
 from heliostat.names import (
     BrokerId,
@@ -63,6 +64,11 @@ class TopicInfo:
     def replication_factor(self) -> int:
         """Replicas of the partition that has the most; 0 without partitions."""
         return max((len(partition.replicas) for partition in self.partitions), default=0)
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether there is no such topic, by the word of whoever was asked."""
+        return self.error is not None and self.error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION
 
 
 class ConfigSource(IntEnum):
