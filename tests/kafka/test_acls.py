@@ -28,8 +28,9 @@ from heliostat.clusters.acl import AclRule, Operation, PatternKind, ResourceKind
 from heliostat.clusters.admin import ClusterAdmin, CommittedOffset, NewTopic
 from heliostat.clusters.admin.caller import Caller
 from heliostat.clusters.wire import fetch, produce
-from heliostat.clusters.wire.cluster import TopicLeaders, WireCluster
+from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.leaders import TopicLeaders
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.config import load_config
 from heliostat.errors import BrokerError

@@ -92,6 +92,8 @@ class World:
     forgets_ms: int | None = None
     """The target's `producer.id.expiration.ms`, where it sweeps at any time."""
 
+    deposed: dict[int, PartitionLog] = field(default_factory=dict)
+    """Source logs as brokers have them that don't know yet that another leads."""
     every: tuple[list[PartitionLog], list[PartitionLog]] | None = None
     """All logs of both sides, if `source` and `target` are those of a lane."""
 
@@ -168,6 +170,8 @@ class SimNetwork:
         self._map_line: tuple[float, list[MapWrite]] | None = None
         """Rows under way, and when they arrive."""
         self._given_up: list[Event] = []
+        self._confirmed: set[int] = set()
+        """Partitions whose newest leader is known: a deposed one refuses (KIP-320)."""
 
     is_outdated = False
 
@@ -182,10 +186,14 @@ class SimNetwork:
     def leaders(self, indexes: Sequence[int] | None = None) -> Leaders:
         if self.world.happens(0.2):
             raise ConnectionLost("no broker answers")
+        self._confirmed |= {i for i in self.world.deposed if self.world.random.random() < 0.3}
         every = dict.fromkeys(range(len(self.world.source)), BROKER)
         return Leaders(every, dict(every), {})
 
-    def target_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | BrokerProblem]:
+    def target_ranges(
+        self, indexes: Sequence[int], *, confirmed: bool = False
+    ) -> Mapping[int, LogRange | BrokerProblem]:
+        del confirmed  # no leader of the target is deposed here
         self.world.clock.sleep(self.world.random.random() * 0.01)
         self.world.settle_late()
         if self.world.happens(0.2):
@@ -260,9 +268,17 @@ class SimNetwork:
             late_s = self.world.clock.now_s + self.world.random.choice([0.0, 0.02, 0.5])
             heapq.heappush(self.world.late_rows, (late_s, next(iter(self.world.ties)), writes))
 
-    def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | BrokerProblem]:
-        logs = self.world.source
-        return {i: LogRange(Offset(logs[i].start), Offset(logs[i].end)) for i in indexes}
+    def source_ranges(
+        self, indexes: Sequence[int], *, confirmed: bool = False
+    ) -> Mapping[int, LogRange | BrokerProblem]:
+        self._confirmed |= set(indexes) if confirmed else set()
+        logs = {index: self._led(index) for index in indexes}
+        return {i: LogRange(Offset(log.start), Offset(log.end)) for i, log in logs.items()}
+
+    def _led(self, index: int) -> PartitionLog:
+        """Return the log of who is asked as the source partition's leader."""
+        log = self.world.source[index]
+        return log if index in self._confirmed else self.world.deposed.get(index, log)
 
     def delete_target_records(self, index: int, before: Offset) -> BrokerProblem | None:
         if self.world.happens(0.2):
@@ -317,12 +333,12 @@ class SimNetwork:
 
     def _answers(self, wants: Sequence[Want]) -> list[Fetched]:
         """As one request is answered: its limit is that of all partitions together."""
-        random, logs = self.world.random, self.world.source
+        random = self.world.random
         errors = [self._error(want) for want in wants]
         served = [want for want, error in zip(wants, errors, strict=True) if not error]
         limits = [random.choice([1, 300, 2000]) if each.bytes_max else 0 for each in served]
         asked = [
-            FetchOf(logs[want.index], want.offset, limit, want.last_epoch)
+            FetchOf(self._led(want.index), want.offset, limit, want.last_epoch)
             for want, limit in zip(served, limits, strict=True)
         ]
         given = iter(fetch(asked, random.choice([1, 300, 4000]), committed=True))

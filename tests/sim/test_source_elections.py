@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -204,3 +205,49 @@ def test_a_loss_at_the_source_is_found_however_old_the_note(
                 assert ground.has_all(source, target), said
                 assert ground.seen(source, target.end) == ground.seen(target, target.end), said
     assert min(told.values()) > len(seeds(share, least=25)) // 4 or not IS_WHOLE, told
+
+
+def settled(ground: Plain, rounds: int, notes: dict[int, Note]) -> int:
+    """Copy until both sides are level; return the rounds so far. Nothing may stop."""
+    world = ground.world
+    copier = next_round(ground, rounds, notes)
+    while not is_level(ground):
+        turn_some(world, copier, 1)
+        for item in copier.partitions:
+            at = item.standing
+            assert not at.state.is_stopped, f"{item.index}: {at.code} {at.reason}"
+        notes |= noted(copier)
+        if world.random.random() < 0.01 or copier.lease.until_s <= world.clock.monotonic_s():
+            copier._network.cut_all()
+            copier, rounds = next_round(ground, rounds + 1, notes), rounds + 1
+        if world.random.random() < 0.005:
+            world.deposed.clear()  # they learn that others lead
+    copier._network.cut_all()
+    return rounds + 1
+
+
+@pytest.mark.parametrize(("kind", "share"), [(Plain, 1 / 6), (Filled, 1 / 12)])
+def test_a_deposed_leader_that_goes_on_answering_stops_nothing(
+    kind: type[Plain], share: float
+) -> None:
+    """Given copies of what a successor took / when rounds ask the broker that led before / then
+
+    its shorter log is no loss: who leads is asked of all brokers first.
+    """
+    for seed in seeds(share, least=25):
+        ground = kind(seed)
+        world, notes = ground.world, dict[int, Note]()
+        rounds = settled(ground, 0, notes)
+        for _ in range(3):
+            before = {index: copy.deepcopy(log) for index, log in enumerate(world.source)}
+            for log in world.source:
+                elect(ground, log, log.end)
+            rounds = settled(ground, rounds, notes)  # from the successor
+            world.deposed |= before
+            for log in world.source:
+                ground.write(log)
+            try:
+                rounds = settled(ground, rounds, notes)
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed}: {error}") from error
+            world.deposed.clear()

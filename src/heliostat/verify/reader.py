@@ -23,6 +23,7 @@ from heliostat.access import ClusterAccess
 from heliostat.clusters.credentials import client_settings
 from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
 from heliostat.clusters.kafka_python import LargeReadsManager
+from heliostat.clusters.leader_epochs import LeaderEpochs
 from heliostat.clusters.refusals import refusal_of, translated
 from heliostat.clusters.seeds import with_seeds_that_answer
 from heliostat.errors import BrokerError, ConnectionLost
@@ -90,6 +91,8 @@ class LogReader:
             raise refusal
         self.cluster_id = ""
         self._leaders: dict[TopicPartition, int] = {}
+        self._epochs = LeaderEpochs()
+        """The newest seen: a deposed leader is not believed, and refuses."""
         self._net = NetworkSelector()
         settings = {
             "client_id": "heliostat-verify",
@@ -139,8 +142,10 @@ class LogReader:
             if topic.error_code == 0:
                 leaders = {p.partition_index: p.leader_id for p in topic.partitions}
                 found[topic.name] = TopicView(str(topic.topic_id), leaders)
-                for partition, leader in leaders.items():
-                    self._leaders[_tp(topic.name, partition)] = leader
+                for row in topic.partitions:
+                    one, epoch = _tp(topic.name, row.partition_index), row.leader_epoch
+                    if self._epochs.take(one, str(topic.topic_id), epoch):
+                        self._leaders[one] = row.leader_id
         return found
 
     def bounds(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
@@ -163,7 +168,7 @@ class LogReader:
                         partitions=[
                             ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
                                 partition_index=one.partition,
-                                current_leader_epoch=-1,
+                                current_leader_epoch=self._epochs.of(one),
                                 timestamp=timestamp,
                             )
                             for one in members
@@ -227,7 +232,7 @@ class LogReader:
                 partitions=[
                     topic_type.FetchPartition(
                         partition=one.partition,
-                        current_leader_epoch=-1,
+                        current_leader_epoch=self._epochs.of(one),
                         fetch_offset=positions[one],
                         last_fetched_epoch=-1,
                         log_start_offset=-1,

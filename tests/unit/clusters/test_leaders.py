@@ -15,6 +15,9 @@ from heliostat.clusters.admin import PartitionInfo, TopicInfo, leaders, topic_ca
 from heliostat.clusters.admin.leaders import Answers, OffsetLeaders
 from heliostat.clusters.kafka_codes import LEADER_NOT_AVAILABLE
 from heliostat.clusters.leader_epochs import LeaderEpochs
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.leaders import Leader, TopicLeaders, agreed_leaders, current_leaders
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, LeaderEpoch, Offset, PartitionId, TopicName, TopicPartition
 
@@ -145,3 +148,73 @@ def test_an_epoch_goes_down_only_with_another_topic() -> None:
     assert epochs.of(T) == 3
     assert epochs.take(T, "b", 0)
     assert epochs.of(T) == 0
+
+
+# -- as a lane's task sees them ----------------------------------------------------------------
+
+
+def lane_view(broker: int, epoch: int, topic_id: int = 7, error: int = 0) -> Any:
+    leader = Leader(BrokerId(broker), epoch, 0)
+    return {T.topic: TopicLeaders(UUID(int=topic_id), error, {PartitionId(0): leader})}
+
+
+def test_of_several_brokers_views_the_newest_leader_of_the_topic_that_most_know_counts() -> None:
+    views = [
+        lane_view(1, 9, topic_id=6),
+        lane_view(2, 4),
+        lane_view(3, 5),
+        lane_view(3, 0, error=3),
+    ]
+    agreed = agreed_leaders(views)[T.topic]
+    assert (agreed.topic_id, agreed.partitions[PartitionId(0)].broker) == (UUID(int=7), 3)
+    gone = agreed_leaders([lane_view(1, 0, error=3), lane_view(2, 0, error=3)])[T.topic]
+    assert gone.error == 3
+
+
+def test_a_leader_of_an_epoch_that_has_ended_is_none() -> None:
+    epochs = LeaderEpochs()
+    newer, older = lane_view(2, 5)[T.topic], lane_view(1, 4)[T.topic]
+    assert current_leaders(T.topic, newer, epochs) is newer
+    deposed = current_leaders(T.topic, older, epochs).partitions[PartitionId(0)]
+    assert (deposed.broker, deposed.error) == (-1, LEADER_NOT_AVAILABLE)
+    assert current_leaders(T.topic, newer, epochs) is newer
+
+
+class Control:
+    """Stands for `Brokers`: each broker's metadata, of which the first is asked."""
+
+    def __init__(self, *views: tuple[int, int]) -> None:
+        self.views = views
+        self.asked_all = 0
+
+    def learn(self, *_: object) -> None: ...
+
+    def ask_any(self, *_: object) -> Any:
+        return metadata(*self.views[0])
+
+    def ask_all(self, *_: object) -> Any:
+        self.asked_all += 1
+        return [metadata(*view) for view in self.views]
+
+
+def metadata(broker: int, epoch: int) -> Any:
+    row = SimpleNamespace(partition_index=0, leader_id=broker, leader_epoch=epoch, error_code=0)
+    one = SimpleNamespace(name=T.topic, topic_id=UUID(int=7), error_code=0, partitions=[row])
+    return SimpleNamespace(brokers=[], topics=[one])
+
+
+def test_metadata_that_name_an_older_leader_are_asked_of_all_brokers() -> None:
+    cluster = WireCluster("127.0.0.1:1", DialSettings())
+    brokers = Control((2, 5), (1, 4))
+    cluster._brokers = brokers  # type: ignore[assignment]  # a stand-in
+
+    def leader() -> int:
+        return cluster.metadata([T.topic])[T.topic].partitions[PartitionId(0)].broker
+
+    assert (leader(), brokers.asked_all) == (2, 0)
+    brokers.views = ((1, 4), (2, 5))
+    assert (leader(), brokers.asked_all) == (2, 1)
+    brokers.views = ((1, 4), (1, 4))
+    assert leader() == -1, "none that is left knows who leads now"
+    brokers.views = ((3, 6), (1, 4))
+    assert (leader(), brokers.asked_all) == (3, 2)

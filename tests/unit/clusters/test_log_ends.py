@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse
 
+from heliostat.clusters.leader_epochs import LeaderEpochs
 from heliostat.clusters.wire.log_ends import VERSION_MAX, VERSION_MIN, LogEndsAnswer, LogEndsRequest
 from heliostat.errors import BrokerError, ProtocolError
 from heliostat.names import PartitionId, TopicName
@@ -51,6 +52,12 @@ def answer(version: int, error: int = 0) -> bytes:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_request_has_the_bytes_of_kafka_pythons(version: int):
+    epochs = LeaderEpochs()
+    epochs.take(PARTITIONS[3], "", 9)
+
+    def epoch_of(name: str, number: int) -> int:
+        return 9 if PARTITIONS[3] == Partition(TopicName(name), PartitionId(number)) else -1
+
     topic = ListOffsetsRequest.ListOffsetsTopic
     partition = topic.ListOffsetsPartition
     theirs = ListOffsetsRequest(
@@ -60,14 +67,19 @@ def test_a_request_has_the_bytes_of_kafka_pythons(version: int):
             topic(
                 name=name,
                 partitions=[
-                    partition(partition_index=number, current_leader_epoch=-1, timestamp=-1)
+                    partition(
+                        partition_index=number,
+                        current_leader_epoch=epoch_of(name, number),
+                        timestamp=-1,
+                    )
                     for number in numbers
                 ],
             )
             for name, numbers in by_topic().items()
         ],
     )
-    assert LogEndsRequest(PARTITIONS, -1, -2).encode(version) == theirs.encode(version=version)
+    ours = LogEndsRequest(PARTITIONS, -1, -2, epochs)
+    assert ours.encode(version) == theirs.encode(version=version)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -91,4 +103,4 @@ def test_a_truncated_answer_is_malformed():
 
 def test_too_old_a_version_is_refused():
     with pytest.raises(ProtocolError):
-        LogEndsRequest(PARTITIONS, -1, -2).encode(VERSION_MIN - 1)
+        LogEndsRequest(PARTITIONS, -1, -2, LeaderEpochs()).encode(VERSION_MIN - 1)

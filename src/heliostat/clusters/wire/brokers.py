@@ -12,7 +12,12 @@ from typing import Any
 
 from heliostat.access import ClusterAccess
 from heliostat.clusters.wire.connection import DialSettings
-from heliostat.clusters.wire.control_connection import POLL_S, ControlConnection, probe_side_by_side
+from heliostat.clusters.wire.control_connection import (
+    POLL_S,
+    ControlConnection,
+    ask_side_by_side,
+    probe_side_by_side,
+)
 from heliostat.errors import AccessRefused, ConnectionLost
 from heliostat.names import BrokerId, Endpoint
 
@@ -129,6 +134,21 @@ class Brokers:
             or "check the addresses in `bootstrap` and that the brokers run",
             tried="; ".join(map(_tried, reasons[-3:])),
         )
+
+    def ask_all(self, request: Any, response: Any, version_max: int) -> list[Any]:
+        """Ask every broker that answers, and return the answers.
+
+        Raises
+        ------
+        ConnectionLost
+            No broker answered.
+        """
+        if not self._brokers:
+            return [self.ask_any(request, response, version_max)]
+        questions = {broker: (conn, [request]) for broker, conn in self._brokers.items()}
+        answers = ask_side_by_side(questions, response, version_max).values()
+        good = [answer[0] for answer in answers if not isinstance(answer, ConnectionLost)]
+        return good or [self.ask_any(request, response, version_max)]
 
     def _answering_seeds(self) -> Iterator[ControlConnection]:
         """Seeds in the order in which to ask them; a slow one does not hold up the next."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
@@ -22,10 +22,12 @@ from kafka.protocol.metadata import (
 
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
+from heliostat.clusters.leader_epochs import LeaderEpochs
 from heliostat.clusters.wire import fetch, last_sequences, produce
 from heliostat.clusters.wire.brokers import Brokers
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.control_connection import ask_side_by_side
+from heliostat.clusters.wire.leaders import Leader, TopicLeaders, agreed_leaders, current_leaders
 from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
 from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
 from heliostat.errors import (
@@ -46,24 +48,6 @@ Ranges = tuple[dict[Partition, Offset | BrokerError], dict[Partition, Offset | B
 """Log starts and log ends."""
 
 
-@dataclass(frozen=True, slots=True)
-class Leader:
-    """Leader of a partition; `error` is Kafka's code, 0 if there is a leader."""
-
-    broker: BrokerId
-    epoch: int
-    error: int
-
-
-@dataclass(frozen=True, slots=True)
-class TopicLeaders:
-    """Metadata of one topic; `error` is Kafka's code for the whole topic."""
-
-    topic_id: TopicId | None
-    error: int
-    partitions: Mapping[PartitionId, Leader]
-
-
 class WireCluster:
     """Connections and metadata of one cluster. Not thread-safe: one task owns it.
 
@@ -79,6 +63,8 @@ class WireCluster:
         access = self._access = access_of(cluster)
         self.settings = replace(settings, security=access.security)
         self._brokers = Brokers(access, self.settings)
+        self.epochs = LeaderEpochs()
+        """The newest that metadata have named; requests carry them."""
 
     def close(self) -> None:
         """Close the control connections (callers of `open_data` close data connections)."""
@@ -108,8 +94,19 @@ class WireCluster:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def metadata(self, topics: Sequence[TopicName]) -> dict[TopicName, TopicLeaders]:
+    def metadata(
+        self, topics: Sequence[TopicName], *, confirmed: bool = False
+    ) -> dict[TopicName, TopicLeaders]:
         """Leaders of all partitions of `topics`, from any broker that answers.
+
+        A leader is never of an older epoch than one named before: then all brokers are asked, and
+        if none knows better, there is no leader.
+
+        Parameters
+        ----------
+        confirmed
+            Whether all brokers that answer are asked: before something is concluded that would stop
+            a partition, as a deposed leader may still answer.
 
         Raises
         ------
@@ -120,22 +117,17 @@ class WireCluster:
             topics=[MetadataRequest.MetadataRequestTopic(name=name) for name in topics],
             allow_auto_topic_creation=False,
         )
-        answer = self._brokers.ask_any(request, MetadataResponse, METADATA_VERSION_MAX)
-        for item in answer.brokers:
+        asked = request, MetadataResponse, METADATA_VERSION_MAX
+        answers = self._brokers.ask_all(*asked) if confirmed else [self._brokers.ask_any(*asked)]
+        for item in (broker for answer in answers for broker in answer.brokers):
             self._brokers.learn(BrokerId(item.node_id), Endpoint(item.host, item.port))
-        return {
-            TopicName(topic.name): TopicLeaders(
-                _topic_id(topic.topic_id),
-                topic.error_code,
-                {
-                    PartitionId(item.partition_index): Leader(
-                        BrokerId(item.leader_id), item.leader_epoch, item.error_code
-                    )
-                    for item in topic.partitions
-                },
-            )
-            for topic in answer.topics
+        leaders = agreed_leaders([_leaders_in(answer) for answer in answers])
+        current = {
+            name: current_leaders(name, topic, self.epochs) for name, topic in leaders.items()
         }
+        if current != leaders and not confirmed:
+            return self.metadata(topics, confirmed=True)
+        return current
 
     def transaction_coordinator(self, transactional_id: str) -> tuple[int, BrokerId]:
         """Kafka's code (0: found), and the coordinator, from any broker that answers.
@@ -171,7 +163,7 @@ class WireCluster:
         ConnectionLost
             The broker did not answer.
         """
-        request = LogEndsRequest(list(partitions), timestamp, replica_id)
+        request = LogEndsRequest(list(partitions), timestamp, replica_id, self.epochs)
         found: dict[Partition, Offset | BrokerError] = self._ask(
             broker, request, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX
         )
@@ -199,7 +191,7 @@ class WireCluster:
         found: dict[BrokerId, Ranges | ConnectionLost] = {}
         questions = {}
         for broker, asked in partitions.items():
-            ends = [LogEndsRequest(asked, at, replica_id) for at in (EARLIEST, LATEST)]
+            ends = [LogEndsRequest(asked, at, replica_id, self.epochs) for at in (EARLIEST, LATEST)]
             try:
                 questions[broker] = (self._brokers.known(broker), ends)
             except ConnectionLost as error:
@@ -306,6 +298,22 @@ class WireCluster:
             if self._access.alias:
                 error.context.setdefault("cluster", self._access.alias)
             raise
+
+
+def _leaders_in(answer: Any) -> dict[TopicName, TopicLeaders]:
+    return {
+        TopicName(topic.name): TopicLeaders(
+            _topic_id(topic.topic_id),
+            topic.error_code,
+            {
+                PartitionId(item.partition_index): Leader(
+                    BrokerId(item.leader_id), item.leader_epoch, item.error_code
+                )
+                for item in topic.partitions
+            },
+        )
+        for topic in answer.topics
+    }
 
 
 def _topic_id(value: Any) -> TopicId | None:

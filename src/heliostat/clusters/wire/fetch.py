@@ -49,6 +49,8 @@ class FetchPartition:
     bytes_max: int
     last_epoch: int = -1
     """Leader epoch of the batch before `offset`, so that a truncation is found; -1: unknown."""
+    leader_epoch: int = -1
+    """The newest leader epoch known: a leader of an older one refuses (KIP-320); -1: unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,8 @@ def encode_fetch(
         for item in group:
             if offsets_at is not None:
                 offsets_at.append(len(out) + _OFFSET_IN_PARTITION)
-            fields = (item.partition, -1, item.offset, item.last_epoch, -1, item.bytes_max)
+            epochs = item.leader_epoch, item.last_epoch
+            fields = (item.partition, epochs[0], item.offset, epochs[1], -1, item.bytes_max)
             out += _PARTITION.pack(*fields)
             out += b"\x00"
         out += b"\x00"

@@ -52,7 +52,7 @@ class LastSequencesRequest:
     def encode(self, version: int) -> bytes:
         """Body of the request."""
         del version  # there is only one
-        return compact_topics(self._partitions, _INDEX.pack) + NO_TAGS
+        return compact_topics(self._partitions, lambda each: _INDEX.pack(each.partition)) + NO_TAGS
 
 
 class LastSequencesAnswer:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
+from heliostat.clusters.leader_epochs import LeaderEpochs
 from heliostat.clusters.wire.primitives import (
     NO_TAGS,
     Buffer,
@@ -27,7 +28,7 @@ VERSION_MIN, VERSION_MAX = 6, 7
 _HEAD = struct.Struct(">ib")
 _ASKED = struct.Struct(">iiqB")
 _ANSWER = struct.Struct(">ihqqi")
-_NO_EPOCH, _READ_UNCOMMITTED = -1, 0
+_READ_UNCOMMITTED = 0
 
 
 class LogEndsRequest:
@@ -37,11 +38,20 @@ class LogEndsRequest:
     ----------
     partitions, timestamp, replica_id
         See `WireCluster.list_offsets`.
+    epochs
+        The newest leader epochs known: a deposed leader refuses them (KIP-320).
     """
 
     API_KEY = API_KEY
 
-    def __init__(self, partitions: Sequence[Partition], timestamp: int, replica_id: int) -> None:
+    def __init__(
+        self,
+        partitions: Sequence[Partition],
+        timestamp: int,
+        replica_id: int,
+        epochs: LeaderEpochs,
+    ) -> None:
+        self._epochs = epochs
         self._partitions = partitions
         self._timestamp = timestamp
         self._replica_id = replica_id
@@ -66,9 +76,12 @@ class LogEndsRequest:
                 api_key=API_KEY,
             )
         head = _HEAD.pack(self._replica_id, _READ_UNCOMMITTED)
-        asked = compact_topics(
-            self._partitions, lambda number: _ASKED.pack(number, _NO_EPOCH, self._timestamp, 0)
-        )
+
+        def pack(partition: Partition) -> bytes:
+            epoch = self._epochs.of(partition)
+            return _ASKED.pack(partition.partition, epoch, self._timestamp, 0)
+
+        asked = compact_topics(self._partitions, pack)
         return head + asked + NO_TAGS
 
 

@@ -9,7 +9,7 @@ import functools
 import struct
 from collections.abc import Callable, Iterable
 
-from heliostat.names import PartitionId, TopicId, TopicName, TopicPartition
+from heliostat.names import TopicId, TopicName, TopicPartition
 
 INT32 = struct.Struct(">i")
 
@@ -54,18 +54,18 @@ def compact_string(text: str) -> bytes:
 
 
 def compact_topics(
-    partitions: Iterable[TopicPartition], packed: Callable[[PartitionId], bytes]
+    partitions: Iterable[TopicPartition], packed: Callable[[TopicPartition], bytes]
 ) -> bytes:
     """COMPACT_ARRAY of topics by name, each with its partitions as `packed` returns them."""
-    topics: dict[TopicName, list[PartitionId]] = {}
+    topics: dict[TopicName, list[TopicPartition]] = {}
     for item in partitions:
-        topics.setdefault(item.topic, []).append(item.partition)
+        topics.setdefault(item.topic, []).append(item)
     out = bytearray(uvarint(len(topics) + 1))
-    for topic, numbers in topics.items():
+    for topic, members in topics.items():
         out += compact_string(topic)
-        out += uvarint(len(numbers) + 1)
-        for number in numbers:
-            out += packed(number)
+        out += uvarint(len(members) + 1)
+        for partition in members:
+            out += packed(partition)
         out += NO_TAGS
     return bytes(out)
 

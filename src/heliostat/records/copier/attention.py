@@ -18,6 +18,7 @@ from heliostat.records.copier.lane_copies import (
     delete_throw_away,
     last_batches_of,
     look_after_markers,
+    target_ranges_of,
 )
 from heliostat.records.copier.lane_leaders import LaneLeaders
 from heliostat.records.copier.network import LogRange, Network
@@ -130,7 +131,7 @@ class Attention:
 
     def _begin(self, seekers: list[int], now_s: float, now_ms: int) -> None:
         """Begin at the ends of the target's logs."""
-        ranges = self._network.target_ranges(seekers)
+        ranges = target_ranges_of(self._network, seekers, self._partitions)
         tails, unread = last_batches_of(self._network, ranges, self._partitions)
         maps = self._network.offset_maps(seekers)  # after the ends: they cover these (I2)
         unread |= settle_doubts(

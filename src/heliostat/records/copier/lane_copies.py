@@ -101,6 +101,19 @@ def last_batches_of(
     return last_batches, asked.keys() - last_batches.keys()
 
 
+def target_ranges_of(
+    network: Network, seekers: Sequence[int], items: Sequence[PartitionCopy]
+) -> Mapping[int, LogRange | BrokerProblem]:
+    """Return the target's log ranges; one that ends before what landed there is looked up twice."""
+    ranges = network.target_ranges(seekers)
+    short = [
+        index
+        for index, target in ranges.items()
+        if isinstance(target, LogRange) and target.end < items[index].progress.copied_end
+    ]
+    return {**ranges, **network.target_ranges(short, confirmed=True)} if short else ranges
+
+
 def ask_high_watermarks(
     network: Network, items: Sequence[PartitionCopy], now_s: float, now_ms: int
 ) -> bool:
@@ -108,9 +121,13 @@ def ask_high_watermarks(
     if not items:
         return False
     by_index = {item.index: item for item in items}
-    is_stale = False
+    refused = [item.index for item in items if item.fetches.needs_source_range]
+    others = [item.index for item in items if not item.fetches.needs_source_range]
+    is_stale = bool(refused)
     missing: dict[int, Offset] = {}
-    for index, source in network.source_ranges(list(by_index)).items():
+    ranges = dict(network.source_ranges(refused, confirmed=True)) if refused else {}
+    ranges |= network.source_ranges(others) if others else {}
+    for index, source in ranges.items():
         item = by_index[index]
         if not isinstance(source, Exception):
             item.source_stands(source, now_ms)

@@ -332,8 +332,13 @@ class Network(Protocol):
         """Serve partitions that the lane takes, with the next indexes; ask no more of `gone`."""
         ...
 
-    def target_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | BrokerProblem]:
-        """Return log start offsets and log end offsets (not high watermarks) at the target."""
+    def target_ranges(
+        self, indexes: Sequence[int], *, confirmed: bool = False
+    ) -> Mapping[int, LogRange | BrokerProblem]:
+        """Return log start offsets and log end offsets (not high watermarks) at the target.
+
+        `confirmed` as in `source_ranges`.
+        """
         ...
 
     def target_last_batches(self, ranges: Mapping[int, LogRange]) -> Mapping[int, LastBatch | None]:
@@ -366,8 +371,14 @@ class Network(Protocol):
         """Send rows and return those sent; `MapWritten` or `MapLost` comes as an event."""
         ...
 
-    def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | BrokerProblem]:
-        """Return log start offsets and high watermarks at the source."""
+    def source_ranges(
+        self, indexes: Sequence[int], *, confirmed: bool = False
+    ) -> Mapping[int, LogRange | BrokerProblem]:
+        """Return log start offsets and high watermarks at the source.
+
+        `confirmed`: all brokers are asked who leads, as a deposed leader may answer with a log that
+        ends before records which were copied from its successor.
+        """
         ...
 
     def delete_target_records(self, index: int, before: Offset) -> BrokerProblem | None:

@@ -123,7 +123,7 @@ class Announcements:
 
     def _ask(self) -> None:
         conn = self._control
-        _, leaders, leader = conn.open()
+        _, _, leader = conn.open()
         if self._offset < 0:
             partition = TopicPartition(TopicName(conn.topic), ONLY)
             found = conn.target.list_offsets(leader.broker, [partition], timestamp=EARLIEST)
@@ -132,9 +132,7 @@ class Announcements:
                 raise start
             self._offset = start
         version = conn.target.fetch_version(leader.broker)
-        want = fetch.FetchPartition(
-            conn.topic, leaders.topic_id, ONLY, self._offset, CONTROL_FETCH_BYTES
-        )
+        want = conn.fetch_at(self._offset, CONTROL_FETCH_BYTES)
         body = fetch.encode_fetch(
             version,
             [want],

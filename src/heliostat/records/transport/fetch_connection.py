@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from typing_extensions import override
 
+from heliostat.clusters.leader_epochs import LeaderEpochs
 from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.connection import Connection
 from heliostat.clusters.wire.frames import Frame
@@ -55,6 +56,8 @@ class ConnectionContext:
     settings: CopySettings
     monotonic_s: Callable[[], float]
     producer_id: int = -1
+    epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
+    """Of the source's leaders: fetches carry them."""
 
 
 def _source_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int]:
@@ -143,6 +146,7 @@ class FetchConnection:
                     want.offset,
                     want.bytes_max,
                     want.last_epoch,
+                    self._context.epochs.of(specs[want.index].source),
                 )
                 for want in wants
             ],
@@ -247,6 +251,8 @@ class WatchConnection(FetchConnection):
         """What the request in flight, or the next one, asks for; compiled code moves it on."""
         self._is_moved = False
         """Whether it has moved on since `_sent`."""
+        self._epoch_changes = -1
+        """State of the leaders' epochs in `_body`."""
         self._rows = np.empty((0, ROW_FIELDS), np.int64)
         self._watched = np.empty((0, WATCHED_FIELDS), np.int64)
         """What `scan_news` compares answers with."""
@@ -256,7 +262,8 @@ class WatchConnection(FetchConnection):
     @override
     def send(self, wants: Sequence[Want]) -> None:
         """Send one fetch; see `FetchConnection.send`."""
-        if len(wants) != len(self._sent) or self._is_moved:
+        is_behind = self._epoch_changes != self._context.epochs.changes
+        if len(wants) != len(self._sent) or self._is_moved or is_behind:
             self._prepare(wants)
         else:
             # Most are the very same objects, see `GroupWants`.
@@ -291,10 +298,12 @@ class WatchConnection(FetchConnection):
         self.connection.begin_whole(memoryview(self._body))
 
     def _prepare(self, wants: Sequence[Want]) -> None:
+        changes = self._context.epochs.changes
         is_same = len(wants) == len(self._sent) and all(
             new.index == old.index for new, old in zip(wants, self._sent, strict=True)
         )
-        self._is_moved = False
+        is_same = is_same and self._epoch_changes == changes
+        self._is_moved, self._epoch_changes = False, changes
         self._asked = np.array(wants, np.int64)
         if is_same:
             aim_all(self._body_array, self._offsets_at, self._asked)

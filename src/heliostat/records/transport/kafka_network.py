@@ -91,7 +91,7 @@ class WireNetwork(WireQuestions):
         self._answer_limit_s = settings.produce_timeout_s + ANSWER_SLACK_S
         self._room = AnswerRoom()
         self._watched = WatchedConnections()
-        context = ConnectionContext(partitions, settings, monotonic_s, producer_id)
+        context = ConnectionContext(partitions, settings, monotonic_s, producer_id, source.epochs)
         self._conns = LaneConnections(
             source, target, maps, context, self._watched, buffer_for=self._room.buffer_for
         )

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from heliostat.clusters.kafka_codes import LATEST, OFFSET_OUT_OF_RANGE
+from heliostat.clusters.kafka_codes import EARLIEST, LATEST, OFFSET_OUT_OF_RANGE
 from heliostat.clusters.wire import fetch, produce
-from heliostat.clusters.wire.cluster import TopicLeaders, WireCluster
+from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import Connection
 from heliostat.clusters.wire.frames import Frame
+from heliostat.clusters.wire.leaders import TopicLeaders
 from heliostat.errors import (
     BrokerError,
     ConnectionLost,
@@ -114,7 +115,9 @@ class MapChannel:
             Rows can't be read now.
         """
         try:
-            end = self._durable_end()
+            end = self._bound(LATEST)
+            if end < self._next_offset:
+                end = self._confirmed(LATEST)  # a deposed leader may have answered
             if end < self._next_offset:
                 raise self._lost(f"it ends at {end}, and had rows up to {self._next_offset}")
             if self._has_read and end - self._next_offset > ROWS_MAX:
@@ -142,13 +145,20 @@ class MapChannel:
             return ConnectionLost(f"the offset map can't be read: {error.text}")
         return {index: found.get(index, OffsetMap()) for index in indexes}
 
-    def _durable_end(self) -> int:
-        """Return the offset after the last acknowledged row."""
+    def _confirmed(self, timestamp: int) -> int:
+        """As `_bound`, by the leader that all brokers name: before rows are called lost."""
+        self._reading.close()
+        return self._bound(timestamp, confirmed=True)
+
+    def _bound(self, timestamp: int, *, confirmed: bool = False) -> int:
+        """Return the topic's start, or the offset after the last acknowledged row (`LATEST`)."""
         conn = self._reading
-        _, leaders, leader = conn.open()
+        _, leaders, leader = conn.open(confirmed=confirmed)
+        if not confirmed and is_another(self._topic_id, id_text(leaders.topic_id)):
+            return self._confirmed(timestamp)
         self._look_at_id(leaders)
         partition = TopicPartition(TopicName(conn.topic), ONLY)
-        found = conn.target.list_offsets(leader.broker, [partition], timestamp=LATEST)[partition]
+        found = conn.target.list_offsets(leader.broker, [partition], timestamp=timestamp)[partition]
         if isinstance(found, BrokerError):
             raise found
         return found
@@ -156,11 +166,9 @@ class MapChannel:
     def _read_more(self, end: int) -> None:
         """Read the rows before `end` that one fetch returns."""
         conn = self._reading
-        connection, leaders, leader = conn.open()
+        connection, _, leader = conn.open()
         version = conn.target.fetch_version(leader.broker)
-        want = fetch.FetchPartition(
-            conn.topic, leaders.topic_id, ONLY, self._next_offset, FETCH_BYTES
-        )
+        want = conn.fetch_at(self._next_offset, FETCH_BYTES)
         body = fetch.encode_fetch(
             version, [want], max_wait_ms=0, min_bytes=0, max_bytes=FETCH_BYTES, read_committed=False
         )
@@ -168,6 +176,8 @@ class MapChannel:
         buffer = connection.receive(ANSWER_S).buffer
         for got in fetch.decode_fetch(version, buffer, 4).partitions:
             if got.error == OFFSET_OUT_OF_RANGE:
+                if self._confirmed(EARLIEST) <= self._next_offset:
+                    raise ConnectionLost("the offset map's leader has changed", topic=conn.topic)
                 raise self._lost(f"rows before {end}, from {self._next_offset} on, were deleted")
             if got.error:
                 raise BrokerError("the offset map can't be read", kafka_code=got.error)

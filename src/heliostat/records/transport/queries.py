@@ -13,7 +13,8 @@ from heliostat.clusters.kafka_codes import (
     LEADER_NOT_AVAILABLE,
     UNKNOWN_TOPIC_ID,
 )
-from heliostat.clusters.wire.cluster import TopicLeaders, WireCluster
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.leaders import TopicLeaders
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset, TopicId, TopicPartition, is_another
 from heliostat.records.copier.lane import PartitionSpec
@@ -100,7 +101,9 @@ class WireQuestions:
         self._leaders = Leaders(source, target, problems)
         return self._leaders
 
-    def target_ranges(self, indexes: Iterable[int]) -> Mapping[int, LogRange | BrokerProblem]:
+    def target_ranges(
+        self, indexes: Iterable[int], *, confirmed: bool = False
+    ) -> Mapping[int, LogRange | BrokerProblem]:
         """Ask the leaders for log starts and log end offsets, uncommitted tail included.
 
         ListOffsets and WriteTxnMarkers identify topics by name only. An empty mirror may have been
@@ -109,7 +112,12 @@ class WireQuestions:
         checked by fetching them, as fetches name the topic id.
         """
         partitions = {index: self._partitions[index].target for index in indexes}
-        found = self._ranges(self._target, self._leaders.target, partitions, DEBUGGING_CONSUMER)
+        leaders = self._leaders.target
+        if confirmed and partitions:
+            ids = {index: self._partitions[index].target_topic_id for index in partitions}
+            if lost := _confirm(self._target, leaders, partitions, ids):
+                return dict.fromkeys(partitions, lost)
+        found = self._ranges(self._target, leaders, partitions, DEBUGGING_CONSUMER)
         empty = [index for index, each in found.items() if each == LogRange(Offset(0), Offset(0))]
         return found | self._recreated(empty)
 
@@ -154,10 +162,17 @@ class WireQuestions:
         at = {i: BatchAt(of[i].source, of[i].source_topic_id, o) for i, o in offsets.items()}
         return read_led(self._source, self._leaders.source, at, room)
 
-    def source_ranges(self, indexes: Sequence[int]) -> Mapping[int, LogRange | BrokerProblem]:
+    def source_ranges(
+        self, indexes: Sequence[int], *, confirmed: bool = False
+    ) -> Mapping[int, LogRange | BrokerProblem]:
         """Ask the leaders for log starts and high watermarks."""
         partitions = {index: self._partitions[index].source for index in indexes}
-        return self._ranges(self._source, self._leaders.source, partitions, CONSUMER)
+        leaders = self._leaders.source
+        if confirmed and partitions:
+            ids = {index: self._partitions[index].source_topic_id for index in partitions}
+            if lost := _confirm(self._source, leaders, partitions, ids):
+                return dict.fromkeys(partitions, lost)
+        return self._ranges(self._source, leaders, partitions, CONSUMER)
 
     def _ranges(
         self,
@@ -210,6 +225,26 @@ class WireQuestions:
         leader = _leader(topic, spec.target, spec.target_topic_id)
         if isinstance(leader, BrokerError):
             raise leader
+
+
+def _confirm(
+    cluster: WireCluster,
+    leaders: dict[int, BrokerId],
+    partitions: Mapping[int, TopicPartition],
+    ids: Mapping[int, TopicId | None],
+) -> ConnectionLost | None:
+    """Ask all brokers who leads these, and change `leaders`; return why that failed."""
+    try:
+        topics = cluster.metadata(sorted({p.topic for p in partitions.values()}), confirmed=True)
+    except ConnectionLost as error:
+        return error
+    for index, partition in partitions.items():
+        leader = _leader(topics.get(partition.topic), partition, ids[index])
+        if isinstance(leader, BrokerError):
+            leaders.pop(index, None)
+        else:
+            leaders[index] = leader
+    return None
 
 
 def _leader(

@@ -40,6 +40,8 @@ class BatchAt(NamedTuple):
     partition: TopicPartition
     topic_id: TopicId | None
     offset: Offset
+    leader_epoch: int = -1
+    """The newest known; -1: unknown."""
 
 
 def read_batches(
@@ -82,7 +84,8 @@ def read_batches(
         asked_bytes = room
         while left:  # ends: each turn settles at least the first one
             some, later = left[:PARTITIONS_MAX], left[PARTITIONS_MAX:]
-            asked = {index: places[index] for index in some}
+            epochs = {index: cluster.epochs.of(places[index].partition) for index in some}
+            asked = {index: places[index]._replace(leader_epoch=epochs[index]) for index in some}
             left = _ask(connection, version, asked, (asked_bytes, room), found) + later
             asked_bytes = room if later else ANSWER_BYTES_MAX
     except ConnectionLost:
@@ -142,7 +145,12 @@ def _ask(
         version,
         [
             fetch.FetchPartition(
-                at.partition.topic, at.topic_id, at.partition.partition, at.offset, room[0]
+                at.partition.topic,
+                at.topic_id,
+                at.partition.partition,
+                at.offset,
+                room[0],
+                leader_epoch=at.leader_epoch,
             )
             for at in places.values()
         ],

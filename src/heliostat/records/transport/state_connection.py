@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from heliostat.clusters.wire.cluster import Leader, TopicLeaders, WireCluster
+from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import Connection
+from heliostat.clusters.wire.fetch import FetchPartition
+from heliostat.clusters.wire.leaders import Leader, TopicLeaders
 from heliostat.clusters.wire.primitives import request_header
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import PartitionId, TopicName
@@ -31,10 +33,14 @@ class StateConnection:
         self._error: ConnectionLost | BrokerError | None = None
         self._open: tuple[Connection, TopicLeaders, Leader] | None = None
 
-    def open(self) -> tuple[Connection, TopicLeaders, Leader]:
-        """Return a connection to the leader of the topic's only partition."""
+    def open(self, *, confirmed: bool = False) -> tuple[Connection, TopicLeaders, Leader]:
+        """Return a connection to the leader of the topic's only partition.
+
+        `confirmed` as with `WireCluster.metadata`, if no connection is open.
+        """
         if self._open is None:
-            leaders = self.target.metadata([TopicName(self.topic)])[TopicName(self.topic)]
+            name = TopicName(self.topic)
+            leaders = self.target.metadata([name], confirmed=confirmed)[name]
             leader = leaders.partitions.get(ONLY)
             if leaders.error or leader is None or leader.error:
                 code = leaders.error or (leader.error if leader is not None else 3)
@@ -42,6 +48,13 @@ class StateConnection:
             self.connection = self.target.open_data(leader.broker)
             self._open = (self.connection, leaders, leader)
         return self._open
+
+    def fetch_at(self, offset: int, bytes_max: int) -> FetchPartition:
+        """Return what to read of the topic's only partition."""
+        _, leaders, leader = self.open()
+        return FetchPartition(
+            self.topic, leaders.topic_id, ONLY, offset, bytes_max, leader_epoch=leader.epoch
+        )
 
     def send(
         self, api_key: int, version: int, body: Sequence[bytes | bytearray | memoryview]

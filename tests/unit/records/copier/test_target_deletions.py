@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_ID
-from heliostat.clusters.wire.cluster import Leader, TopicLeaders
+from heliostat.clusters.wire.leaders import Leader, TopicLeaders
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionSpec

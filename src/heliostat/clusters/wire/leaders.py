@@ -1,0 +1,66 @@
+"""Leaders of partitions by the metadata of one broker or of several; pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from heliostat.clusters.kafka_codes import LEADER_NOT_AVAILABLE
+from heliostat.clusters.leader_epochs import LeaderEpochs
+from heliostat.names import BrokerId, PartitionId, TopicId, TopicName, TopicPartition, id_text
+
+NO_LEADER = BrokerId(-1)
+
+
+@dataclass(frozen=True, slots=True)
+class Leader:
+    """Leader of a partition; `error` is Kafka's code, 0 if there is a leader."""
+
+    broker: BrokerId
+    epoch: int
+    error: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLeaders:
+    """Metadata of one topic; `error` is Kafka's code for the whole topic."""
+
+    topic_id: TopicId | None
+    error: int
+    partitions: Mapping[PartitionId, Leader]
+
+
+def agreed_leaders(
+    views: Sequence[Mapping[TopicName, TopicLeaders]],
+) -> dict[TopicName, TopicLeaders]:
+    """Return what most brokers say of each topic; of its leaders those of the newest epochs."""
+    if len(views) == 1:
+        return dict(views[0])
+    names = dict.fromkeys(name for view in views for name in view)
+    return {name: _agreed([view[name] for view in views if name in view]) for name in names}
+
+
+def _agreed(views: Sequence[TopicLeaders]) -> TopicLeaders:
+    existing = [topic for topic in views if not topic.error]
+    if not existing:
+        return views[0]
+    topic_id = Counter(topic.topic_id for topic in existing).most_common(1)[0][0]
+    partitions: dict[PartitionId, Leader] = {}
+    for topic in existing:
+        for number, leader in topic.partitions.items() if topic.topic_id == topic_id else ():
+            known = partitions.get(number)
+            if known is None or leader.epoch > known.epoch:
+                partitions[number] = leader
+    return TopicLeaders(topic_id, 0, partitions)
+
+
+def current_leaders(name: TopicName, topic: TopicLeaders, epochs: LeaderEpochs) -> TopicLeaders:
+    """Return a topic without leaders of epochs that have ended, and note newer epochs."""
+    topic_id = id_text(topic.topic_id)
+    deposed = {
+        number: Leader(NO_LEADER, leader.epoch, LEADER_NOT_AVAILABLE)
+        for number, leader in topic.partitions.items()
+        if not epochs.take(TopicPartition(name, number), topic_id, leader.epoch)
+    }
+    return replace(topic, partitions={**topic.partitions, **deposed}) if deposed else topic
