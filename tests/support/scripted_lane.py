@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from heliostat.access import Security
+from heliostat.clusters.leader_epochs import LeaderEpochs
 from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.frames import Frame
 from heliostat.errors import ConnectionLost
@@ -121,6 +122,7 @@ class Lane:
                 fetch_version=lambda _: FETCH,
                 produce_version=lambda _: PRODUCE,
                 close=lambda: None,
+                epochs=LeaderEpochs(),
             )
             for connection in (self.source, self.target)
         ]

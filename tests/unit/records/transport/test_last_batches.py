@@ -12,6 +12,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 from support.batches import changed
 from support.records import Sample, encode
 
+from heliostat.clusters.leader_epochs import LeaderEpochs
 from heliostat.clusters.wire import fetch
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
@@ -43,6 +44,7 @@ class Target:
         self.logs = logs
         self.asked: list[list[int]] = []
         self.settings = SimpleNamespace(client_id="test", request_timeout_s=1.0)
+        self.epochs = LeaderEpochs()
 
     def open_data(self, _: BrokerId) -> Target:
         return self
