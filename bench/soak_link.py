@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -21,6 +22,8 @@ from heliostat.errors import HeliostatError
 from heliostat.names import TopicPartition
 from heliostat.offsets.look import look
 from heliostat.operate.status import link_statuses
+from heliostat.records.copier.lane import PartitionState
+from heliostat.state.link_state import LinkState
 
 LINKS = ("soak", "filled")
 OWNED_WITHIN_S = 180.0
@@ -185,10 +188,28 @@ class Driver:
         """Wait until this instance owns both links."""
         until_s = time.monotonic() + OWNED_WITHIN_S
         while time.monotonic() < until_s:
-            if self.text().count("this instance takes over\n") >= len(LINKS):
+            if all(pid == self.pid for pid in self.owners()):
                 return
             time.sleep(LOOK_S)
         self.ended_badly.append(f"no take-over within {OWNED_WITHIN_S:.0f} s: {self._log.name}")
+
+    @property
+    def pid(self) -> int:
+        """Process id of the driver; 0 before its start."""
+        return 0 if self._process is None else self._process.pid
+
+    def owners(self) -> list[int]:
+        """Return the process id of each link's owner, by its record; -1 where it is not known."""
+        config = load_config(self.config)
+        pids: list[int] = []
+        for link in config.links:
+            with contextlib.closing(LinkState(link, config.clusters[link.target])) as state:
+                try:
+                    owner = state.read_owner()
+                except HeliostatError:
+                    owner = None
+            pids.append(-1 if owner is None else owner.pid)
+        return pids
 
     # -- its output ------------------------------------------------------------------------------
 
@@ -203,6 +224,27 @@ class Driver:
             }
         except HeliostatError:
             return None
+
+    def stops(self) -> dict[str, str]:
+        """Return the reasons of partitions that have stopped until a person decides."""
+        try:
+            statuses = link_statuses(load_config(self.config))
+        except HeliostatError:
+            return {}
+        return {
+            f"{status.link} {problem.source}-{problem.partition} [{problem.code}]": problem.reason
+            for status in statuses
+            for problem in status.problems
+            if PartitionState(problem.state).is_stopped
+        }
+
+    def status(self) -> str:
+        """Return the links' status as JSON, or why there is none."""
+        try:
+            statuses = link_statuses(load_config(self.config))
+        except HeliostatError as error:
+            return str(error)
+        return json.dumps([status.to_json() for status in statuses], indent=1)
 
     def problems(self) -> list[str]:
         """Return the problems in the links' status."""

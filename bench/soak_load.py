@@ -11,7 +11,6 @@ from typing import Any, NamedTuple
 
 from clusters import admin
 from kafka import KafkaProducer
-from kafka.errors import KafkaError
 
 PLAIN, COMPACTED, TRANSACTIONS, FILLED = "soak.plain", "soak.compacted", "soak.tx", "soak.filled"
 PARTITIONS = 3
@@ -125,9 +124,13 @@ class Writers:
         self._watch.start()
 
     def stop(self) -> None:
-        """Stop all; a stuck one's open transaction is aborted by its successor, or by timeout."""
+        """Stop all; a stuck one's open transaction is aborted by its successor, or by timeout.
+
+        Harmless when called twice, or before `start`.
+        """
         self._stop.set()
-        self._watch.join()
+        if self._watch.is_alive():
+            self._watch.join()
         for thread in self._threads.values():
             thread.join(STUCK_S)
 
@@ -158,7 +161,7 @@ class Writers:
         while self._goes_on(topic):
             try:
                 job(load, chance, numbers)
-            except KafkaError:
+            except Exception:  # noqa: BLE001  # kafka-python's internals raise any kind in faults
                 # Only the source shows whether the last records were written; the audit reads it.
                 self.failed[topic] += 1
                 self._stop.wait(AGAIN_S)
