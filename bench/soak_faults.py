@@ -20,6 +20,8 @@ from kafka.errors import KafkaError
 from soak_link import Driver
 from soak_load import LOADS, PARTITIONS, REPLICAS
 
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.errors import HeliostatError
 from heliostat_sandbox import Broker, Cluster
 
 MOVED_WITHIN_S = 60.0
@@ -62,6 +64,34 @@ def pause_broker(site: Site) -> None:
     broker.pause()
     site.some_s(3, 40)
     broker.resume()
+
+
+def depose_broker(site: Site) -> None:
+    """Pause a broker until others lead in its place and have taken records; then it goes on.
+
+    For a moment it answers as the leader that it was, with a log that ends before theirs.
+    """
+    cluster = site.cluster()
+    broker = site.chance.choice(cluster.brokers)
+    others = [other for other in cluster.brokers if other is not broker]
+    with ClusterAdmin([str(other.endpoint) for other in others]) as client:
+        broker.pause()
+        try:
+            until_s = time.monotonic() + MOVED_WITHIN_S
+            while _leads(client, broker) and time.monotonic() < until_s:
+                time.sleep(0.2)
+            site.some_s(1, 5)
+        finally:
+            broker.resume()
+
+
+def _leads(client: ClusterAdmin, broker: Broker) -> bool:
+    """Whether the other brokers still take it for a leader."""
+    try:
+        topics = client.describe_topics().values()
+    except HeliostatError:
+        return True
+    return any(info.leader == broker.broker_id for topic in topics for info in topic.partitions)
 
 
 def restart_broker(site: Site) -> None:
@@ -149,6 +179,7 @@ def freeze_owner(site: Site) -> None:
 FAULTS: tuple[tuple[int, Callable[[Site], None]], ...] = (
     (5, kill_broker),
     (4, pause_broker),
+    (3, depose_broker),
     (2, restart_broker),
     (2, lose_majority),
     (3, move_leaders),

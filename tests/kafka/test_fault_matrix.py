@@ -106,6 +106,7 @@ def of_soak(fault: Callable[[soak_faults.Site], None]) -> Callable[[Matrix, str]
 GOES_ON: dict[str, tuple[Callable[[Matrix, str], None], tuple[str, ...]]] = {
     "kill": (of_soak(soak_faults.kill_broker), ("source", "target")),
     "pause": (of_soak(soak_faults.pause_broker), ("source", "target")),
+    "deposed": (of_soak(soak_faults.depose_broker), ("source", "target")),
     "cut": (cut, ("source", "target")),
     "leaders": (of_soak(soak_faults.move_leaders), ("source", "target")),
     "majority": (of_soak(soak_faults.lose_majority), ("source", "target")),
