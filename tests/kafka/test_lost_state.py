@@ -180,9 +180,7 @@ def test_mirrors_continue_after_their_state_was_rebuilt(
             answer = mirrors.rebuild(mirrors.maps, *words)
             assert answer.returncode == 1
             assert f"link {mirrors.maps} runs" in answer.stderr
-    # No driver reports any more, and all rounds have ended, also where no report says so.
-    monkeypatch.setattr(state_rebuild, "HEAR_S", 0.5)
-    monkeypatch.setattr(state_rebuild, "owner_lasts_s", lambda _: 0.5)
+    _without_waits(monkeypatch)
     mirrors.plain("target", foreign, 1)
     mirrors.write()
     mirrors.lose("state")
@@ -229,6 +227,12 @@ def test_mirrors_continue_after_their_state_was_rebuilt(
         mirrors.wait_equal(*ours)
     _take_back(mirrors, provoked)
     mirrors.verify(*ours)
+
+
+def _without_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No driver reports any more, and all rounds have ended, also where no report says so."""
+    monkeypatch.setattr(state_rebuild, "HEAR_S", 0.5)
+    monkeypatch.setattr(state_rebuild, "owner_lasts_s", lambda _: 0.5)
 
 
 def _take_back(mirrors: Mirrors, provoked: Provoked) -> None:

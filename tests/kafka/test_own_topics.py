@@ -40,7 +40,7 @@ from heliostat.state_topics import state_topic
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 
 ROWS = 500
-READ_S = 1.0
+READ_S = 0.3
 """For how long two threads read the same, again and again."""
 
 

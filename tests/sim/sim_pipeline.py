@@ -11,7 +11,8 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import pyarrow as pa
-from sim.sim_network import SimNetwork, World
+from sim.sim_network import SimNetwork
+from sim.sim_world import World
 from sim.witness import Content, Through
 from typing_extensions import override
 

@@ -15,7 +15,8 @@ from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBat
 from sim.partition_log import PartitionLog
 from sim.seeds import IS_WHOLE, chunks, seeds
 from sim.sim_clock import SimClock
-from sim.sim_network import PRODUCER, SimNetwork, World
+from sim.sim_network import SimNetwork
+from sim.sim_world import PRODUCER, World
 
 from heliostat.access import ClusterAccess
 from heliostat.invariants import position_is_target_end

@@ -17,7 +17,8 @@ from sim.log_batches import GZIP, TRANSACTIONAL, Fields, Kept, encode
 from sim.partition_log import MODULUS, NONE, PartitionLog
 from sim.seeds import IS_WHOLE, chunks, seeds, until_met
 from sim.sim_clock import SimClock
-from sim.sim_network import SimNetwork, World
+from sim.sim_network import SimNetwork
+from sim.sim_world import World
 from sim.test_copy_simulation import (
     ROUNDS_MAX,
     WALL_MS,

@@ -14,7 +14,8 @@ from dataclasses import replace
 import pytest
 from sim.seeds import IS_WHOLE, chunks, until_met
 from sim.sim_clock import SimClock
-from sim.sim_network import SimNetwork, World
+from sim.sim_network import SimNetwork
+from sim.sim_world import World
 from sim.test_copy_simulation import DAY_MS, check_is_beginning, fill, lane, make_world
 from typing_extensions import override
 

@@ -15,7 +15,8 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from sim.partition_log import PartitionLog
 from sim.seeds import chunks
 from sim.sim_clock import SimClock
-from sim.sim_network import SimNetwork, World
+from sim.sim_network import SimNetwork
+from sim.sim_world import World
 from sim.test_copy_simulation import (
     WALL_MS,
     check_is_beginning,

@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 
 from sim.log_batches import Kept, records_of
 from sim.partition_log import PartitionLog
-from sim.sim_network import World
+from sim.sim_world import World
 
 from heliostat.offsets.offset_map import OffsetMap
 

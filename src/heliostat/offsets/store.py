@@ -12,7 +12,6 @@ from contextlib import closing
 from time import monotonic
 
 from heliostat.access import Reachable
-from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.keyed_topic import ensure_compacted
@@ -26,10 +25,10 @@ from heliostat.names import (
     TopicPartition,
     id_text,
 )
-from heliostat.offsets.log_bounds import bounds_of
 from heliostat.offsets.map_rows import KEPT_VALUE, Prunable
 from heliostat.offsets.marks import MapMarks, MapTopic, MirrorId
 from heliostat.offsets.offset_map import Break, MapReader, MapRow, MapTail, Odd
+from heliostat.offsets.topic_bounds import CLIENT_ID, TopicBounds
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.state_topics import offsets_topic
 from heliostat.topics.topic_plan import Mirror
@@ -44,7 +43,6 @@ POLL_S = 0.05
 LOOK_EVERY_S = 2.0
 """If no rows come for so long, it is asked whether the topic still has them."""
 ROWS_WITHIN_S = 15.0
-CLIENT_ID = "heliostat-offsets"
 
 
 def read_maps(cluster: Reachable, link: LinkName) -> MapReader:
@@ -84,7 +82,7 @@ class OffsetMaps:
     def __init__(self, cluster: Reachable, link: LinkName) -> None:
         self._cluster = cluster
         self._topic = ByteTopic(cluster, TopicName(offsets_topic(link)), CLIENT_ID)
-        self._admin: ClusterAdmin | None = None
+        self._bounds = TopicBounds(cluster, self._topic.topic)
         self._reading = threading.Lock()
         self._lock = threading.Lock()
         self._reader = MapReader()
@@ -149,23 +147,12 @@ class OffsetMaps:
                 self._known = MapTopic(now.topic_id, now.start, self._next_offset, self._epoch)
 
     def has_all_of(self, was: MapTopic) -> bool:
-        """Return whether the topic still has all rows that it had once (KIP-320).
-
-        Raises
-        ------
-        ConnectionLost, BrokerError
-            The target does not answer.
-        """
+        """See `TopicBounds.has_all_of`."""
         with self._reading:
-            now = self._look()
-            if now is None or was.epoch < 0 or was.why_lost(now):
-                return False
-            assert self._admin is not None
-            partition = TopicPartition(self.topic, PartitionId(0))
-            end = self._admin.epoch_ends({partition: was.epoch}, confirmed=True)[partition]
-            if isinstance(end, BrokerError):
-                raise end
-            return end.epoch == was.epoch and end.end >= was.end
+            return self._bounds.has_all_of(was)
+
+    def _look(self, *, confirmed: bool = False) -> MapTopic | None:
+        return self._bounds.look(was_there=self._known is not None, confirmed=confirmed)
 
     def _read_to(self, end: int) -> None:
         """Read the rows before an end that the topic had.
@@ -231,22 +218,6 @@ class OffsetMaps:
         with self._lock:
             found, self._spoiled = self._spoiled, {}
             return found
-
-    def _look(self, *, confirmed: bool = False) -> MapTopic | None:
-        """Read the topic's present bounds; None if it does not exist and never did.
-
-        `confirmed`: by what all brokers say of it, not one.
-
-        Raises
-        ------
-        BrokerError
-            The target can't answer, or the topic existed before: the driver's reconciliation finds
-            out whether it is gone.
-        """
-        if self._admin is None:
-            self._admin = ClusterAdmin(self._cluster, CLIENT_ID)
-        was_there = self._known is not None
-        return _bounds(self._admin, self.topic, was_there=was_there, confirmed=confirmed)
 
     def tails(
         self,
@@ -343,22 +314,4 @@ class OffsetMaps:
     def close(self) -> None:
         """Close the connections."""
         self._topic.close()
-        if self._admin is not None:
-            self._admin.close()
-            self._admin = None
-
-
-def _bounds(
-    admin: ClusterAdmin, topic: TopicName, *, was_there: bool, confirmed: bool
-) -> MapTopic | None:
-    describe = admin.confirm_topics if confirmed else admin.describe_topics
-    info = describe([topic])[topic]
-    if info.error is not None:
-        if info.is_missing and not was_there:
-            return None
-        raise info.error
-    one = TopicPartition(topic, PartitionId(0))
-    bounds = bounds_of(admin, [one], confirmed=confirmed)[one]
-    if isinstance(bounds, BrokerError):
-        raise bounds
-    return MapTopic(id_text(info.topic_id), *bounds)
+        self._bounds.close()

@@ -248,7 +248,8 @@ def deposed(maps: OffsetMaps, monkeypatch: pytest.MonkeyPatch) -> Deposed:
     cluster.create(ROWS.topic)
     for _ in range(2):
         cluster.append(ROWS.topic, 5)
-    monkeypatch.setattr(maps, "_admin", SimulatedAdmin(cluster))
+    monkeypatch.setattr(maps._bounds, "_admin", SimulatedAdmin(cluster))
+    monkeypatch.setattr(maps._bounds, "_partition", ROWS)
     monkeypatch.setattr(maps, "_topic", Rows(cluster.topics[ROWS.topic].logs[0]))
     monkeypatch.setattr(OffsetMaps, "topic", ROWS.topic)
     maps.refresh()

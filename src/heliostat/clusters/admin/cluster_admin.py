@@ -112,10 +112,9 @@ class ClusterAdmin:
     def describe_topics(
         self, names: Iterable[TopicName] | None = None
     ) -> Mapping[TopicName, TopicInfo]:
-        """Topics by name; without `names` all that we may see.
+        """Topics by name; without `names` all that we may see; by the word of one broker.
 
-        A named topic that is missing or forbidden is included, with its `error`. One broker's word:
-        see `confirm_topics`.
+        A named topic that is missing or forbidden is included, with its `error`.
         """
         topics = topic_calls.describe(self._caller, names)
         self._leaders.learn(topics.values())
@@ -211,10 +210,7 @@ class ClusterAdmin:
     def epoch_ends(
         self, epochs: Mapping[TopicPartition, int], *, confirmed: bool = False
     ) -> Mapping[TopicPartition, EpochEnd | BrokerError]:
-        """End offsets of leader epochs; if more was read of an epoch, the log was truncated.
-
-        `confirmed` as with `list_offsets`.
-        """
+        """End offsets of leader epochs; if more was read of an epoch, the log was truncated."""
         return offset_calls.epoch_ends(self._caller, self._leaders, epochs, confirmed=confirmed)
 
     def delete_records(

@@ -46,8 +46,13 @@ class Beginning(NamedTuple):
     """... and the target's log end offset at that time (-1: not known)."""
     is_refused: bool
     """Whether the target has refused our appends at this very end repeatedly."""
-    former_producers: frozenset[int] = frozenset()
-    """Producer ids that the link had before its present one."""
+
+
+class OwnProducers(NamedTuple):
+    """The link's producer id, and those that it had before."""
+
+    current: int
+    former: frozenset[int] = frozenset()
 
 
 def needs_last_batch(spec: PartitionSpec, target: LogRange) -> bool:
@@ -81,11 +86,11 @@ def refused_by(spec: PartitionSpec, position: int) -> RefusedRecord | None:
     return RefusedRecord(spec.fails_at, spec.why_fails, StopReason[spec.fail_code])
 
 
-def why_stopped(spec: PartitionSpec, producer_id: int, at: Beginning) -> Stopped | None:
+def why_stopped(spec: PartitionSpec, own: OwnProducers, at: Beginning) -> Stopped | None:
     """Return why nothing is copied from here on; None if copying continues."""
     if (blocked := _why_blocked(spec, at)) is not None:
         return blocked
-    if needs_last_batch(spec, at.target) and (found := _why_not_ours(producer_id, at)) is not None:
+    if needs_last_batch(spec, at.target) and (found := _why_not_ours(own, at)) is not None:
         return found
     if (jump := jump_at(spec, at.target.end)) is not None:
         if at.fills and jump.source < at.target.end:
@@ -126,7 +131,7 @@ def _why_refused(at: Beginning) -> Stopped:
     )
 
 
-def _why_not_ours(producer_id: int, at: Beginning) -> Stopped | None:
+def _why_not_ours(own: OwnProducers, at: Beginning) -> Stopped | None:
     end = at.target.end
     if at.last_batch is None:
         source = end if at.fills else at.known.source_of(end)
@@ -139,21 +144,20 @@ def _why_not_ours(producer_id: int, at: Beginning) -> Stopped | None:
             f"brokers have forgotten its producer, and {_said(at.copied_to)}",
         )
     if at.fills:
-        is_ours = filled_last_batch_is_ours(at.last_batch, producer_id, at.known, end)
+        is_ours = filled_last_batch_is_ours(at.last_batch, own.current, at.known, end)
     else:
-        is_ours = last_batch_is_ours(at.last_batch, producer_id, end)
+        is_ours = last_batch_is_ours(at.last_batch, own.current, end)
     if is_ours:
         return None
     return Stopped(
         PartitionState.DIVERGED,
         PartitionCode.FOREIGN_TAIL,
-        f"the record before the target's end {end} was {_appender(at.last_batch, at)}",
+        f"the record before the target's end {end} was {_appender(at.last_batch, own)}",
     )
 
 
-def _appender(last: LastBatch, at: Beginning) -> str:
-    former = at.former_producers
-    if last.producer_id in former.union(map(filler_of, former)):
+def _appender(last: LastBatch, own: OwnProducers) -> str:
+    if last.producer_id in own.former.union(map(filler_of, own.former)):
         return (
             f"appended by this link under a former producer id, {last.producer_id}: its state was "
             "lost or written over; `heliostat state rebuild` takes the mirror back by its contents"

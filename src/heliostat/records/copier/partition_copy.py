@@ -25,6 +25,7 @@ from heliostat.records.batches.converted import ConvertedBatch, RefusedRecord
 from heliostat.records.copier.align import StartAlignment, is_short
 from heliostat.records.copier.begin_checks import (
     Beginning,
+    OwnProducers,
     Stopped,
     fills_holes,
     jump_at,
@@ -59,7 +60,7 @@ class PartitionCopy:
     ----------
     index, spec
         Position of the partition in its lane, and what to copy where.
-    settings, producer_id
+    settings, producer_id, former_producers
         Those of the lane.
     now_ms
         Wall clock, for `since_ms`.
@@ -68,8 +69,6 @@ class PartitionCopy:
     holds_old
         Whether an earlier round may still run: records that the target's brokers no longer
         deduplicate by sequence have to wait for its end.
-    former_producers
-        Producer ids that the link had before.
     """
 
     def __init__(
@@ -108,8 +107,7 @@ class PartitionCopy:
         self._resetting = False
         self._alignment: StartAlignment | None = None
         self.refusals = RefusedAppends(self.map)
-        self._producer_id = producer_id
-        self._former_producers = former_producers
+        self._producers = OwnProducers(producer_id, former_producers)
 
     @property
     def must_find_end(self) -> bool:
@@ -140,7 +138,7 @@ class PartitionCopy:
             progress.position = self.map.jump(jump.source)  # after a recorded gap (I6)
         elif offset_map.is_identity and is_short(self.spec, target) and self.spec.can_align:
             progress.position = end
-            self._alignment = StartAlignment(self.spec, self._producer_id, end, now_ms)
+            self._alignment = StartAlignment(self.spec, self._producers.current, end, now_ms)
             self.phase = Phase.ALIGN_START
             self.standing.become(PartitionState.ALIGNING, now_ms)
             return
@@ -171,12 +169,10 @@ class PartitionCopy:
         self, target: LogRange, last_batch: LastBatch | None, known: OffsetMap = EXACT
     ) -> Stopped | None:
         """Return why copying can't continue at the mirror's end; None where it can."""
-        is_refused = self.refusals.is_foreign_end(target.end)
-        fills, at = fills_holes(self.spec, known), self.progress
-        noted = (at.copied_to, at.copied_end)
-        former = self._former_producers
-        begins = Beginning(target, last_batch, known, fills, *noted, is_refused, former)
-        return why_stopped(self.spec, self._producer_id, begins)
+        at, is_refused = self.progress, self.refusals.is_foreign_end(target.end)
+        fills, noted = fills_holes(self.spec, known), (at.copied_to, at.copied_end)
+        begins = Beginning(target, last_batch, known, fills, *noted, is_refused)
+        return why_stopped(self.spec, self._producers, begins)
 
     @property
     def delete_before(self) -> Offset | None:

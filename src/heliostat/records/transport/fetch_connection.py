@@ -256,8 +256,11 @@ class WatchConnection(FetchConnection):
         self._rows = np.empty((0, ROW_FIELDS), np.int64)
         self._watched = np.empty((0, WATCHED_FIELDS), np.int64)
         """What `scan_news` compares answers with."""
-        self._keys = np.empty(0, np.uint8)
-        self._key_places = np.empty((0, 2), np.int64)
+        self._keys: tuple[np.ndarray, np.ndarray] = (
+            np.empty(0, np.uint8),
+            np.empty((0, 2), np.int64),
+        )
+        """Names of the partitions' topics, one behind the other, and where each stands."""
 
     @override
     def send(self, wants: Sequence[Want]) -> None:
@@ -319,8 +322,8 @@ class WatchConnection(FetchConnection):
         self._watched[:, NUMBER] = [specs[want.index].source.partition for want in wants]
         names = [self._name_of(specs[want.index]) for want in wants]
         ends = np.cumsum([len(name) for name in names], dtype=np.int64)
-        self._keys = np.frombuffer(b"".join(names), np.uint8)
-        self._key_places = np.stack((ends - [len(name) for name in names], ends), axis=1)
+        places = np.stack((ends - [len(name) for name in names], ends), axis=1)
+        self._keys = np.frombuffer(b"".join(names), np.uint8), places
 
     def _name_of(self, spec: PartitionSpec) -> bytes:
         if self._by_id and spec.source_topic_id:
@@ -340,9 +343,7 @@ class WatchConnection(FetchConnection):
         data = np.frombuffer(frame.buffer, np.uint8)
         at = skip_tagged_fields(frame.buffer, 4) + _TOPICS_BEHIND_TAGS
         found = scan_news(data, at, self._by_id, self._rows, self._watched)
-        is_plain = found >= 0 and are_topics(
-            *(data, self._rows, self._watched, found), self._keys, self._key_places
-        )
+        is_plain = found >= 0 and are_topics(*(data, self._rows, self._watched, found), *self._keys)
         if not is_plain:
             return self._out_of_order(frame)
         self._is_moved = True

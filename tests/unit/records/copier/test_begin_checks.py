@@ -11,6 +11,7 @@ from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.records.batches.converted import RefusedRecord, StopReason
 from heliostat.records.copier.begin_checks import (
     Beginning,
+    OwnProducers,
     needs_last_batch,
     refused_by,
     why_stopped,
@@ -34,7 +35,7 @@ def code(tail: LastBatch | None = OURS, *, start: int = 0, end: int = 100, **mor
     fields["is_refused"] = False
     named = {key: more.pop(key, value) for key, value in fields.items()}
     at = Beginning(LogRange(Offset(start), Offset(end)), tail, **named)
-    found = why_stopped(spec(**more), PRODUCER, at)
+    found = why_stopped(spec(**more), OwnProducers(PRODUCER), at)
     return "" if found is None else found.code
 
 
@@ -157,9 +158,8 @@ def test_a_foreign_tail_says_whether_its_producer_was_ever_the_links(
         copied_to=-1,
         copied_end=-1,
         is_refused=False,
-        former_producers=former,
     )
-    stopped = why_stopped(spec(start=0), PRODUCER, at)
+    stopped = why_stopped(spec(start=0), OwnProducers(PRODUCER, former), at)
     assert stopped is not None
     assert stopped.code == "FOREIGN_TAIL"
     assert says in stopped.reason

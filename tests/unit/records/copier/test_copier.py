@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from sim.partition_log import PartitionLog
 from sim.sim_clock import SimClock
-from sim.sim_network import BROKER, SimNetwork, World
+from sim.sim_network import BROKER, SimNetwork
+from sim.sim_world import World
 from sim.test_copy_simulation import WALL_MS, fill, granted, lane, make_world, run_to_the_end
 
 from heliostat.records.copier.append_schedule import APPEND_REQUEST_BYTES_MAX

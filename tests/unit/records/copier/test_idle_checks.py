@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 from sim.partition_log import PartitionLog
 from sim.sim_clock import SimClock
-from sim.sim_network import SimNetwork, World
+from sim.sim_network import SimNetwork
+from sim.sim_world import World
 from sim.test_copy_simulation import WALL_MS, fill, granted, lane, strangers_batch
 
 from heliostat.records.copier.copier import Copier
