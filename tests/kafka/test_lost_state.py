@@ -148,7 +148,7 @@ class Mirrors:
     def stops(self, code: str) -> list[str]:
         """Return the reasons of partitions that have stopped with a code, of both links."""
         statuses = said(self.config, "status")
-        rows = [row for status in statuses for row in status["partitions"] if row["code"] == code]
+        rows = [row for status in statuses for row in status["problems"] if row["code"] == code]
         return [row["reason"] for row in rows]
 
 
@@ -254,7 +254,7 @@ def _take_back(mirrors: Mirrors, provoked: Provoked) -> None:
         mirrors.idle: "exact",
         mirrors.foreign: "refused",
     }
-    assert mirrors.verdicts(mirrors.fills, "--yes")[filled]["verdict"] == "exact"
+    assert mirrors.verdicts(mirrors.fills, "--yes")[filled]["verdict"] == "filled"
     with RunningLink(mirrors.config):
         mirrors.wait_equal(exact, mapped, filled, mirrors.idle)
         mirrors.write()

@@ -157,11 +157,12 @@ def _why_not_ours(own: OwnProducers, at: Beginning) -> Stopped | None:
 
 
 def _appender(last: LastBatch, own: OwnProducers) -> str:
-    if last.producer_id in own.former.union(map(filler_of, own.former)):
-        return (
-            f"appended by this link under a former producer id, {last.producer_id}: its state was "
-            "lost or written over; `heliostat state rebuild` takes the mirror back by its contents"
-        )
+    for former in own.former:
+        if last.producer_id in {former, filler_of(former)}:
+            return (
+                f"appended by this link under a former producer id, {former}: its state was lost "
+                "or written over; `heliostat state rebuild` takes the mirror back by its contents"
+            )
     if last.producer_id < 0:
         return "not appended by this link, but by a producer without an id"
     return f"not appended by this link, but by the producer {last.producer_id}"
