@@ -22,9 +22,7 @@ import pytest
 from support.clusters import ClusterPair, fresh_name, until
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.clusters.byte_topic import ByteTopic
 from heliostat.clusters.keyed_topic import KeyedTopic
-from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.gaps.ledger import gaps_topic
@@ -33,7 +31,7 @@ from heliostat.names import LinkName, PartitionId, ProducerId, TopicName, TopicP
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.offset_map import Break, MapRow
 from heliostat.records.copier.lane import Announcement
-from heliostat.state.link_state import LinkState, control_topic, progress_topic
+from heliostat.state.link_state import LinkState, control_topic
 from heliostat.state.ownership import Owner
 from heliostat.state_topics import state_topic
 
@@ -155,17 +153,6 @@ def test_two_threads_that_read_offset_maps_know_the_same(own: Own) -> None:
     for thread in threads:
         thread.join()
     assert not failures
-
-
-def test_one_reader_in_two_threads_is_noticed(own: Own) -> None:
-    """Given readers with one place in a topic / when a second thread reads / then it is refused."""
-    keyed = own.keyed(state_topic(own.link)).reader()
-    recent = RecentRecords(own.bootstrap, progress_topic(own.link))
-    plain = ByteTopic(own.bootstrap, TopicName(state_topic(own.link)), "test")
-    for reader, read in [(keyed, keyed.read_all), (recent, recent.newest_ms), (plain, plain.end)]:
-        alone = pytest.raises(AssertionError, match="two threads read")
-        with closing(reader), reader._reading, alone:
-            read()
 
 
 def test_a_topic_that_was_there_is_not_taken_for_empty(own: Own) -> None:
