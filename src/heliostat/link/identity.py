@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from heliostat.clock import Clock
+from heliostat.clusters.admin import ClusterAdmin
 from heliostat.errors import StateIncomplete
-from heliostat.names import LinkName, TopicName
+from heliostat.link.known import Known
+from heliostat.names import LinkName, ProducerId, TopicName
 from heliostat.records.copier.lane import PartitionCode
-from heliostat.state.link_state import Stored
+from heliostat.state.link_state import LinkState, Stored
 
 LOOKS = 3
 PAUSE_S = 2.0
@@ -43,6 +45,40 @@ def whole_state(link: LinkName, read: Callable[[], Stored], claim: int, clock: C
         if not missing:
             return stored
     raise StateIncomplete(f"the state of link {link} lacks {missing}", link=link, claim=claim)
+
+
+def own_identity(
+    state: LinkState, link: LinkName, target: ClusterAdmin, clock: Clock
+) -> tuple[Stored, ProducerId]:
+    """Return the state, and the link's producer id, which is made and noted at its first start.
+
+    Raises
+    ------
+    StateIncomplete
+        See `whole_state`.
+    ConnectionLost, BrokerError
+        The target does not answer; what was made is noted, or is of no use to anybody.
+    """
+    stored = whole_state(link, state.read, state.claim, clock)
+    producer_id = stored.producer_id
+    if producer_id is None:
+        producer_id = target.init_producer_id()
+    if stored.producer_id is None or producer_id not in stored.producers:
+        state.put_producer(producer_id, stored.producers)
+    return stored, producer_id
+
+
+def known_of(stored: Stored, producer_id: ProducerId) -> Known:
+    """Return what a driver knows at its start."""
+    return Known(
+        stored.mirrors,
+        stored.starts,
+        making=stored.making,
+        producer_id=producer_id,
+        former_producers=stored.producers - {producer_id},
+        at_beginning=stored.at_beginning,
+        frames=stored.frames,
+    )
 
 
 def missing_rows(stored: Stored) -> str:

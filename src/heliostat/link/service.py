@@ -19,18 +19,18 @@ from heliostat.config import ClusterConfig, Config, LinkConfig, check_distinct_c
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
 from heliostat.link.flow import Lanes
-from heliostat.link.identity import whole_state
+from heliostat.link.identity import known_of, own_identity
 from heliostat.link.known import Known
 from heliostat.link.lane_set import Runner
 from heliostat.link.lane_template import lane_template
 from heliostat.link.leases import renew_every_s
 from heliostat.link.loops import Loops
 from heliostat.link.owner_guard import OWN_LASTS_S, OwnerGuard
-from heliostat.names import LinkName, ProducerId
+from heliostat.names import LinkName
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.other_links.claims import NeighbourClaims
-from heliostat.state.link_state import LinkState, Stored
+from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership, owner_lasts_s
 from heliostat.status.board import StatusBoard
 from heliostat.topics.producer_age import producer_expiration_ms
@@ -174,15 +174,9 @@ class LinkService:
             return
         context = self._context
         source = self._open_source(target)
-        stored = whole_state(
-            context.link.name, context.state.read, context.state.claim, context.clock
-        )
-        producer_id = stored.producer_id
-        if producer_id is None:
-            producer_id = target.init_producer_id()
-        if stored.producer_id is None or producer_id not in stored.producers:
-            context.state.put_producer(producer_id, stored.producers)
-        self._known = _known(stored, producer_id)
+        name = LinkName(context.link.name)
+        stored, producer_id = own_identity(context.state, name, target, context.clock)
+        self._known = known_of(stored, producer_id)
         context.state.stops.begin(stored.stops)
         context.board.know_stops(context.state.stops.known)
         template = lane_template(
@@ -265,16 +259,3 @@ class LinkService:
             self._copying.close()
         for admin in self._admins:
             admin.close()
-
-
-def _known(stored: Stored, producer_id: ProducerId) -> Known:
-    """Return what the link starts from."""
-    return Known(
-        stored.mirrors,
-        stored.starts,
-        making=stored.making,
-        producer_id=producer_id,
-        former_producers=stored.producers - {producer_id},
-        at_beginning=stored.at_beginning,
-        frames=stored.frames,
-    )
