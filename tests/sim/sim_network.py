@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sim.log_answers import Answer, FetchOf, batches_of, fetch, size_of_first
 from sim.partition_log import HEADER, PartitionLog
-from sim.sim_world import PRODUCER, World
+from sim.sim_world import NOT_ENOUGH, PRODUCER, World
 from sim.whole_answers import OfCompiled, whole_answer
 
 from heliostat.clusters.wire.buffers import HeldBytes
@@ -45,7 +45,7 @@ from heliostat.records.copier.plain_sends import LANDED_AT
 from heliostat.records.transport.mirror_ends import compare_ends, times_at
 
 BROKER = BrokerId(1)
-NOT_LEADER, TIMED_OUT, NOT_ENOUGH, AFTER_APPEND, UNKNOWN = 6, 7, 19, 20, -1
+NOT_LEADER, TIMED_OUT, AFTER_APPEND, UNKNOWN = 6, 7, 20, -1
 STRETCH_BYTES = 400  # a few markers
 UNKNOWN_TOPIC_ID = 100
 OFFSET_BYTES = 8

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from time import monotonic
@@ -213,6 +213,20 @@ class KeyedTopic(OnePartitionTopic):
     def _sent(self, producer: Any, key: str, value: Mapping[str, Any] | None) -> Any:
         encoded = None if value is None else json.dumps(value, sort_keys=True).encode()
         return producer.send(self.topic, key=key.encode(), value=encoded, partition=0)
+
+
+def missing_topics(admin: ClusterAdmin, names: Iterable[TopicName]) -> list[TopicName]:
+    """Return those of the topics that do not exist, by the word of all brokers.
+
+    Raises
+    ------
+    ConnectionLost
+        No broker answers.
+    """
+    suspects = [name for name, topic in admin.describe_topics(names).items() if topic.is_missing]
+    if not suspects:
+        return []
+    return [name for name, topic in admin.confirm_topics(suspects).items() if topic.is_missing]
 
 
 @contextmanager

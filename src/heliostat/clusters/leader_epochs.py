@@ -8,11 +8,38 @@ epoch are refused by it (`UNKNOWN_LEADER_EPOCH`), and metadata with an older one
 from __future__ import annotations
 
 import threading
+from collections import Counter
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
 
-from heliostat.names import LeaderEpoch, TopicPartition, is_another
+from heliostat.errors import BrokerError
+from heliostat.names import LeaderEpoch, TopicId, TopicPartition, is_another
 
 NO_EPOCH = LeaderEpoch(-1)
 """Of brokers before 2.1, and in a request: any epoch will do."""
+
+
+class Described(Protocol):
+    """What one broker's metadata say of a topic."""
+
+    @property
+    def topic_id(self) -> TopicId | None:
+        """Its id, if brokers have such."""
+
+    @property
+    def error(self) -> BrokerError | int | None:
+        """Why nothing else is known: an error, or Kafka's code."""
+
+
+_View = TypeVar("_View", bound=Described)
+
+
+def agreeing(views: Sequence[_View]) -> list[_View]:
+    """Return the views by which the topic exists, with the id that most of them name."""
+    existing = [view for view in views if not view.error]
+    for topic_id, _ in Counter(view.topic_id for view in existing).most_common(1):
+        return [view for view in existing if view.topic_id == topic_id]
+    return []
 
 
 class LeaderEpochs:

@@ -18,6 +18,7 @@ from dataclasses import replace
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.keyed_topic import missing_topics
 from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError
 from heliostat.gaps.choices import GapChoice
@@ -148,8 +149,7 @@ class GapKeeper:
     def _keep_ledger(self) -> None:
         """Take what others wrote; recreate the ledger if it was deleted."""
         topic = self._ledger.topic
-        is_gone = self._target.describe_topics([topic])[topic].is_missing
-        if is_gone and self._target.confirm_topics([topic])[topic].is_missing:
+        if missing_topics(self._target, [topic]):
             self._ledger.restore(self._replication_factor)
             self._events.warn(f"{topic} was gone at the target and is recreated with all its rows")
             self._ledger.read()

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.clusters.keyed_topic import KeyedTopic
+from heliostat.clusters.keyed_topic import KeyedTopic, missing_topics
 from heliostat.config import STATE_TOPIC_PREFIX
 from heliostat.groups.values import Published
 from heliostat.names import GroupId, LinkName, TopicName
@@ -55,9 +55,7 @@ class PublishedOffsets:
 
     def ensure(self, target: ClusterAdmin, replication_factor: int | None) -> bool:
         """If the topic is missing, create it and write the known rows; return whether it was."""
-        topic = self._topic.topic
-        is_gone = target.describe_topics([topic])[topic].is_missing
-        if not is_gone or not target.confirm_topics([topic])[topic].is_missing:
+        if not missing_topics(target, [self._topic.topic]):
             return False
         self._topic.ensure(replication_factor)
         self.remember(self.rows)

@@ -19,7 +19,7 @@ from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.fenced_writer import FencedWriter
-from heliostat.clusters.keyed_topic import KeyedTopic, read_as_row
+from heliostat.clusters.keyed_topic import KeyedTopic, missing_topics, read_as_row
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
@@ -237,11 +237,7 @@ class LinkState:
     def missing(self, target: ClusterAdmin) -> list[TopicName]:
         """Return the state topics that do not exist, by the word of all brokers."""
         topics = (self._state, self._control, self._progress, self.offsets)
-        names = [each.topic for each in topics]
-        suspects = [n for n, topic in target.describe_topics(names).items() if topic.is_missing]
-        if not suspects:
-            return []
-        return [n for n, topic in target.confirm_topics(suspects).items() if topic.is_missing]
+        return missing_topics(target, [each.topic for each in topics])
 
     def restore(
         self,

@@ -201,6 +201,8 @@ ROWS = TopicPartition(TopicName("heliostat.l.offsets"), PartitionId(0))
 class Rows:
     """Stands for the reader of the maps' topic, by the brokers that are up to date."""
 
+    topic = ROWS.topic
+
     def __init__(self, log: PartitionLog) -> None:
         self.log, self.read = log, 0
 
@@ -249,9 +251,7 @@ def deposed(maps: OffsetMaps, monkeypatch: pytest.MonkeyPatch) -> Deposed:
     for _ in range(2):
         cluster.append(ROWS.topic, 5)
     monkeypatch.setattr(maps._bounds, "_admin", SimulatedAdmin(cluster))
-    monkeypatch.setattr(maps._bounds, "_partition", ROWS)
     monkeypatch.setattr(maps, "_topic", Rows(cluster.topics[ROWS.topic].logs[0]))
-    monkeypatch.setattr(OffsetMaps, "topic", ROWS.topic)
     maps.refresh()
     return Deposed(cluster, maps)
 

@@ -9,7 +9,7 @@ broker who leads, and believes the highest epoch.
 from __future__ import annotations
 
 import time
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import NamedTuple, TypeVar
@@ -18,7 +18,7 @@ from heliostat.clusters.admin import topic_calls
 from heliostat.clusters.admin.caller import Caller
 from heliostat.clusters.admin.values import PartitionInfo, TopicInfo
 from heliostat.clusters.kafka_codes import LEADER_NOT_AVAILABLE
-from heliostat.clusters.leader_epochs import LeaderEpochs
+from heliostat.clusters.leader_epochs import LeaderEpochs, agreeing
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, LeaderEpoch, TopicName, TopicPartition, id_text
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
@@ -138,12 +138,13 @@ class OffsetLeaders:
         for topics in self._each_view(set(names)):
             for name, topic in topics.items():
                 views[name].append(topic)
-        agreed = {name: _agreed(some) for name, some in views.items()}
+        agreed: dict[TopicName, TopicInfo] = {}
         for name, some in views.items():
-            for topic in some:
-                if topic.topic_id == agreed[name].topic_id:
-                    for info in topic.partitions:
-                        self._take(topic, info)
+            alike = agreeing(some)
+            for topic in alike:
+                for info in topic.partitions:
+                    self._take(topic, info)
+            agreed[name] = max(alike, key=_epochs_of, default=some[0])
         return agreed
 
     def _each_view(self, names: set[TopicName]) -> Iterator[Mapping[TopicName, TopicInfo]]:
@@ -170,15 +171,8 @@ class OffsetLeaders:
             raise lost
 
 
-def _agreed(views: list[TopicInfo]) -> TopicInfo:
-    """Return a topic as most brokers know it; the one with the newest leaders of these."""
-    existing = [topic for topic in views if topic.error is None]
-    if not existing:
-        return views[0]
-    counts = Counter(topic.topic_id for topic in existing)
-    topic_id = counts.most_common(1)[0][0]
-    of_id = [topic for topic in existing if topic.topic_id == topic_id]
-    return max(of_id, key=lambda topic: sum(p.leader_epoch for p in topic.partitions))
+def _epochs_of(topic: TopicInfo) -> int:
+    return sum(partition.leader_epoch for partition in topic.partitions)
 
 
 def _asked(

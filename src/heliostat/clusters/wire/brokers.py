@@ -143,8 +143,6 @@ class Brokers:
         ConnectionLost
             No broker answered.
         """
-        if not self._brokers:
-            return [self.ask_any(request, response, version_max)]
         questions = {broker: (conn, [request]) for broker, conn in self._brokers.items()}
         answers = ask_side_by_side(questions, response, version_max).values()
         good = [answer[0] for answer in answers if not isinstance(answer, ConnectionLost)]

@@ -103,9 +103,8 @@ def encode_fetch(
         for item in group:
             if offsets_at is not None:
                 offsets_at.append(len(out) + _OFFSET_IN_PARTITION)
-            epochs = item.leader_epoch, item.last_epoch
-            fields = (item.partition, epochs[0], item.offset, epochs[1], -1, item.bytes_max)
-            out += _PARTITION.pack(*fields)
+            place = item.partition, item.leader_epoch, item.offset, item.last_epoch
+            out += _PARTITION.pack(*place, -1, item.bytes_max)
             out += b"\x00"
         out += b"\x00"
     out += b"\x01"  # no forgotten topics

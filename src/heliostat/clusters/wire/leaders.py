@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from heliostat.clusters.kafka_codes import LEADER_NOT_AVAILABLE
-from heliostat.clusters.leader_epochs import LeaderEpochs
+from heliostat.clusters.leader_epochs import LeaderEpochs, agreeing
 from heliostat.names import BrokerId, PartitionId, TopicId, TopicName, TopicPartition, id_text
 
 NO_LEADER = BrokerId(-1)
@@ -42,17 +41,16 @@ def agreed_leaders(
 
 
 def _agreed(views: Sequence[TopicLeaders]) -> TopicLeaders:
-    existing = [topic for topic in views if not topic.error]
-    if not existing:
+    alike = agreeing(views)
+    if not alike:
         return views[0]
-    topic_id = Counter(topic.topic_id for topic in existing).most_common(1)[0][0]
     partitions: dict[PartitionId, Leader] = {}
-    for topic in existing:
-        for number, leader in topic.partitions.items() if topic.topic_id == topic_id else ():
+    for topic in alike:
+        for number, leader in topic.partitions.items():
             known = partitions.get(number)
             if known is None or leader.epoch > known.epoch:
                 partitions[number] = leader
-    return TopicLeaders(topic_id, 0, partitions)
+    return replace(alike[0], partitions=partitions)
 
 
 def current_leaders(name: TopicName, topic: TopicLeaders, epochs: LeaderEpochs) -> TopicLeaders:

@@ -84,8 +84,7 @@ def read_batches(
         asked_bytes = room
         while left:  # ends: each turn settles at least the first one
             some, later = left[:PARTITIONS_MAX], left[PARTITIONS_MAX:]
-            epochs = {index: cluster.epochs.of(places[index].partition) for index in some}
-            asked = {index: places[index]._replace(leader_epoch=epochs[index]) for index in some}
+            asked = {index: _led_now(cluster, places[index]) for index in some}
             left = _ask(connection, version, asked, (asked_bytes, room), found) + later
             asked_bytes = room if later else ANSWER_BYTES_MAX
     except ConnectionLost:
@@ -94,6 +93,10 @@ def read_batches(
     finally:
         connection.close()
     return found
+
+
+def _led_now(cluster: WireCluster, place: BatchAt) -> BatchAt:
+    return place._replace(leader_epoch=cluster.epochs.of(place.partition))
 
 
 def by_leader(
