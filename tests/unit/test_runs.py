@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import costs
 from support.costs import Cost
-from support.progress import Progress
+from support.progress import Progress, unlisted_max_s
 
 pytestmark = pytest.mark.thorough
 
@@ -46,7 +46,7 @@ def said(
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *options],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(costs.TESTS)},
+        env={**os.environ, "PYTHONPATH": str(costs.TESTS), "CI": ""},
         capture_output=True,
         text=True,
         timeout=120,
@@ -164,6 +164,21 @@ def test_always():
     code, text = said(tmp_path, "-n", "0", "--run", "core")
     assert code == 1, text
     assert re.findall(r"BUDGET (\S+) takes", text) == ["test_slow.py::test_always"]
+
+
+@pytest.mark.parametrize(
+    ("took", "on_ci", "limit_s"),
+    [
+        ({}, False, 0.5),
+        ({"a": 20.0, "other": 9.0}, False, 1.0),
+        ({"a": 5.0}, False, 0.5),
+        ({"a": 20.0}, True, 2.0),
+    ],
+)
+def test_a_slow_day_does_not_count_against_a_test(
+    took: dict[str, float], on_ci: bool, limit_s: float
+) -> None:
+    assert unlisted_max_s(took, {"a": Cost(10.0, "core")}, on_ci=on_ci) == limit_s
 
 
 def test_costs_are_read_as_they_were_written(tmp_path: Path) -> None:
