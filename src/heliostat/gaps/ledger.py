@@ -10,6 +10,7 @@ I6  A row is durable before anything is passed: `LaneSet` is given a jump only a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Self
 
@@ -313,3 +314,16 @@ class GapLedger:
             if row.jump is not None:
                 found[row.source] = row
         return found
+
+
+def read_copied(link: LinkName, target: ClusterConfig) -> Mapping[TopicName, CopiedTopic]:
+    """Read how far a link's topics were copied, as it has noted.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError, ProtocolError
+        The ledger can't be read.
+    """
+    with closing(GapLedger(link, target)) as ledger:
+        ledger.read()
+    return ledger.copied

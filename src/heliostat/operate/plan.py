@@ -11,6 +11,7 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.gaps.gone_records import gone_lines
+from heliostat.gaps.ledger import read_copied
 from heliostat.link.exact import filling_notes, why_not_exact
 from heliostat.link.pipeline_rules import pipeline_notes
 from heliostat.link.topic_look import see
@@ -61,6 +62,7 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
             source_admin,
             target_admin,
             maps,
+            noted=lambda: read_copied(LinkName(link.name), config.clusters[link.target]),
         )
     piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
     notes = (*unfilled, *odd, *piped, *(() if note is None else (note,)))

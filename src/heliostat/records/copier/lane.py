@@ -405,7 +405,7 @@ class RoundReport:
     latency_ms: list[int] = field(default_factory=list)
     """Counts of records by latency bucket, see `heliostat.ops.latency`."""
     copied: list[tuple[TopicPartition, int, int, int]] = field(default_factory=list)
-    """At its end, (source, and the rest as in `LaneSpec.copied`) of those it copied records of."""
+    """At its end, (source, and the rest as in `LaneSpec.copied`) of those that went on in it."""
     lost: list[tuple[TopicPartition, int, int]] = field(default_factory=list)
     """Since the last report, (source, first, end): source offsets `[first, end)` that the target
     had acknowledged and lost; they are copied again."""

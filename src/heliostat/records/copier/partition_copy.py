@@ -240,18 +240,16 @@ class PartitionCopy:
             self.standing.retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
         elif stop is not None:
             self.fetches.stop = stop
-        self._pass_hole(now_ms)
-        self._settle(now_ms)
+        self.go_on(now_ms)
 
-    def _pass_hole(self, now_ms: int) -> None:
+    def go_on(self, now_ms: int) -> None:
         """With nothing under way, all before the next fetch is at the target or is a hole."""
-        is_busy = self.appends.in_flight or self.appends.queue
-        if is_busy or self._resetting or self.phase is not Phase.COPY:
-            return
-        if self.fetches.fill_after(now_ms):
-            return
-        self.progress.position = self.fetches.offset
-        self.progress.note_level(now_ms)
+        is_busy = self.appends.in_flight or self.appends.queue or self.filling.is_busy
+        is_at_rest = not (is_busy or self._resetting) and self.phase is Phase.COPY
+        if is_at_rest and not self.fetches.fill_after(now_ms):
+            self.progress.position = self.fetches.offset
+            self.progress.note_level(now_ms)
+        self._settle(now_ms)
 
     def fetch_failed(self, error: int, reason: str, now_s: float, now_ms: int) -> None:
         """Take a fetch that the broker refused (Kafka's `error`), or whose answer was lost (13)."""
@@ -344,8 +342,7 @@ class PartitionCopy:
             progress.bytes += batch.size
             progress.last_timestamp_ms = max(progress.last_timestamp_ms, batch.max_timestamp)
             progress.note_level(now_ms)
-            self._pass_hole(now_ms)
-        self._settle(now_ms)
+        self.go_on(now_ms)
         return True
 
     def _filled(self, now_ms: int) -> None:
@@ -353,8 +350,7 @@ class PartitionCopy:
         if not self.appends.queue:
             self.progress.position = Offset(self.filling.queued_to)
             self.progress.note_level(now_ms)
-        self._pass_hole(now_ms)
-        self._settle(now_ms)
+        self.go_on(now_ms)
 
     def ends_at(self, end: int | None, now_s: float, now_ms: int) -> None:
         """Compare the target's end after markers with the expected one; reset if it differs."""
@@ -443,10 +439,6 @@ class PartitionCopy:
         self.appends.may_land(now_s)
         self.standing.find_end_failed(problem, now_s, now_ms)
 
-    def is_awaited(self, now_s: float) -> bool:
-        """Whether a round should wait before it ends: an append may still be answered, or land."""
-        return not self.standing.is_unanswered and self.appends.are_awaited(now_s)
-
     def _recovered(self, now_ms: int) -> None:
         self.standing.recovered(now_ms, aligns=self.phase is Phase.ALIGN_START)
 
@@ -465,7 +457,7 @@ class PartitionCopy:
             self.fetches.reset()
             self._alignment = None
             self.phase = Phase.FIND_END
-        elif (stop := self.fetches.stop) is not None and not self.appends.queue:
+        elif (stop := self.fetches.stop) and not (self.appends.queue or self.filling.is_busy):
             self.stop(PartitionState.BLOCKED, stop.reason.name, stop.text, now_ms)
 
     def _answered(self, batch: ConvertedBatch) -> bool:
