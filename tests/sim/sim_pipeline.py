@@ -18,6 +18,7 @@ from typing_extensions import override
 
 from heliostat.names import TopicPartition
 from heliostat.records.batches.batch import Codec
+from heliostat.records.copier.blame import Blame, RowsFailed
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec
 from heliostat.records.copier.network import Event
 from heliostat.records.rows.from_rows import batches_of
@@ -29,7 +30,7 @@ from heliostat.records.transport.row_exchange import RowExchange
 from heliostat.records.transport.row_pipe import RowPipe
 
 CRASH = "Caused by: java.io.EOFException"
-FAILS = "[CAST_INVALID_INPUT] The value can't be cast"
+FAILS = "[CAST_INVALID_INPUT] The value '[CONNECTION_LOST] cancelled' can't be cast"
 CRASHES = 0.02
 """Of faults, those that end the pipeline."""
 
@@ -38,7 +39,7 @@ FailsAt = Collection[tuple[TopicPartition, int]]
 """Source offsets of records at which a pipeline fails."""
 
 
-class PipelineEnded(Exception):
+class PipelineEnded(RowsFailed):
     """What Spark says as it ends a round."""
 
 
@@ -78,7 +79,7 @@ class SimPipe:
 
     def came(self) -> Iterator[pa.RecordBatch]:
         if self._world.happens(CRASHES):
-            raise PipelineEnded(CRASH)
+            raise PipelineEnded(CRASH, Blame.UNSURE)
         back: list[pa.RecordBatch] = []
         while self._due and self._due[0][0] <= self._world.clock.now_s:
             _, number, chunk = heapq.heappop(self._due)
@@ -104,7 +105,7 @@ def rows_made(chunk: Chunk, through: Through, fails_at: FailsAt) -> pa.RecordBat
     made: list[dict[str, Any]] = []
     for row, time_us in zip(rows.to_pylist(), times_us, strict=True):
         if (chunk.source, row["offset"]) in fails_at:
-            raise PipelineEnded(FAILS)
+            raise PipelineEnded(FAILS, Blame.RECORD)
         headers = tuple((each["key"], each["value"]) for each in row["headers"])
         got = through((time_us // US_PER_MS, row["key"], row["value"], headers))
         if got is not None:

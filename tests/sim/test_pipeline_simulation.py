@@ -158,7 +158,7 @@ class PipedScene(Scene):
         except PipelineEnded as ended:
             copier._network.cut_all()
             self.crashes += 1
-            self.faults.failed(copier.reports._lane, str(ended))
+            self.faults.failed(copier.reports._lane, ended.blame, str(ended))
 
     @override
     def check_states(self, copiers: list[Copier]) -> None:

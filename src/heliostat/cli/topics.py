@@ -19,9 +19,10 @@ from heliostat.errors import (
     RegistryAnswerInvalid,
     RegistryError,
     RegistryUnreachable,
+    SparkUnavailable,
 )
 from heliostat.operate.links import links_of
-from heliostat.operate.plan import plan_link
+from heliostat.operate.plan import plan_link, with_pipelines
 from heliostat.operate.schemas import LinkSchemas, link_schemas
 from heliostat.operate.topics import TopicPreview, preview_topics
 from heliostat.topics.topic_plan import TopicPlan
@@ -32,6 +33,7 @@ _NO_ANSWER = (
     RegistryError,
     RegistryUnreachable,
     RegistryAnswerInvalid,
+    SparkUnavailable,
 )
 
 
@@ -79,9 +81,9 @@ def plan_command(
     r"""Print what would be done to the targets' topics and schemas, what is refused, and why.
 
     Also lists what is left out because it comes from the target. Changes nothing. Exit code 0 when
-    there is nothing to do, 1 when there is, when something is refused, or when source records were
-    gone before they were copied, 3 when a cluster or a registry does not answer. Links are planned
-    one by one: an error in one does not stop the others.
+    there is nothing to do, 1 when there is, when something is refused, such as a pipeline, or when
+    source records were gone before they were copied, 3 when a cluster or a registry does not
+    answer. Links are planned one by one: an error in one does not stop the others.
 
     \b
     Examples:
@@ -94,7 +96,7 @@ def plan_command(
     failed: dict[str, HeliostatError] = {}
     for link in links_of(config, link_name):
         try:
-            plans[link.name] = plan_link(config, link)
+            plans[link.name] = with_pipelines(config, link, plan_link(config, link))
             schemas |= {each.link: each for each in link_schemas(config, link.name)}
         except _NO_ANSWER as error:
             failed[link.name] = error
@@ -130,6 +132,8 @@ def _summary(plan: TopicPlan) -> str:
     words = ["changes"]
     if plan.refuse:
         words.append(f"{len(plan.refuse)} topics refused")
+    if plan.pipelines:
+        words.append(f"{len(plan.pipelines)} pipelines refused")
     if plan.gone:
         words.append("records gone at the source")
     return ", ".join(words)

@@ -23,6 +23,7 @@ from heliostat.link.round_content import Contents
 from heliostat.link.told_specs import ToldSpecs
 from heliostat.names import LaneId, TopicPartition
 from heliostat.ops.spark_session import essence
+from heliostat.records.copier.blame import blame_of
 from heliostat.records.copier.lane import (
     Announcement,
     LaneSpec,
@@ -329,7 +330,7 @@ class LanePlans:
         else:
             health.failures_in_a_row += 1
             health.last_error = essence(str(error))
-            is_found = self._contents.failed(item.spec, health.last_error)
+            is_found = self._contents.failed(item.spec, blame_of(error), health.last_error)
             pause_s = RETRY_FIRST_S * 2 ** (0 if is_found else min(health.failures_in_a_row, 10))
             health.not_before_s = self._clock.monotonic_s() + min(RETRY_MAX_S, pause_s)
             self._failed.add(round_id, had)

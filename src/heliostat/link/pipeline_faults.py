@@ -11,30 +11,20 @@ link's state shows it.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from heliostat.names import LaneId, TopicPartition
+from heliostat.records.copier.blame import Blame
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec, RoundReport, Suspect
 from heliostat.records.copier.pipeline_steps import Pipeline
 
 CAREFUL = (0, 64, 1)
 """Records in the pipeline at a time: at first without limit, after each failure fewer."""
 REASON_CHARACTERS_MAX = 300
-_OURS = re.compile(
-    r"\[(CONNECTION_LOST|LEASE_ENDED|ACCESS|AUTHENTICATION|TLS|TOKEN|CREDENTIALS|PROTOCOL|SPARK"
-    r"|OFFSET_MAP|LINK|BROKER|KAFKA)[A-Z_]*\]|ExecutorLost|cancelled|killed intentionally"
-)
-"""Errors of a round for which no record is to blame."""
-_UNSURE = re.compile(
-    r"SocketException|EOFException|exited unexpectedly|crashed|Connection reset|it hangs"
-)
-"""A worker is gone, and nobody says why: the pipeline ended it, or somebody killed it. Or nothing
-came back in time, which may be for want of a processor."""
 CRASHES = 3
-"""How often that must happen at one record before it is to blame."""
+"""How often a round must end without a reason at one record before that is to blame."""
 
 
 @dataclass(slots=True)
@@ -116,13 +106,22 @@ class PipelineFaults:
                 found.round_id = f"{report.lane}/{report.generation}/{report.round_number}"
                 found.suspect = report.suspect
 
-    def failed(self, lane: LaneSpec, error: str) -> bool:
+    def failed(self, lane: LaneSpec, blame: Blame, error: str) -> bool:
         """Take the failure of a lane's round; it may have been alone with one record.
 
         Returns whether more is known now: then there is nothing to wait for before the next round.
+
+        Parameters
+        ----------
+        lane
+            What the round began with.
+        blame
+            What the classes of its error say.
+        error
+            The error in words: shown, and never searched, as a record may be in it.
         """
         pipeline = lane.row_pipeline
-        if pipeline is None or _OURS.search(error):
+        if pipeline is None or blame is Blame.NONE:
             return False
         with self._lock:
             found = self._lanes.setdefault(lane.lane, _Lane())
@@ -131,7 +130,7 @@ class PipelineFaults:
             before = found.level
             if suspect is None:
                 found.level = 2 if found.found else 1
-            elif suspect.before - suspect.first > 1 or self._may_be_killed(found, suspect, error):
+            elif suspect.before - suspect.first > 1 or self._may_be_killed(found, suspect, blame):
                 found.level = 2
             else:
                 found.level, found.found = 0, True
@@ -146,12 +145,12 @@ class PipelineFaults:
             self._fails.pop(source, None)
 
     @staticmethod
-    def _may_be_killed(lane: _Lane, suspect: Suspect, error: str) -> bool:
+    def _may_be_killed(lane: _Lane, suspect: Suspect, blame: Blame) -> bool:
         """Whether the record is not to blame yet: its worker may have been killed, or slow."""
         is_same = suspect == lane.crashed_at
         lane.crashes = lane.crashes + 1 if is_same else 1
         lane.crashed_at = suspect
-        return _UNSURE.search(error) is not None and lane.crashes < CRASHES
+        return blame is Blame.UNSURE and lane.crashes < CRASHES
 
 
 def _first_line(error: str) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.names import LaneId
 from heliostat.offsets.offset_map import MapTail
+from heliostat.records.copier.blame import Blame
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec, TakenPartition
 
 CopiedRows = tuple[tuple[int, int, int, int], ...]
@@ -74,12 +75,9 @@ class Contents:
             may_land_s=may_land_s,
         )
 
-    def failed(self, spec: LaneSpec, error: str) -> bool:
-        """Note that a round has failed: the next one may have to find the record.
-
-        Returns whether this one has narrowed down where that is.
-        """
-        return self._faults.failed(spec, error)
+    def failed(self, spec: LaneSpec, blame: Blame, error: str) -> bool:
+        """See `PipelineFaults.failed`."""
+        return self._faults.failed(spec, blame, error)
 
     def is_outdated(self, spec: LaneSpec) -> bool:
         """Whether the pipeline of a round has changed since, as more schemas are known."""

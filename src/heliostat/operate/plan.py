@@ -13,7 +13,7 @@ from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.gaps.gone_records import gone_lines
 from heliostat.gaps.ledger import read_copied
 from heliostat.link.exact import filling_notes, why_not_exact
-from heliostat.link.pipeline_rules import pipeline_notes
+from heliostat.link.pipeline_rules import named, pipeline_notes, pipelines_of, topics_of_pipelines
 from heliostat.link.topic_look import see
 from heliostat.names import LinkName, TopicName, id_text
 from heliostat.offsets.store import read_maps
@@ -67,6 +67,33 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
     piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
     notes = (*unfilled, *odd, *piped, *(() if note is None else (note,)))
     return replace(plan, notes=(*plan.notes, *notes), gone=gone)
+
+
+def with_pipelines(config: Config, link: LinkConfig, plan: TopicPlan) -> TopicPlan:
+    """Return a plan with why pipelines of its topics are refused.
+
+    Starts Spark if records would be rows of it.
+
+    Raises
+    ------
+    SparkUnavailable
+        Spark can't be started.
+    """
+    topics = topics_of_pipelines(link, (mirror.source for mirror in plan.mirrors))
+    used = [each for each in pipelines_of(link).values() if topics[each.name]]
+    if not used:
+        return plan
+    # Only here: it loads Arrow and PySpark.
+    from heliostat.records.spark.frames import refused, refused_in_place
+
+    found = refused_in_place(used)
+    if of_rows := [each for each in used if not each.is_in_place]:
+        from heliostat.records.spark.trial import trial_session
+
+        with trial_session(config.spark.conf) as session:
+            found |= refused(session, of_rows)
+    lines = (f"{why}; not copied: {named(sorted(topics[name]))}" for name, why in found.items())
+    return replace(plan, pipelines=tuple(lines))
 
 
 def not_copied(config: Config, link: LinkConfig) -> NotCopied:

@@ -91,9 +91,23 @@ class NumpyOnly:
         return self._converter.convert(value, gateway_client)
 
 
+def java_exception(error: Any) -> Any:
+    """Return the exception of the JVM that a call raised; None: it is Python's own.
+
+    Py4j has it as such; PySpark, which makes classes of its own of some, keeps it.
+    """
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+
+
 def plan_of(frame: Any) -> Any:
     """Return a frame's analyzed logical plan (class `LogicalPlan`)."""
     return frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # no public way
+
+
+def has_pattern(plan: Any, name: str, session: Any) -> bool:
+    """Return whether a plan's expressions have one of a kind (`TreePattern`)."""
+    kinds = getattr(jvm_of(session).org.apache.spark.sql.catalyst.trees, "TreePattern$")
+    return bool(plan.containsPattern(getattr(getattr(kinds, "MODULE$"), name)()))
 
 
 def node_names(frame: Any) -> list[str]:

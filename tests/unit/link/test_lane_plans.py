@@ -25,6 +25,7 @@ from heliostat.link.round_content import Contents
 from heliostat.names import LaneId, Offset, PartitionId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.offsets.offset_map import MapTail
+from heliostat.records.copier.blame import Blame, RowsFailed
 from heliostat.records.copier.lane import PartitionSpec, PlanChange, RoundReport, Suspect
 from heliostat.records.copier.late_sends import LATE_S
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
@@ -303,7 +304,7 @@ def test_a_round_follows_at_once_while_a_failing_record_is_looked_for(driver: Dr
             report = RoundReport(ZERO, at_work.generation, at_work.round_number, 0, 0, "", [])
             report.suspect = Suspect(piped.source, 0, records)
             driver.faults.heard(report)
-        driver.plans.end(lane, item, RuntimeError("[CAST_INVALID_INPUT] x"))
+        driver.plans.end(lane, item, RowsFailed("[CAST_INVALID_INPUT] x", Blame.RECORD))
         waits.append(driver.plans.wait_s(lane) or 0.0)
         driver.clock.sleep(waits[-1])
     assert waits[:6] == pytest.approx([RETRY_FIRST_S] * 6)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from heliostat.errors import PipelineRefused
 from heliostat.records.copier.field_changes import FieldChanges
 from heliostat.records.copier.pipeline_steps import JsonFields
 
@@ -20,7 +21,19 @@ _KEEP_NULLS = {"ignoreNullFields": "false"}
 
 
 def kept(frame: DataFrame, condition: str) -> DataFrame:
-    """Return the rows for which a condition is true, and all marks."""
+    """Return the rows for which a condition is true, and all marks.
+
+    Raises
+    ------
+    PipelineRefused
+        It is no condition. Spark would cast a text, and fail at each record.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import BooleanType
+
+    kind = frame.select(f.expr(condition)).schema[0].dataType
+    if not isinstance(kind, BooleanType):
+        raise PipelineRefused(f"{condition} is of type {kind.simpleString()}, not boolean")
     return frame.where(f"{IS_MARK} OR ({condition})")
 
 

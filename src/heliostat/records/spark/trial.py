@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from heliostat.ops.driver_death import begun, report_death, stopped
-from heliostat.ops.pyspark_private import active_context
+from heliostat.ops.pyspark_private import active_context, java_exception
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import essence, session_settings
 from heliostat.records.copier.pipeline_steps import Pipeline
@@ -152,13 +152,14 @@ def made_of(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterat
     PipelineRefused
         Spark can't run the pipeline.
     """
-    from pyspark.errors import PySparkException
-
     frame = session.createDataFrame(rows).coalesce(1)
     piped = with_steps(frame, pipeline)
     try:
         made = piped.frame.toArrow()
-    except PySparkException as error:
+    except Exception as error:
+        # Of PySpark and py4j, which have no common class.
+        if java_exception(error) is None:
+            raise
         if rows.num_rows == 1:
             yield MadePart(rows, None, essence(str(error)))
             return
