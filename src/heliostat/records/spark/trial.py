@@ -19,7 +19,7 @@ from heliostat.records.spark.frames import session_of_rows, with_steps
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Spark: TypeAlias = "SparkContext"
 """For those who hand it on."""
@@ -153,18 +153,29 @@ def made_of(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterat
         Spark can't run the pipeline.
     """
     frame = session.createDataFrame(rows).coalesce(1)
-    piped = with_steps(frame, pipeline)
+    made, why = _made_at_once(with_steps(frame, pipeline).frame)
+    if not why:
+        yield MadePart(rows, made)
+    elif rows.num_rows == 1:
+        yield MadePart(rows, None, why)
+    else:
+        half = rows.num_rows // 2
+        yield from made_of(session, pipeline, rows.slice(0, half))
+        yield from made_of(session, pipeline, rows.slice(half))
+
+
+def _made_at_once(frame: DataFrame) -> tuple[pa.Table | None, str]:
+    """Return what a pipeline makes of rows, or why it fails at one of them."""
+    # Only here: who makes a session need not have Arrow.
+    from heliostat.records.rows.row_times import WHY_NOT_TAKEN, not_taken, times_ms
+
     try:
-        made = piped.frame.toArrow()
+        made = frame.toArrow()
     except Exception as error:
         # Of PySpark and py4j, which have no common class.
         if java_exception(error) is None:
             raise
-        if rows.num_rows == 1:
-            yield MadePart(rows, None, essence(str(error)))
-            return
-        half = rows.num_rows // 2
-        yield from made_of(session, pipeline, rows.slice(0, half))
-        yield from made_of(session, pipeline, rows.slice(half))
-        return
-    yield MadePart(rows, made)
+        return None, essence(str(error))
+    if "timestamp" in made.column_names and len(not_taken(times_ms(made["timestamp"].drop_null()))):
+        return None, WHY_NOT_TAKEN
+    return made, ""
