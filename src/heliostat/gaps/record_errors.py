@@ -23,7 +23,7 @@ from heliostat.framed_ids import Headers, shown_id
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Facts, GapChoice
 from heliostat.gaps.dead_letters import REASON_CHARACTERS_MAX, DeadLetter, DeadLetters
 from heliostat.gaps.originals import Failing, first_missing, look
-from heliostat.names import Offset, TopicName, TopicPartition
+from heliostat.names import Offset, TopicName, TopicPartition, id_text
 from heliostat.records.batches.converted import StopReason
 from heliostat.records.copier.lane import (
     PartitionCode,
@@ -229,6 +229,7 @@ class RecordErrors:
                 mirror=record.target,
                 decided_by=decided_by,
                 at_ms=self._clock.wall_ms(),
+                source_id=id_text(record.source_id),
             )
             for each in failing.originals
         ]
