@@ -175,9 +175,13 @@ class RecordErrors:
         if now_s >= tried.next_s:
             tried.pause_s = min(RETRY_MAX_S, 2 * tried.pause_s)
             tried.next_s = now_s + tried.pause_s
-            self._attempts[source] = self._attempts.get(source, 0) + 1
+            self.take_anew(source)
             self._on_retry(source)
         return True
+
+    def take_anew(self, source: TopicPartition) -> None:
+        """Have a lane take a partition anew, by the number of its attempt."""
+        self._attempts[source] = self._attempts.get(source, 0) + 1
 
     def failing(self, facts: Facts) -> Failing | None:
         """Return what can't be copied from a stopped partition's position on; None: nothing now.

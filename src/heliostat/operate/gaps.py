@@ -87,9 +87,9 @@ def gap_reports(config: Config, link_name: str | None = None) -> list[GapReport]
 def _report(config: Config, link: LinkConfig) -> GapReport:
     with closing(ledger_of(config, link)) as ledger:
         ledger.read()
-        rows = sorted(ledger.rows.values(), key=lambda row: (row.at_ms, row.topic, row.partition))
+        rows = tuple(ledger.rows.values())
         stopped = tuple(pending_decisions(config, link, ledger))
-    return GapReport(LinkName(link.name), link.gaps.policy, tuple(rows), stopped)
+    return GapReport(LinkName(link.name), link.gaps.policy, rows, stopped)
 
 
 def ledger_of(config: Config, link: LinkConfig) -> GapLedger:

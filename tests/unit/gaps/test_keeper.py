@@ -63,9 +63,10 @@ def test_by_policy_it_continues_after_a_recorded_gap_once() -> None:
 def test_records_that_expire_meanwhile_are_another_gap() -> None:
     world = Turns("continue")
     world.turn(stopped())
+    world.told()
     log_of(world.source).delete_before(170)
     world.clock.wall_ms = lambda: NOW_MS + 1
-    world.turn(stopped(since_ms=NOW_MS + 1))
+    world.turn(stopped())
     assert [(row.first, row.last) for row in world.rows()] == [(100, 149), (150, 169)]
     assert world.spec().jump == Break(100, 170)
 
@@ -357,13 +358,40 @@ def test_sums_for_the_status() -> None:
     }
 
 
-def test_a_report_from_the_moment_of_settling_is_late() -> None:
-    """Given a gap recorded now / when a report has this very timestamp / then it is no new gap."""
+def test_a_report_from_before_lanes_were_told_is_late() -> None:
+    """Given a gap recorded now / when a lane that knows nothing of it reports / then it is no new
+
+    gap, whatever its clock says; with the next plan the lane takes the partition anew.
+    """
     world = Turns("continue")
+    before = world.spec().attempt
     world.turn(stopped())
     log_of(world.source).delete_before(170)
-    world.turn(stopped(since_ms=NOW_MS))
+    world.turn(stopped(since_ms=NOW_MS + 600_000))
     assert [(row.first, row.last) for row in world.rows()] == [(100, 149)]
+    assert world.spec().attempt > before
+
+
+@pytest.mark.parametrize("lane_ms", [-600_000, 0, 600_000])
+def test_a_clock_that_was_ahead_delays_and_doubles_nothing(lane_ms: int) -> None:
+    """Given a driver whose clock is 600 s ahead when it records a gap / when it is right again /
+
+    then the next gap is recorded once and passed at once, also by the driver after it.
+    """
+    world = Turns("continue")
+    world.clock.wall_ms = lambda: NOW_MS + 600_000
+    world.turn(stopped())
+    world.told()
+    assert world.spec().jump == Break(100, 150)
+    world.clock.wall_ms = lambda: NOW_MS
+    log_of(world.source).delete_before(170)
+    for _ in range(5):
+        world.turn(stopped(since_ms=NOW_MS + lane_ms))
+        world.told()
+    assert [(row.first, row.last) for row in world.rows()] == [(100, 149), (150, 169)]
+    assert world.spec().jump == Break(100, 170)
+    world.ledger.read()
+    assert world.spec().jump == Break(100, 170)
 
 
 def test_a_target_at_the_reported_end_is_decided_on_at_once() -> None:
