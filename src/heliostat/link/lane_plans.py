@@ -38,6 +38,9 @@ STEADY_S = 10.0
 CHANGED_MAX = 1_000
 """Most partitions of all changes announced together: up to 750 bytes each, they have to fit into a
 record. For more a new round begins."""
+TAKEN_MAX = 1_000
+"""Most partitions that a round takes one after the other, or as many as it has: each costs its task
+5 KB and 2 us a report, also once it is given up. Then a new round begins."""
 Wanted = Mapping[TopicPartition, PartitionSpec]
 
 
@@ -68,6 +71,8 @@ class LaneRound:
     """What it was told to give up and has not let go of, with the change's generation."""
     changes: list[PlanChange] = field(default_factory=list)
     """Those that it has not acknowledged."""
+    taken: int = 0
+    """How many partitions it was told to take since it began, each time counted."""
     begun_s: float = 0.0
     must_end: bool = False
     """A new round takes its place, as a change is too large, or needs more than a change tells."""
@@ -179,10 +184,12 @@ class LanePlans:
         if not old and not new:
             return False
         is_short = len(old) + len(new) + _announced(self.rounds()) <= CHANGED_MAX
-        taken = self._contents.taken(new) if is_short else None
+        is_short &= item.taken + len(new) <= max(TAKEN_MAX, len(wanted))
+        taken = self._contents.taken(new, item.has) if is_short else None
         if taken is None:
             item.must_end = True
             return True
+        item.taken += len(new)
         generation = self._new_generation()
         item.changes.append(
             PlanChange(

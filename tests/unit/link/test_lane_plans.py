@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from sim.sim_clock import SimClock
@@ -16,6 +17,7 @@ from heliostat.link.lane_plans import (
     RETRY_FIRST_S,
     RETRY_MAX_S,
     STEADY_S,
+    TAKEN_MAX,
     LanePlans,
     LaneRound,
 )
@@ -24,7 +26,7 @@ from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.round_content import Contents
 from heliostat.names import LaneId, Offset, PartitionId, TopicName
 from heliostat.names import TopicPartition as Partition
-from heliostat.offsets.offset_map import MapTail
+from heliostat.offsets.offset_map import Break, MapTail
 from heliostat.records.copier.lane import PartitionSpec, PlanChange, RoundReport, Suspect
 from heliostat.records.copier.late_sends import LATE_S
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
@@ -217,6 +219,52 @@ def test_what_a_change_cannot_tell_is_told_by_a_new_round(driver: Driver, why: s
     again = driver.begin(ZERO)
     assert again.spec.partitions == tuple(map(spec, wanted))
     assert len(again.spec.maps) == (why == "mapped")
+
+
+def test_a_mapped_mirror_that_is_treated_otherwise_stays_in_its_round(driver: Driver) -> None:
+    """Given a mirror with an offset map / when a record of it is passed / then its round takes it
+
+    anew, as it has that map, and its neighbours notice nothing.
+    """
+    (item,) = driver.begun({ZERO: [0, 1]})
+    driver.mapped = {at(1)}
+    other = replace(spec(1), jump=Break(5, 7))
+    assert driver.plans.assign({ZERO: (spec(0), other)})
+    assert driver.plans.announcement().rounds[ZERO].round_id == item.spec.round_id
+    change = driver.change_of(ZERO)
+    assert (change.give_up, [each.spec for each in change.take]) == ((at(1),), [other])
+
+
+@pytest.mark.parametrize("why", ["rebuilt", "identity", "recreated"])
+def test_a_map_that_a_round_may_not_have_is_told_by_a_new_round(driver: Driver, why: str) -> None:
+    """Given a map that was lost and rebuilt, or a mirror that was recreated / then what a round has
+
+    read of its map holds no more.
+    """
+    lost = replace(spec(1), map_lost="gone" if why != "recreated" else "")
+    driver.plans.assign({ZERO: (spec(0), lost)})
+    driver.begin(ZERO)
+    driver.mapped = set() if why == "identity" else {at(1)}
+    target_id = UUID(int=5) if why == "recreated" else None
+    driver.plans.assign({ZERO: (spec(0), replace(spec(1), target_topic_id=target_id))})
+    assert driver.plans.announcement().rounds[ZERO].round_id == ""
+
+
+def test_a_round_that_has_taken_many_partitions_one_by_one_is_followed_by_another(
+    driver: Driver,
+) -> None:
+    """Given a partition that is taken again and again / then its task does not grow for ever."""
+    (item,) = driver.begun({ZERO: [0, 1]})
+    for attempt in range(1, TAKEN_MAX + 1):
+        assert driver.plans.assign({ZERO: (spec(0), replace(spec(1), attempt=attempt))})
+        assert driver.plans.heard(item.spec.round_id, driver.change_of(ZERO).generation)
+    assert driver.plans.announcement().rounds[ZERO].round_id == item.spec.round_id
+    driver.plans.assign({ZERO: (spec(0), replace(spec(1), attempt=0))})
+    assert driver.plans.announcement().rounds[ZERO].round_id == ""
+    driver.plans.end(driver.plans.lanes[ZERO], item, None)
+    again = driver.begin(ZERO)
+    driver.plans.assign({ZERO: (spec(0), replace(spec(1), attempt=1))})
+    assert driver.plans.announcement().rounds[ZERO].round_id == again.spec.round_id
 
 
 def test_the_changes_of_all_lanes_together_have_a_limit(driver: Driver) -> None:
