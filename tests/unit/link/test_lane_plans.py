@@ -199,6 +199,50 @@ def test_what_a_failed_round_had_may_go_to_another_lane_at_once(driver: Driver) 
     assert change.may_land_s == LANDS_WITHIN_S
 
 
+def test_what_a_failed_round_was_giving_up_waits_for_its_lease_as_well(driver: Driver) -> None:
+    """Given a partition that a round was told to give up / when the round fails before its word /
+
+    then whoever takes it waits for that round's lease (I10).
+    """
+    first, _ = driver.begun({ZERO: [0, 1], ONE: [2]})
+    driver.assign({ZERO: [0], ONE: [1, 2]})
+    assert driver.plans.announcement().rounds[ONE].changes == ()
+    driver.plans.end(driver.plans.lanes[ZERO], first, RuntimeError("x"))
+    change = driver.change_of(ONE)
+    assert [each.spec for each in change.take] == [spec(1)]
+    assert (change.waits_for, change.may_land_s) == ((first.spec.round_id,), LANDS_WITHIN_S)
+
+
+def test_what_has_landed_may_land_again_once_another_round_is_told(driver: Driver) -> None:
+    """Given a partition that a round has let go of / when the next one fails / then what that one
+
+    has sent may land.
+    """
+    first, _ = driver.begun({ZERO: [0, 1], ONE: [2]})
+    driver.assign({ZERO: [0], ONE: [2], LaneId(2): [1]})
+    driver.plans.heard(first.spec.round_id, driver.change_of(ZERO).generation)
+    third = driver.begin(LaneId(2))
+    assert third.spec.may_land_s == 0.0
+    driver.plans.end(driver.plans.lanes[LaneId(2)], third, RuntimeError("x"))
+    assert driver.begin(LaneId(2)).spec.may_land_s == LANDS_WITHIN_S
+
+
+def test_one_partition_of_which_something_may_land_is_enough(driver: Driver) -> None:
+    """Given a round that ended well / when the next has a partition more / then records of an
+
+    earlier driver may still land in that one.
+    """
+    (item,) = driver.begun({ZERO: [0]})
+    assert item.spec.may_land_s == LANDS_WITHIN_S
+    lane = driver.plans.lanes[ZERO]
+    driver.plans.end(lane, item, None)
+    driver.assign({ZERO: [0, 1]})
+    again = driver.begin(ZERO)
+    assert again.spec.may_land_s == LANDS_WITHIN_S
+    driver.plans.end(lane, again, None)
+    assert driver.begin(ZERO).spec.may_land_s == 0.0
+
+
 def test_a_failed_round_without_a_lease_has_sent_nothing(driver: Driver) -> None:
     driver.assign({ZERO: [0]})
     driver.plans.end(driver.plans.lanes[ZERO], driver.begin(ZERO), RuntimeError("no slot"))
