@@ -161,6 +161,8 @@ class GapDecision:
         Number of the partition; None: the topic as a whole.
     code
         The code of the stop; a decision holds for that trouble only.
+    source_id
+        Id of the source's topic as the mirror knew it, and only for that one; empty: not known.
     """
 
     topic: TopicName
@@ -169,6 +171,7 @@ class GapDecision:
     choice: GapChoice
     decided_by: str
     at_ms: int
+    source_id: str = ""
 
     @property
     def key(self) -> str:
@@ -198,6 +201,7 @@ class GapDecision:
             choice=GapChoice(value["choice"]),
             decided_by=value["decided_by"],
             at_ms=value["at_ms"],
+            source_id=value.get("source_id", ""),
         )
 
 

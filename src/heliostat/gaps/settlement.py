@@ -162,6 +162,11 @@ class Settlement:
         self, plan: TopicPlan, reports: Iterable[PartitionReport], memory: Memory
     ) -> dict[TopicName, MirrorRecord | None]:
         """See `GapKeeper.settle`."""
+        for old in self._decisions.forget_others(memory.mirrors):
+            self._events.warn(
+                f"{old.topic}: {old.choice.value}, decided by user {old.decided_by}, is dropped: "
+                "it was about a topic of this name that was deleted"
+            )
         fresh = self.fresh(reports)
         self._give_up_schemas(fresh)
         stopped = [

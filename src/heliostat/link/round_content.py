@@ -116,5 +116,7 @@ def _knows_map(had: PartitionSpec | None, spec: PartitionSpec, is_mapped: bool) 
     """
     if had is not None and had.map_lost and not spec.map_lost:
         return False
-    is_same = had is not None and had.target == spec.target
-    return not is_mapped or (is_same and had.target_topic_id == spec.target_topic_id)
+    if not is_mapped:
+        return True
+    mirror = spec.target, spec.target_topic_id
+    return had is not None and (had.target, had.target_topic_id) == mirror

@@ -28,7 +28,7 @@ from support.gap_turns import (
 from support.simulated_cluster import Call
 
 from heliostat.gaps.choices import Cause, GapChoice
-from heliostat.gaps.ledger import CopyNote
+from heliostat.gaps.ledger import CopyNote, GapDecision
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break
 from heliostat.records.copier.lane import PartitionSpec
@@ -345,6 +345,25 @@ def test_a_decision_is_settled_by_any_code_of_its_cause() -> None:
     world.turn(stopped(code="FOREIGN_TAIL"))
     assert "delete t" in world.done
     assert not world.ledger.decisions
+
+
+@pytest.mark.parametrize(
+    ("source_id", "counts"), [(str(OLD_ID), True), ("", True), (str(NEW_ID), False)]
+)
+def test_a_decision_is_about_the_topic_of_its_time(source_id: str, *, counts: bool) -> None:
+    """Given a decision about a topic that was deleted since / when a partition of its successor has
+
+    the same trouble / then nobody has decided about that; one of an earlier version counts.
+    """
+    world = Turns()
+    where = (T, PartitionId(0), "SOURCE_OVERTOOK", GapChoice.CONTINUE, "ops", 7)
+    world.ledger.decide(GapDecision(*where, source_id))
+    world.ledger.read()
+    world.turn(stopped())
+    assert (len(world.rows()) == 1) is counts
+    assert not world.ledger.decisions
+    said = " ".join(call.args[0] for call in world.events.warn.call_args_list)
+    assert ("a topic of this name that was deleted" in said) is not counts
 
 
 def test_sums_for_the_status() -> None:
