@@ -127,6 +127,15 @@ def check_is_beginning(world: World, starts: list[int], seed: int) -> None:
         assert copied == contents(source, start)[: len(copied)], f"seed {seed}"
 
 
+def check_ages(world: World, copier: Copier) -> None:
+    """What is told of the oldest missing record is never younger than it is."""
+    for item, log in zip(copier.partitions, world.source, strict=True):
+        progress = item.progress
+        if progress.missing_ms >= 0 and progress.position < log.end:
+            first = contents(log, max(progress.position, log.start))[0]
+            assert progress.missing_ms <= first[1]
+
+
 def copy_until_level(
     world: World, seed: int, starts: list[int], *, other_links: int = 1, kills: bool = True
 ) -> list[Copier]:
@@ -228,6 +237,8 @@ def run_together(world: World, copiers: list[Copier], turns: int, *, within_s: f
         if now_s >= min(copier.lease.until_s, until_s) or stillness.is_reached():
             break
         copier.turn(now_s)
+    for copier in copiers:
+        check_ages(world, copier)
     for network in networks:
         network.cut_all()
 

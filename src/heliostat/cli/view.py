@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heliostat.ops.events import Events
+from heliostat.status.lag import Lag, summed
 from heliostat.status.values import LinkStatus, TopicStatus
 
 TOPIC_ROWS = 12
@@ -53,7 +54,7 @@ def headline(status: LinkStatus) -> Text:
         (f"{status.link} ", "bold"),
         (status.state, STATE_COLOURS.get(status.state, "white")),
         f"  {count(status.records_per_s)} rec/s  {size(status.bytes_per_s)}/s",
-        f"  lag {_lag(status)} rec, {seconds(status.lag_s)}",
+        f"  lag {_lag(status)} rec, {_age(status)}",
         f"  latency p50 {milliseconds(status.latency_p50_ms)}"
         f" p99 {milliseconds(status.latency_p99_ms)}",
         f"  {len(status.topics)} topics, {status.partitions} partitions, {len(status.lanes)} lanes",
@@ -73,8 +74,17 @@ def headline(status: LinkStatus) -> Text:
 
 
 def _lag(row: LinkStatus | TopicStatus) -> str:
-    """Return the lag in records, with a question mark if it is not known for all partitions."""
-    return count(row.lag_records) + ("?" if row.unknown else "")
+    """Return the lag in records: a question mark if it is not known, or so many at least."""
+    if row.lag_records is None:
+        return "?"
+    return ("≥ " if row.unknown else "") + count(row.lag_records)
+
+
+def _age(row: LinkStatus | TopicStatus) -> str:
+    """Return the age of the oldest missing record, like the lag in records."""
+    if row.lag_s is None:
+        return "?"
+    return ("≥ " if row.unknown else "") + seconds(row.lag_s)
 
 
 def sync_lines(status: LinkStatus, max_lag_s: float) -> Text:
@@ -111,14 +121,14 @@ def topic_table(status: LinkStatus, rows: int) -> Table:
         table.add_row(*_cells(topic))
     rest = status.topics[rows:]
     if rest:
-        lags = [topic.lag_s for topic in rest if topic.lag_s is not None]
+        others = _together(rest)
         table.add_row(
             f"… {len(rest)} more",
             str(sum(topic.partitions for topic in rest)),
             count(sum(topic.records_per_s for topic in rest)),
             size(sum(topic.bytes_per_s for topic in rest)),
-            count(sum(topic.lag_records for topic in rest)),
-            seconds(max(lags, default=None)),
+            _lag(others),
+            _age(others),
             states(_sum_states(rest)),
             style="dim",
         )
@@ -133,9 +143,16 @@ def _cells(topic: TopicStatus) -> list[RenderableType]:
         count(topic.records_per_s),
         size(topic.bytes_per_s),
         _lag(topic),
-        seconds(topic.lag_s),
+        _age(topic),
         states(topic.states),
     ]
+
+
+def _together(topics: Sequence[TopicStatus]) -> TopicStatus:
+    """Return topics as one row: its lag is known as far as theirs are."""
+    lags = [Lag(topic.lag_records, topic.lag_s, topic.unknown) for topic in topics]
+    lag = summed(lags)
+    return TopicStatus("", "", 0, 0.0, 0.0, lag.records, lag.age_s, unknown=lag.unknown)
 
 
 def _sum_states(topics: Sequence[TopicStatus]) -> dict[str, int]:

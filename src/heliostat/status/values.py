@@ -22,17 +22,18 @@ class TopicStatus:
     partitions: int = 0
     records_per_s: float = 0.0
     bytes_per_s: float = 0.0
-    lag_records: int = 0
-    """Sum over partitions whose lag is known."""
+    lag_records: int | None = 0
+    """Records missing at the target; at least so many if `unknown` is not 0 (None: not known)."""
     lag_s: float | None = None
-    """Age of the oldest record missing at the target."""
+    """Age of the oldest of them, by its timestamp; at least so old if `unknown` is not 0 (None: not
+    known)."""
     states: dict[str, int] = field(default_factory=dict)
     open_records: int = 0
     """Records after open transactions at the source; not part of the lag."""
     mapped: int = 0
     """Partitions whose offsets differ from the source's."""
     unknown: int = 0
-    """Partitions whose lag was not reported lately, or has no known age."""
+    """Partitions that may lack more: their lag was not reported, or not lately."""
 
 
 @dataclass(slots=True)
@@ -85,14 +86,17 @@ class LinkStatus:
     link: str
     at_ms: int
     state: str
-    """`running`, `silent` (neither a lane nor the driver has reported for 10 s), `stopped`,
-    `unknown`, or `unreachable` if the target does not answer."""
+    """`running`, `silent` (the driver has not reported for 5 s), `stopped`, `unknown` (it was never
+    started, or not within an hour), or `unreachable` if the target does not answer."""
     topics: list[TopicStatus]
     partitions: int
     records_per_s: float
     bytes_per_s: float
-    lag_records: int
+    lag_records: int | None
+    """Records missing at the target; at least so many if `unknown` is not 0 (None: not known)."""
     lag_s: float | None
+    """Age of the oldest of them, by its timestamp; at least so old if `unknown` is not 0 (None: not
+    known)."""
     latency_p50_ms: float | None
     latency_p99_ms: float | None
     states: dict[str, int]
@@ -109,7 +113,7 @@ class LinkStatus:
     mapped: int = 0
     """Partitions whose offsets differ from the source's."""
     unknown: int = 0
-    """Partitions whose lag is unknown: it was not reported yet, or not lately."""
+    """Partitions that may lack more: their lag was not reported, or not lately."""
     held_back: list[HeldBack] = field(default_factory=list)
     """Open transactions at the source, the oldest first."""
     troubles: list[str] = field(default_factory=list)
@@ -119,7 +123,7 @@ class LinkStatus:
     def why_not_in_sync(self, max_lag_s: float = MAX_LAG_S) -> list[str]:
         """Return reasons why the target may lack more than the last `max_lag_s`; empty: in sync."""
         if self.state != "running":
-            return [f"the link is {self.state}"]
+            return [f"the link is {self.state}", *_missing(self)]
         if not self.driver.get("turns", 1):
             return ["the driver has not looked at the topics yet"]
         why = list(self.troubles)
@@ -141,6 +145,15 @@ class LinkStatus:
         """Return the status as plain JSON."""
         why = self.why_not_in_sync(max_lag_s)
         return {**asdict(self), "in_sync": not why, "why_not_in_sync": why}
+
+
+def _missing(status: LinkStatus) -> list[str]:
+    """Return how much is missing of a link that does not run, as far as known."""
+    if not status.lag_records:
+        return []
+    least = "at least " if status.unknown else ""
+    age = "" if status.lag_s is None else f", the oldest {status.lag_s:.0f} s old"
+    return [f"{least}{status.lag_records} records are missing{age}"]
 
 
 def _lagging(topics: list[TopicStatus], max_lag_s: float) -> list[str]:

@@ -64,15 +64,19 @@ class LaneLeaders:
         except ConnectionLost as error:
             self._are_stale = True
             for item in (each for each in self._partitions if each.phase not in _SILENT):
-                item.standing.no_leader(error, now_s, now_ms)
+                item.no_leader(error, now_s, now_ms, is_target=False)
             return False
         if is_due:
             self.took_s = self._clock.monotonic_s() - began_s
             self._are_stale = False
         self.source, self.target = dict(leaders.source), dict(leaders.target)
-        for index, problem in leaders.problems.items():
+        for index, (problem, is_target) in leaders.problems.items():
             item = self._partitions[index]
             if item.phase not in _SILENT:
-                item.standing.no_leader(problem, now_s, now_ms)
+                item.no_leader(problem, now_s, now_ms, is_target=is_target)
                 self._are_stale = True
+        for index in self.target.keys() - leaders.problems.keys():
+            item = self._partitions[index]
+            if item.phase not in _SILENT and item.standing.has_no_leader:
+                item.led_again(now_ms)
         return True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import deque
 
+from heliostat.records.batches.batch import first_timestamp
 from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.cells import IN_FLIGHT, QUEUED_BYTES, Cell, Cells
 
@@ -70,6 +71,13 @@ class PartitionAppends:
         that connection is lost, a request after others lands that much later (I4).
         """
         return bool(self.queue) and self.is_old(self.queue[0], now_ms)
+
+    @property
+    def next_written_ms(self) -> int | None:
+        """Timestamp of the first record that waits; None: there is none, or it is of no source."""
+        if not self.queue or self.queue[0].fills or not self.queue[0].parts:
+            return None
+        return first_timestamp(self.queue[0].parts[0])
 
     def are_awaited(self, now_s: float) -> bool:
         """Return whether appends are in flight, or may still land."""
