@@ -26,6 +26,7 @@ STATE_COLOURS = {
     "aligning": "cyan",
     "starting": "cyan",
     "retrying": "yellow",
+    "stopped": "yellow",
     "silent": "red",
     "unreachable": "red",
     "blocked": "red",
@@ -52,13 +53,15 @@ def headline(status: LinkStatus) -> Text:
     """Return link, state, rates, lag and latency in one line."""
     text = Text.assemble(
         (f"{status.link} ", "bold"),
-        (status.state, STATE_COLOURS.get(status.state, "white")),
+        (status.state, _colour(status)),
         f"  {count(status.records_per_s)} rec/s  {size(status.bytes_per_s)}/s",
         f"  lag {_lag(status)} rec, {_age(status)}",
         f"  latency p50 {milliseconds(status.latency_p50_ms)}"
         f" p99 {milliseconds(status.latency_p99_ms)}",
         f"  {len(status.topics)} topics, {status.partitions} partitions, {len(status.lanes)} lanes",
     )
+    if status.owner:
+        text.append(f"  on {status.owner['host']}")
     if status.mapped:
         text.append(f", {count(status.mapped)} mapped")
     if status.open_records:
@@ -71,6 +74,12 @@ def headline(status: LinkStatus) -> Text:
         text.append(f"  {_schemas(status.driver['schemas'])}")
     text.no_wrap = True
     return text
+
+
+def _colour(status: LinkStatus) -> str:
+    """Return the colour of a link's state: one that runs and is in trouble is not green."""
+    is_well = status.state != "running" or not (status.troubles or status.problems)
+    return STATE_COLOURS.get(status.state, "white") if is_well else "yellow"
 
 
 def _lag(row: LinkStatus | TopicStatus) -> str:

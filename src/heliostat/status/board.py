@@ -168,4 +168,5 @@ def unreachable(link: LinkName, now_ms: int, error: HeliostatError) -> LinkStatu
     """Return the status of a link whose target does not answer."""
     status = StatusBoard(link).status(now_ms)
     status.state, status.troubles = "unreachable", [str(error)]
+    status.lag_records = status.lag_s = None
     return status

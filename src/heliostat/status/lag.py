@@ -101,7 +101,9 @@ def _read(item: PartitionReport, ends: BothEnds, now_ms: int) -> Lag:
         if item.breaks or item.target_end != item.position:
             return NOT_KNOWN  # offsets differ
         position = ends.target
-    records = max(0, ends.source - position)
+    records = ends.source - position
+    if records < 0:
+        return NOT_KNOWN  # the source was recreated, or lost what was copied
     if not records:
         return Lag(0, 0.0)
     return Lag(records, _age_s(item, now_ms) if position == item.position else None)

@@ -107,6 +107,7 @@ class Snapshot:
             notes=list(self._reports.driver.get("notes", [])),
             lanes=[_lane(lane, now_ms) for _, lane in sorted(self._reports.lanes.items())],
             driver=self._reports.driver,
+            owner=dict(self._reports.driver.get("owner", {})),
             heartbeat_age_s=_heartbeat_age_s(self._reports.driver, now_ms),
             open_records=sum(row.open_records for row in topics),
             mapped=sum(row.mapped for row in topics),

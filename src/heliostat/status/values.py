@@ -106,6 +106,8 @@ class LinkStatus:
     """Remarks of the last reconciliation, such as mirrors whose source topic is gone."""
     lanes: list[dict[str, Any]]
     driver: dict[str, Any]
+    owner: dict[str, Any] = field(default_factory=dict)
+    """Where its driver runs, or ran last: `host`, `pid`, `since_ms`."""
     heartbeat_age_s: float | None = None
     """Age of the newest heartbeat at the target; None if heartbeats are off, or none arrived."""
     open_records: int = 0
