@@ -153,6 +153,8 @@ def copy_until_level(
         turns = rng.randrange(1, 200) if kills and rng.random() < 0.5 else 10**9
         run_together(world, copiers, turns)
         check_is_beginning(world, starts, seed)
+        for copier in copiers:
+            check_ages(world, copier)
         if all(a.end == b.end for a, b in zip(world.source, world.target, strict=True)):
             return copiers
         for copier in copiers:
@@ -237,8 +239,6 @@ def run_together(world: World, copiers: list[Copier], turns: int, *, within_s: f
         if now_s >= min(copier.lease.until_s, until_s) or stillness.is_reached():
             break
         copier.turn(now_s)
-    for copier in copiers:
-        check_ages(world, copier)
     for network in networks:
         network.cut_all()
 

@@ -120,28 +120,28 @@ def _schemas(told: Mapping[str, Any]) -> str:
     return f"{count(told['ids'])} schemas{held}"
 
 
+TITLES = ("topic", "part.", "rec/s", "bytes/s", "lag rec", "lag s", "states")
+
+
 def topic_table(status: LinkStatus, rows: int) -> Table:
-    """Return a table of the busiest topics, with all others in one row."""
+    """Return a table of the first topics, with all others in one row."""
     table = Table(expand=True, box=None, pad_edge=False, header_style="bold dim")
-    table.add_column("topic", ratio=1, no_wrap=True, overflow="ellipsis")
-    for title in ("part.", "rec/s", "bytes/s", "lag rec", "lag s", "states"):
+    table.add_column(TITLES[0], ratio=1, no_wrap=True, overflow="ellipsis")
+    for title in TITLES[1:]:
         table.add_column(title, justify="right", no_wrap=True)
     for topic in status.topics[:rows]:
         table.add_row(*_cells(topic))
-    rest = status.topics[rows:]
-    if rest:
-        others = _together(rest)
-        table.add_row(
-            f"… {len(rest)} more",
-            str(sum(topic.partitions for topic in rest)),
-            count(sum(topic.records_per_s for topic in rest)),
-            size(sum(topic.bytes_per_s for topic in rest)),
-            _lag(others),
-            _age(others),
-            states(_sum_states(rest)),
-            style="dim",
-        )
+    if rest := status.topics[rows:]:
+        table.add_row(*_cells(_together(rest)), style="dim")
     return table
+
+
+def topic_rows(status: LinkStatus, rows: int) -> list[list[str]]:
+    """Return the same table as text, its titles first."""
+    topics, rest = status.topics[:rows], status.topics[rows:]
+    shown = [*topics, *([_together(rest)] if rest else [])]
+    cells = [[str(cell) for cell in _cells(topic)] for topic in shown]
+    return [list(TITLES), *cells]
 
 
 def _cells(topic: TopicStatus) -> list[RenderableType]:
@@ -159,9 +159,19 @@ def _cells(topic: TopicStatus) -> list[RenderableType]:
 
 def _together(topics: Sequence[TopicStatus]) -> TopicStatus:
     """Return topics as one row: its lag is known as far as theirs are."""
-    lags = [Lag(topic.lag_records, topic.lag_s, topic.unknown) for topic in topics]
-    lag = summed(lags)
-    return TopicStatus("", "", 0, 0.0, 0.0, lag.records, lag.age_s, unknown=lag.unknown)
+    lag = summed(Lag(topic.lag_records, topic.lag_s, topic.unknown) for topic in topics)
+    name = f"… {len(topics)} more"
+    return TopicStatus(
+        name,
+        name,
+        sum(topic.partitions for topic in topics),
+        sum(topic.records_per_s for topic in topics),
+        sum(topic.bytes_per_s for topic in topics),
+        lag.records,
+        lag.age_s,
+        _sum_states(topics),
+        unknown=lag.unknown,
+    )
 
 
 def _sum_states(topics: Sequence[TopicStatus]) -> dict[str, int]:

@@ -120,9 +120,7 @@ class StatusLook:
     @property
     def must_probe(self) -> bool:
         """Whether hung brokers may be why there is no status."""
-        return self._found is None and isinstance(
-            self._error, ConnectionLost | BrokerError | None
-        )
+        return self._found is None and isinstance(self._error, ConnectionLost | BrokerError | None)
 
     def status(self) -> tuple[LinkStatus, HeliostatError | None]:
         """Return the status, or what is wrong with the target."""

@@ -14,8 +14,8 @@ from heliostat.names import LinkName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.transport.progress_reports import decode_progress
 from heliostat.state.link_state import DRIVER_KEY
-from heliostat.status.reports import Reports
 from heliostat.status.lag import Ends, missing_records
+from heliostat.status.reports import Reports
 from heliostat.status.snapshot import NO_ENDS, Snapshot, Stops, standing
 from heliostat.status.sums import problems_of
 from heliostat.status.values import LinkStatus, PartitionProblem

@@ -45,9 +45,7 @@ class Snapshot:
         Where logs end, of partitions for which that was read.
     """
 
-    def __init__(
-        self, reports: Reports, stops: Stops, now_ms: int, ends: Ends = NO_ENDS
-    ) -> None:
+    def __init__(self, reports: Reports, stops: Stops, now_ms: int, ends: Ends = NO_ENDS) -> None:
         self._reports = reports
         self._stops = stops
         self._now_ms = now_ms
@@ -129,7 +127,7 @@ class Snapshot:
         ]
 
     def _rows(self) -> list[tuple[PartitionRow, str, Reading]]:
-        """Return each partition's row, the state to show if it is outdated, and how far it holds."""
+        """Return partitions' rows, the state to show if one is outdated, and how far it holds."""
         silent, failing = self._silent_lanes(), self._failing_lanes()
         found: list[tuple[PartitionRow, str, Reading]] = []
         for row in standing(self._reports, self._stops):

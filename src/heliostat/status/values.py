@@ -18,16 +18,22 @@ class TopicStatus:
     """One topic; rates per second, lag in records and seconds (None: not known)."""
 
     source: str
+    """Name at the source."""
     target: str
+    """Name of its mirror."""
     partitions: int = 0
+    """Partitions that are copied, or should be."""
     records_per_s: float = 0.0
+    """Records appended a second, over some seconds."""
     bytes_per_s: float = 0.0
+    """Bytes appended a second."""
     lag_records: int | None = 0
     """Records missing at the target; at least so many if `unknown` is not 0 (None: not known)."""
     lag_s: float | None = None
     """Age of the oldest of them, by its timestamp; at least so old if `unknown` is not 0 (None: not
     known)."""
     states: dict[str, int] = field(default_factory=dict)
+    """Partitions by state."""
     open_records: int = 0
     """Records after open transactions at the source; not part of the lag."""
     mapped: int = 0
@@ -41,12 +47,19 @@ class PartitionProblem:
     """A partition that is not copied as it should be."""
 
     source: str
+    """Name of its topic at the source."""
     partition: int
+    """Its number there."""
     state: str
+    """Its state."""
     code: str
+    """Why it is in that state, as a code."""
     reason: str
+    """The same in words."""
     since_ms: int
+    """Since when, in ms since the epoch."""
     position: int
+    """Next source offset to copy (-1: not known)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +67,19 @@ class HeldBack:
     """An open transaction at the source, which holds back the records after it."""
 
     source: str
+    """Name of the topic at the source."""
     partition: int
+    """Number of the partition."""
     first: int
     """Source offset of its first record."""
     records: int
     """Records held back in this partition: its own, and later ones of others."""
     producer_id: int
+    """Its producer."""
     transactional_id: str
     """Empty if we have no permission to see it, or brokers can't list it (before Kafka 3.0)."""
     age_s: float
+    """How long it has been open."""
 
     @property
     def key(self) -> str:
@@ -84,28 +101,41 @@ class LinkStatus:
     """A link at one moment."""
 
     link: str
+    """Name of the link."""
     at_ms: int
+    """The moment, in ms since the epoch."""
     state: str
     """`running`, `silent` (the driver has not reported for 5 s), `stopped`, `unknown` (it was never
     started, or not within an hour), or `unreachable` if the target does not answer."""
     topics: list[TopicStatus]
+    """Its topics, the busiest first."""
     partitions: int
+    """Partitions that are copied, or should be."""
     records_per_s: float
+    """Records appended a second, over some seconds."""
     bytes_per_s: float
+    """Bytes appended a second."""
     lag_records: int | None
     """Records missing at the target; at least so many if `unknown` is not 0 (None: not known)."""
     lag_s: float | None
     """Age of the oldest of them, by its timestamp; at least so old if `unknown` is not 0 (None: not
     known)."""
     latency_p50_ms: float | None
+    """Median of the latency of the last seconds, without backlog; None: nothing was copied."""
     latency_p99_ms: float | None
+    """The same, of all but the slowest percent."""
     states: dict[str, int]
+    """Partitions by state."""
     problems: list[PartitionProblem]
+    """Partitions that are not copied as they should be."""
     refused: dict[str, str]
+    """Topics that are not mirrored because of a problem, and why."""
     notes: list[str]
     """Remarks of the last reconciliation, such as mirrors whose source topic is gone."""
     lanes: list[dict[str, Any]]
+    """Its lanes, as they last reported."""
     driver: dict[str, Any]
+    """The driver's last report, as it is: its loops, groups, gaps, schemas and rounds."""
     owner: dict[str, Any] = field(default_factory=dict)
     """Where its driver runs, or ran last: `host`, `pid`, `since_ms`."""
     heartbeat_age_s: float | None = None

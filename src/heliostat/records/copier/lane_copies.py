@@ -11,6 +11,7 @@ from heliostat.records.batches.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.copier.begin_checks import needs_last_batch
 from heliostat.records.copier.doubts import doubt_unnoted
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec, PlanChange
+from heliostat.records.copier.lane_leaders import no_leader
 from heliostat.records.copier.network import (
     AppendLost,
     BrokerProblem,
@@ -137,7 +138,7 @@ def ask_high_watermarks(
         elif item.fetches.needs_source_range:
             item.fetches.needs_source_range = False
             if item.phase is not Phase.STOPPED:  # a stop must stay visible
-                item.no_leader(source, now_s, now_ms, is_target=False)
+                no_leader(item, source, now_s, now_ms, is_target=False)
             is_stale = True
         else:
             item.progress.is_end_old = True
@@ -153,9 +154,7 @@ def _look_up_ages(
 ) -> None:
     """Read how old the oldest missing records are; each once."""
     unknown = {
-        index: at
-        for index, at in missing.items()
-        if items[index].progress.looked_up_at != items[index].progress.position
+        index: at for index, at in missing.items() if items[index].progress.must_be_looked_up
     }
     for index, written_ms in network.source_times(unknown).items() if unknown else ():
         progress = items[index].progress

@@ -46,7 +46,7 @@ from heliostat.records.copier.network import BrokerProblem, LastBatch, LogRange,
 from heliostat.records.copier.partition_appends import PartitionAppends
 from heliostat.records.copier.partition_doubts import PartitionDoubts
 from heliostat.records.copier.partition_fetches import PartitionFetches
-from heliostat.records.copier.partition_progress import PartitionProgress
+from heliostat.records.copier.partition_progress import PartitionProgress, count_landed
 from heliostat.records.copier.partition_standing import Phase, Standing, Trouble
 from heliostat.records.copier.refused_appends import RefusedAppends
 
@@ -123,8 +123,7 @@ class PartitionCopy:
         `last_batch` is what `target_last_batches` returns; None also where that was not asked.
         """
         end, progress, appends = target.end, self.progress, self.appends
-        progress.missing_ms = progress.looked_up_at = -1
-        appends.looked_early = appends.holds_old
+        progress.missing_ms, appends.looked_early = -1, appends.holds_old
         fills = fills_holes(self.spec, offset_map)
         self.map.begin(offset_map, end, fills=fills)
         self.filling.begin(end, now_ms)
@@ -231,16 +230,12 @@ class PartitionCopy:
         progress = self.progress
         progress.source_ends(high_watermark, last_stable_offset)
         stable = progress.last_stable_offset
-        is_level = progress.position == high_watermark and not self.standing.has_no_leader
-        if self.standing.trouble is Trouble.FETCH or is_level:
+        if self.standing.is_over_with_answer(is_level=progress.position == high_watermark):
             self._recovered(now_ms)
         if start == end or self._resetting:  # what is queued while resetting would stay there
             progress.note_level(now_ms)
             return
-        was_idle = not self.appends.in_flight and not self.appends.queue
         stop = self.fetches.take(buffer, start, end, stable=stable, aborted=aborted, now_ms=now_ms)
-        if was_idle and (written_ms := self.appends.next_written_ms) is not None:
-            progress.is_behind_from(written_ms, now_ms)
         if stop is not None and self.refusals.may_pass(stop):
             self.standing.retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
         elif stop is not None:
@@ -268,8 +263,9 @@ class PartitionCopy:
             self.stop(PartitionState.BLOCKED, kind.name, f"the source refuses: {reason}", now_ms)
             return
         self.progress.is_end_old = True
-        text = f"fetch: {kind.message(reason)}"
-        self.standing.retry(Trouble.FETCH, kind.name, text, now_s, now_ms)
+        self.standing.retry(
+            Trouble.FETCH, kind.name, f"fetch: {kind.message(reason)}", now_s, now_ms
+        )
 
     def source_stands(self, source: LogRange, now_ms: int) -> None:
         """Take the source's log range; it decides what an offset out of range means."""
@@ -346,11 +342,7 @@ class PartitionCopy:
         progress.copied_end = base_offset + batch.records
         self._recovered(now_ms)
         if self.phase is Phase.COPY:
-            progress.records += batch.records
-            progress.bytes += batch.size
-            progress.last_timestamp_ms = max(progress.last_timestamp_ms, batch.max_timestamp)
-            progress.is_behind_from(batch.max_timestamp, now_ms)  # the next one is hardly older
-            progress.note_level(now_ms)
+            count_landed(progress, batch, now_ms)
             self._pass_hole(now_ms)
         self._settle(now_ms)
         return True
@@ -445,17 +437,6 @@ class PartitionCopy:
         self.progress.is_end_old |= not is_target
         goes_on = self.phase is not Phase.STOPPED
         self.standing.unanswered(problem, now_s, now_ms, is_target=is_target, goes_on=goes_on)
-
-    def no_leader(
-        self, problem: BrokerProblem, now_s: float, now_ms: int, *, is_target: bool
-    ) -> None:
-        """Note that a side has no leader for it now, or can't be asked for one."""
-        self.progress.is_end_old |= not is_target
-        self.standing.no_leader(problem, now_s, now_ms, is_target=is_target)
-
-    def led_again(self, now_ms: int) -> None:
-        """Note that its mirror has a leader again."""
-        self._recovered(now_ms)
 
     def find_end_failed(self, problem: BrokerProblem, now_s: float, now_ms: int) -> None:
         """Note that the target's end, or the lane's offset maps, could not be read."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.cells import (
     BYTES,
     CAUGHT_UP,
@@ -16,7 +17,6 @@ from heliostat.records.copier.cells import (
     Cell,
     Cells,
 )
-from heliostat.records.copier.lane import PartitionState
 from heliostat.records.copier.partition_standing import Standing
 
 
@@ -45,7 +45,7 @@ class PartitionProgress:
     caught_up_ms = Cell(CAUGHT_UP)
     """Wall clock when the target last held all that the source had."""
     missing_ms = Cell(MISSING)
-    """Timestamp of the oldest missing record, or, while more of its batches are under way, of the one
+    """Timestamp of the oldest missing record, or, while more batches are under way, of the one
     before it; where it was yet to come, the time when it was seen (-1: not known)."""
 
     def __init__(self, cells: Cells | None = None) -> None:
@@ -69,6 +69,11 @@ class PartitionProgress:
     def is_level(self) -> bool:
         """Whether the target has all that the source had when it was last asked."""
         return 0 <= self.high_watermark <= self.position
+
+    @property
+    def must_be_looked_up(self) -> bool:
+        """Whether the timestamp at the position was not looked up."""
+        return self.missing_ms < 0 or self.looked_up_at != self.position
 
     @property
     def has_no_age(self) -> bool:
@@ -116,4 +121,14 @@ class PartitionProgress:
 
     def is_behind_from(self, written_ms: int, now_ms: int) -> None:
         """Note the timestamp of the oldest missing record; a time to come counts from now on."""
-        self.missing_ms = min(written_ms, now_ms)
+        if written_ms >= 0:
+            self.missing_ms = min(written_ms, now_ms)
+
+
+def count_landed(progress: PartitionProgress, batch: ConvertedBatch, now_ms: int) -> None:
+    """Count what was appended; by its largest timestamp is known how old the next record is."""
+    progress.records += batch.records
+    progress.bytes += batch.size
+    progress.last_timestamp_ms = max(progress.last_timestamp_ms, batch.max_timestamp)
+    progress.is_behind_from(batch.max_timestamp, now_ms)
+    progress.note_level(now_ms)

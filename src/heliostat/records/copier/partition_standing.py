@@ -118,6 +118,13 @@ class Standing:
         """Whether nobody leads the mirror's partition."""
         return self.trouble is Trouble.LEADER
 
+    def is_over_with_answer(self, *, is_level: bool) -> bool:
+        """Return whether an answer of the source ends the trouble; `is_level`: nothing is missing.
+
+        Then nothing is appended that could end it.
+        """
+        return self.trouble is Trouble.FETCH or (is_level and not self.has_no_leader)
+
     def find_end_failed(self, problem: BrokerProblem, now_s: float, now_ms: int) -> None:
         """Retry: the target's end, or the offset maps of the whole lane, could not be read."""
         self.retry(Trouble.APPEND, problem.code, str(problem), now_s, now_ms)

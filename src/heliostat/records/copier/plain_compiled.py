@@ -270,6 +270,12 @@ def _may_pass(data: Any, answer: Any, cells: Any, readable: Any, passing: Any) -
     return left == 0
 
 
+@inlined(_INT(_ROW, _INT, _INT))
+def _seen_ms(cells: Any, written_ms: int, now_ms: int) -> Any:
+    """Return since when a record is missing: a time to come counts from now on."""
+    return min(written_ms, now_ms) if written_ms >= 0 else cells[cell.MISSING]
+
+
 @inlined(_INT(BYTES, _ROW, _ROW, _ROW, _ROW, _OUT, _INT, _ROW, _ROW, KNOWN, KNOWN))
 def _take_records(  # noqa: PLR0917 - compiled without keywords
     data: Any,
@@ -312,7 +318,7 @@ def _take_records(  # noqa: PLR0917 - compiled without keywords
     cells[cell.FETCH_OFFSET] = cells[cell.RAN_TO] = after
     cells[cell.NEXT_TARGET] += row[sent.COUNT]
     if cells[cell.IN_FLIGHT] == 0:
-        cells[cell.MISSING] = min(number_at(data, start + 27, 8), given[NOW_MS])
+        cells[cell.MISSING] = _seen_ms(cells, number_at(data, start + 27, 8), given[NOW_MS])
     cells[cell.IN_FLIGHT] += 1
     cells[cell.QUEUED_BYTES] += size
     cells[cell.IN_REQUEST] = given[REQUEST]
@@ -464,7 +470,7 @@ def take_landed(table: Any, sends: Any, given: Any, left: Any) -> Any:
         cells[cell.LAST_TIMESTAMP] = max(cells[cell.LAST_TIMESTAMP], latest)
         if cells[cell.IN_FLIGHT] == 0:
             cells[cell.POSITION] = cells[cell.FETCH_OFFSET]  # after its last record is a hole
-        cells[cell.MISSING] = min(latest, now_ms)  # the next record is hardly older
+        cells[cell.MISSING] = _seen_ms(cells, latest, now_ms)  # the next record is hardly older
         if cells[cell.POSITION] >= cells[cell.LAST_STABLE]:
             cells[cell.CAUGHT_UP], cells[cell.MISSING] = now_ms, -1
     return missed

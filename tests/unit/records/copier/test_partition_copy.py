@@ -12,6 +12,7 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
+from heliostat.records.copier.lane_leaders import no_leader
 from heliostat.records.copier.markers import filler_of
 from heliostat.records.copier.network import LastBatch, LogRange, Want
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
@@ -425,12 +426,12 @@ def test_without_an_answer_of_the_source_its_end_is_old() -> None:
     one = OneMirror()
     one.fetch(0.0)
     assert not one.copy.progress.is_end_old
-    one.copy.no_leader(ConnectionLost("gone"), 0.0, NOW_MS, is_target=True)
+    no_leader(one.copy, ConnectionLost("gone"), 0.0, NOW_MS, is_target=True)
     assert not one.copy.progress.is_end_old
     for fails in (
         lambda: one.copy.fetch_failed(NOT_LEADER, "", 0.0, NOW_MS),
         lambda: one.copy.unanswered(ConnectionLost("hangs"), 0.0, NOW_MS, is_target=False),
-        lambda: one.copy.no_leader(ConnectionLost("gone"), 0.0, NOW_MS, is_target=False),
+        lambda: no_leader(one.copy, ConnectionLost("gone"), 0.0, NOW_MS, is_target=False),
     ):
         one.copy.source_stands(LogRange(Offset(0), Offset(11)), NOW_MS)
         assert not one.copy.progress.is_end_old
@@ -441,7 +442,7 @@ def test_without_an_answer_of_the_source_its_end_is_old() -> None:
 def test_a_mirror_without_leader_is_retried_until_it_has_one() -> None:
     """Given no leader at the target / when the source answers or fails / then still RETRYING."""
     one = OneMirror()
-    one.copy.no_leader(ConnectionLost("no leader"), 0.0, NOW_MS, is_target=True)
+    no_leader(one.copy, ConnectionLost("no leader"), 0.0, NOW_MS, is_target=True)
     one.now_s = 10.0
     one.copy.fetch_failed(NOT_LEADER, "", 0.0, NOW_MS)
     one.copy.fetched(
@@ -449,7 +450,7 @@ def test_a_mirror_without_leader_is_retried_until_it_has_one() -> None:
     )
     assert one.standing == (PartitionState.RETRYING, "CONNECTION_LOST")
     assert "no leader" in one.copy.standing.reason
-    one.copy.led_again(NOW_MS)
+    one.copy.standing.recovered(NOW_MS, aligns=False)
     assert one.standing == (PartitionState.COPYING, "")
 
 
