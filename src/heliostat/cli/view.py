@@ -18,7 +18,7 @@ TOPIC_ROWS = 12
 PROBLEM_ROWS = 6
 EVENT_LINES = 6
 GROUP_ROWS = 3
-SETTLED = frozenset({"SYNCED", "BELOW_START", "NOT_MIRRORED"})
+SETTLED = frozenset({"SYNCED", "BELOW_START", "NOT_MIRRORED", "MOVED_AT_TARGET"})
 """Reasons of groups' offsets for which nothing remains to be done."""
 STATE_COLOURS = {
     "running": "green",

@@ -11,6 +11,7 @@ from heliostat.config import STATE_TOPIC_PREFIX, Config, LinkConfig
 from heliostat.errors import BrokerError, Refused
 from heliostat.gaps.dead_letters import DeadLetter, DeadLetters
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.operate.reach import require_answer
 from heliostat.operate.replayed_ids import check_ids
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.records.batches.encode import NewRecord, encode_batch
@@ -36,6 +37,7 @@ def letters_of(
     ProtocolError
         Somebody else wrote among them.
     """
+    require_answer(config.clusters[link.target])
     found = _of(config, link).read().values()
     return [
         each

@@ -29,6 +29,7 @@ from heliostat.gaps.originals import look
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.store import read_maps
 from heliostat.operate.gaps import PendingDecision, ledger_of, pending_decisions
+from heliostat.operate.reach import require_answer
 from heliostat.state.link_state import LinkState, Starts, Stored
 from heliostat.topics.values import MirrorRecord
 
@@ -83,6 +84,7 @@ def explain(
     ConnectionLost
         A cluster does not answer.
     """
+    require_answer(config.clusters[link.source], config.clusters[link.target])
     with closing(ledger_of(config, link)) as ledger:
         ledger.read()
         stopped = [

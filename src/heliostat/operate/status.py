@@ -81,21 +81,6 @@ class Probe:
         return ConnectionLost("no broker of the target answers in time")
 
 
-def require_answer(cluster: ClusterConfig) -> None:
-    """Raise at once what a verb that needs this cluster would otherwise find after half a minute.
-
-    Raises
-    ------
-    ConnectionLost
-        No broker of it answers, or some hang.
-    """
-    settings = DialSettings("heliostat", request_timeout_s=PROBE_S)
-    with closing(WireCluster(cluster.access(), settings)) as reached:
-        reached.metadata([])
-    if (hung := Probe(cluster).hung()) is not None:
-        raise hung
-
-
 class StatusLook:
     """Reads one link's state topics on a thread of its own, as their leader may hang."""
 
