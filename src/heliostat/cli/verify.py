@@ -15,7 +15,7 @@ from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import Config, LinkConfig, load_config
 from heliostat.errors import Refused
 from heliostat.link.pipeline_rules import pipeline_of
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.look import read_map_view
 from heliostat.operate.links import links_of
 from heliostat.operate.plan import NotCopied, not_copied
@@ -115,7 +115,7 @@ def verify_command(
     context.exit(IN_SYNC if report.is_clean else DIFFERENCE)
 
 
-def _check_topics(topics: Sequence[str], pairs: Mapping[str, Sequence[TopicPair]]) -> None:
+def _check_topics(topics: Sequence[str], pairs: Mapping[LinkName, Sequence[TopicPair]]) -> None:
     found = {pair.source for some in pairs.values() for pair in some}
     if unknown := sorted(set(topics) - found):
         raise click.BadParameter(f"not mirrored: {', '.join(unknown)}", param_hint="--topic")

@@ -91,7 +91,7 @@ class WireQuestions:
         problems: dict[int, LeaderProblem] = {}
         for index, spec in specs.items():
             topic = source_topics.get(spec.source.topic)
-            answer = _leader(topic, spec.source, spec.source_topic_id)
+            answer = _leader(topic, spec.source, spec.source_topic_id, "source")
             if isinstance(answer, BrokerError):
                 problems[index] = LeaderProblem(answer, is_target=False)
             else:
@@ -104,7 +104,7 @@ class WireQuestions:
             return self._leaders
         for index, spec in specs.items():
             topic = target_topics.get(spec.target.topic)
-            answer = _leader(topic, spec.target, spec.target_topic_id)
+            answer = _leader(topic, spec.target, spec.target_topic_id, "target")
             if isinstance(answer, BrokerError):
                 problems[index] = LeaderProblem(answer, is_target=True)
             else:
@@ -259,7 +259,10 @@ def _confirm(
 
 
 def _leader(
-    topic: TopicLeaders | None, partition: TopicPartition, topic_id: TopicId | None
+    topic: TopicLeaders | None,
+    partition: TopicPartition,
+    topic_id: TopicId | None,
+    side: str = "target",
 ) -> BrokerId | BrokerError:
     if topic is None or topic.error:
         code = topic.error if topic is not None else 3
@@ -279,6 +282,7 @@ def _leader(
             "a partition has no leader",
             kafka_code=code,
             partition=str(partition),
+            side=side,
             brokers=_replicas(leader),
         )
     return leader.broker
