@@ -32,6 +32,8 @@ class BothEnds:
     """High watermark."""
     target: int
     """Log end offset."""
+    written_ms: int = -1
+    """Timestamp of the first record that is missing (-1: none is, or it was not read)."""
 
 
 Ends = Mapping[TopicPartition, BothEnds]
@@ -91,26 +93,32 @@ def lag_of(
     is_exact = reading is Reading.CURRENT and not item.is_end_old
     if not records:
         return Lag(0, 0.0) if is_exact else NOT_KNOWN
-    return Lag(records, _age_s(item, now_ms), 0 if is_exact else 1)
+    return Lag(records, _age_s(item.missing_ms, now_ms), 0 if is_exact else 1)
+
+
+def position_of(item: PartitionReport, target_end: int) -> int | None:
+    """Return a partition's position by where its mirror ends now; None: not known.
+
+    If it ends elsewhere than reported, it was copied on: then only equal offsets tell the position.
+    """
+    if target_end == item.target_end:
+        return item.position if item.position >= 0 else None
+    has_equal_offsets = not item.breaks and item.target_end == item.position >= 0
+    return target_end if has_equal_offsets else None
 
 
 def _read(item: PartitionReport, ends: BothEnds, now_ms: int) -> Lag:
-    """Return the lag by both logs' ends; the target's tells whether the position is still right."""
-    position = item.position
-    if ends.target != item.target_end or position < 0:
-        if item.breaks or item.target_end != item.position:
-            return NOT_KNOWN  # offsets differ
-        position = ends.target
-    records = ends.source - position
-    if records < 0:
-        return NOT_KNOWN  # the source was recreated, or lost what was copied
-    if not records:
+    """Return the lag by both logs' ends."""
+    position = position_of(item, ends.target)
+    if position is None or ends.source < position:  # the source lost what was copied, or is another
+        return NOT_KNOWN
+    if ends.source == position:
         return Lag(0, 0.0)
-    return Lag(records, _age_s(item, now_ms) if position == item.position else None)
+    return Lag(ends.source - position, _age_s(ends.written_ms, now_ms))
 
 
-def _age_s(item: PartitionReport, now_ms: int) -> float | None:
-    return max(0.0, (now_ms - item.missing_ms) / 1000) if item.missing_ms >= 0 else None
+def _age_s(written_ms: int, now_ms: int) -> float | None:
+    return max(0.0, (now_ms - written_ms) / 1000) if written_ms >= 0 else None
 
 
 def summed(lags: Iterable[Lag]) -> Lag:

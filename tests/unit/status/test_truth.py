@@ -134,13 +134,13 @@ CASES = {
     ),
     "stopped, and both logs were read": Case(
         driver={"state": "stopped"},
-        ends=BothEnds(27_009, 9),
+        ends=BothEnds(27_009, 9, NOW_MS - 8 * 60_000),
         lag=27_000,
-        age_s=None,
-        line="lag 27,000 rec, ?",
+        age_s=480.0,
+        line="lag 27,000 rec, 8 min",
         state="stopped",
         partition="stopped",
-        why="27000 records are missing",
+        why="27000 records are missing, the oldest 480 s old",
         service=Service.CRITICAL,
     ),
     "stopped, and level by both logs": Case(
