@@ -22,7 +22,7 @@ SILENT_AFTER_S = 10.0
 """A lane reports every second; after this silence its figures are outdated."""
 DRIVER_SILENT_AFTER_S = 5.0
 """The driver reports every second, whatever its lanes do."""
-FAILED_TOLD_S = 30.0
+FAILED_TOLD_S = 15.0
 """Where rounds fail again and again, a lane is in trouble for so long after the last failure."""
 NO_ENDS: Ends = MappingProxyType({})
 

@@ -14,6 +14,8 @@ from support.one_partition import lane_spec
 from heliostat.access import ClusterAccess
 from heliostat.link.lane_plans import (
     CHANGED_MAX,
+    FAILURES_MAX,
+    LATELY_S,
     RETRY_FIRST_S,
     RETRY_MAX_S,
     STEADY_S,
@@ -377,6 +379,25 @@ def test_failures_are_forgotten_once_a_round_works(driver: Driver) -> None:
     driver.clock.sleep(STEADY_S + 1.0)
     driver.plans.heard(again.round_id, again.generation)
     assert (lane.health.failures_in_a_row, lane.health.last_error) == (0, "")
+
+
+def test_failures_are_told_for_a_while_though_rounds_work_between_them(driver: Driver) -> None:
+    """Given a worker that dies every 11 s / when asked / then how often, how long ago, and why."""
+    driver.begun({ZERO: [0]})
+    lane = driver.plans.lanes[ZERO]
+    dead = "Job aborted\nPython worker exited unexpectedly (crashed)\n\tat java.base/Thread.run\n"
+    for _ in range(FAILURES_MAX + 1):
+        item = lane.round or driver.begin(ZERO)
+        driver.clock.sleep(STEADY_S + 1.0)
+        driver.plans.heard(item.spec.round_id, item.spec.generation)
+        driver.plans.end(lane, item, RuntimeError(dead))
+    driver.clock.sleep(2.0)
+    told = lane.health.report(driver.clock.monotonic_s())
+    assert (told["failed_lately"], told["failed_s_ago"]) == (LATELY_S // (STEADY_S + 1.0) + 1, 2.0)
+    assert str(told["why_failed"]).startswith("a Python worker of Spark has died: killed")
+    driver.clock.sleep(LATELY_S)
+    told = lane.health.report(driver.clock.monotonic_s())
+    assert (told["failed_lately"], told["failed_s_ago"], told["why_failed"]) == (0, None, "")
 
 
 def test_a_round_follows_at_once_while_a_failing_record_is_looked_for(driver: Driver) -> None:

@@ -236,7 +236,7 @@ CASES = {
         service=Service.CRITICAL,
     ),
     "a round failed once and the next copies": Case(driver=failed(1, 2.0)),
-    "rounds failed and one has lasted": Case(driver=failed(2, 31.0)),
+    "rounds failed and one has lasted": Case(driver=failed(2, 15.1)),
     "a lane is frozen": Case(
         driver={"at_ms": NOW_MS},
         lane_ago_s=12.0,
