@@ -11,8 +11,8 @@ from heliostat.config import ClusterConfig
 from heliostat.errors import ConnectionLost
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 
-SETTINGS = DialSettings("heliostat", connect_timeout_s=2.0, request_timeout_s=3.0)
-ANSWER_WITHIN_S = 5.0
+SETTINGS = DialSettings("heliostat", connect_timeout_s=2.0, request_timeout_s=2.0)
+ANSWER_WITHIN_S = 4.0
 
 
 def require_answer(*clusters: ClusterConfig) -> None:

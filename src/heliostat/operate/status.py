@@ -21,12 +21,13 @@ from heliostat.status.both_ends import read_ends
 from heliostat.status.reader import last_heard
 from heliostat.status.values import LinkStatus
 
-READ_WITHIN_S = 3.5
-"""Enough for a thousand mirrors. Then brokers are probed: the state topics' leader may hang."""
+READ_WITHIN_S = 3.0
+"""Enough for a thousand mirrors. Then it counts whether brokers hang: the state topics' leader may.
+"""
 READ_MAX_S = 15.0
 """Where no broker hangs: many thousand mirrors take so long."""
 PROBE_S = 1.0
-ENDS_WITHIN_S = 1.5
+ENDS_WITHIN_S = 1.2
 """A status without these ends says less, and is in time."""
 
 
@@ -50,15 +51,17 @@ def statuses_apart(
 ) -> list[tuple[LinkStatus, HeliostatError | None]]:
     """Return the state of each link, with the error if its target does not answer.
 
-    Links are read concurrently, and so are targets that don't answer within `READ_WITHIN_S` probed.
+    Links are read concurrently, and their targets probed meanwhile: some of their brokers may hang.
     """
-    looks = [StatusLook(config, link) for link in links_of(config, link_name)]
+    links = links_of(config, link_name)
+    looks = [StatusLook(config, link) for link in links]
+    probes = {name: Probe(config.clusters[name]) for name in {link.target for link in links}}
     began_s = time.monotonic()
     _wait(looks, began_s + READ_WITHIN_S)
-    targets = {look.link.target for look in looks if look.must_probe}
-    probes = {name: Probe(config.clusters[name]) for name in sorted(targets)}
+    until_s = began_s + READ_WITHIN_S + PROBE_S
     for look in looks:
-        look.hung = probes[look.link.target].hung() if look.must_probe else None
+        if look.must_probe:
+            look.hung = probes[look.link.target].hung(max(0.0, until_s - time.monotonic()))
     _wait([look for look in looks if look.hung is None], began_s + READ_MAX_S)
     return [look.status() for look in looks]
 
@@ -74,10 +77,10 @@ class Probe:
     def __init__(self, cluster: ClusterConfig) -> None:
         self._asked = PendingAnswer(partial(_hung, cluster), "probe")
 
-    def hung(self) -> ConnectionLost | None:
-        """Return an error that names the brokers that hang; None if none does."""
+    def hung(self, within_s: float) -> ConnectionLost | None:
+        """Return an error that names the brokers that hang, or says that none answers."""
         with suppress(NoAnswerYet):
-            return self._asked.answer(2 * PROBE_S)
+            return self._asked.answer(within_s)
         return ConnectionLost("no broker of the target answers in time")
 
 
@@ -117,14 +120,18 @@ class StatusLook:
 
 
 def _hung(cluster: ClusterConfig) -> ConnectionLost | None:
-    access = cluster.access()
-    settings = DialSettings("heliostat-status", request_timeout_s=PROBE_S)
+    access, dead = cluster.access(), None
+    settings = DialSettings(
+        "heliostat-status", connect_timeout_s=PROBE_S, request_timeout_s=PROBE_S
+    )
     with closing(WireCluster(access, settings)) as target:
-        with suppress(ConnectionLost):
+        try:
             target.metadata([])
+        except ConnectionLost as error:
+            dead = error
         hung = ", ".join(str(each) for each in target.silent(PROBE_S))
     if not hung:
-        return None
+        return dead
     return ConnectionLost(
         f"{hung} of {access.described} accepts connections and does not answer",
         hint="the broker hangs: check its machine and disk; other brokers become leaders of "

@@ -16,7 +16,7 @@ from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S
 LOOK_BACK_S = (REFRESH_S + 10.0, 600.0)
 """How far before the newest record a reader begins: within the first of these every partition was
 reported, except those of lanes whose rounds fail."""
-NEXT_REPORT_S = 2.5
+NEXT_REPORT_S = 2.0
 """A driver reports each second; one that does not within this is silent."""
 FRESH_MS = 2_000
 """A driver that has reported within this is alive."""
