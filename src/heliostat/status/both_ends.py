@@ -74,7 +74,12 @@ def _with_ages(
 ) -> dict[TopicPartition, BothEnds]:
     """Read the first missing record of partitions, for its timestamp."""
     from heliostat.records.transport.mirror_ends import times_at  # loads what copies records
-    from heliostat.records.transport.single_batches import BatchAt, Batches, read_led
+    from heliostat.records.transport.single_batches import (
+        SMALL_BATCH_BYTES,
+        BatchAt,
+        Batches,
+        read_led,
+    )
 
     places: dict[int, Offset] = {}
     for index, item in enumerate(reports):
@@ -86,11 +91,11 @@ def _with_ages(
     brokers = {index: _leader(topics, reports[index].source) for index in places}
     leaders = {index: broker for index, broker in brokers.items() if broker is not None}
 
-    def read(offsets: Mapping[int, Offset]) -> Batches:
+    def read(offsets: Mapping[int, Offset], room: int = SMALL_BATCH_BYTES) -> Batches:
         ids = {name: topic.topic_id for name, topic in topics.items()}
         of = {index: reports[index].source for index in offsets}
         asked = {i: BatchAt(of[i], ids[of[i].topic], at) for i, at in offsets.items()}
-        return read_led(cluster, leaders, asked)
+        return read_led(cluster, leaders, asked, room)
 
     times = times_at(places, read)
     return {
