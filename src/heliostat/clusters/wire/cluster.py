@@ -311,7 +311,7 @@ def _leaders_in(answer: Any) -> dict[TopicName, TopicLeaders]:
                     item.leader_epoch,
                     item.error_code,
                     item.replica_nodes,
-                    item.offline_replicas,
+                    item.offline_replicas or (),  # brokers before 1.0 do not tell
                 )
                 for item in topic.partitions
             },
