@@ -49,7 +49,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         ),
         "acls": Verb("heliostat.cli.acls:acls_command", "Print the ACLs that a link needs."),
         "run": Verb("heliostat.cli.run:run_command", "Mirror until stopped."),
-        "status": Verb("heliostat.cli.run:status_command", "Show the state of links."),
+        "status": Verb("heliostat.cli.status:status_command", "Show the state of links."),
         "gaps": Verb("heliostat.cli.gaps:gaps_command", "List lost records and open decisions."),
         "resolve": Verb("heliostat.cli.gaps:resolve_command", "Decide on a stopped partition."),
         "dlq": Verb("heliostat.cli.dlq:dlq_group", "Show, replay and drop dead letters."),

@@ -1,8 +1,7 @@
-"""`heliostat run` and `heliostat status`."""
+"""`heliostat run`."""
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import threading
@@ -12,11 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from heliostat.cli.exit_codes import DIFFERENCE, HALTED, IN_SYNC
-from heliostat.cli.options import config_option, json_option, link_option
+from heliostat.cli.exit_codes import HALTED
+from heliostat.cli.options import config_option, link_option
 from heliostat.clock import SystemClock
 from heliostat.config import load_config
-from heliostat.status.values import MAX_LAG_S
 
 if TYPE_CHECKING:
     from heliostat.link.running import Running
@@ -147,57 +145,3 @@ def show(
             statuses = [kept.board.status(clock.wall_ms()) for kept in running.kept]
             live.update(view.live_view(statuses, events, console.height), refresh=True)
     return failure
-
-
-@click.command("status")
-@config_option
-@link_option
-@click.option(
-    "--max-lag",
-    "max_lag_s",
-    type=click.FloatRange(min=0),
-    default=MAX_LAG_S,
-    show_default=True,
-    help="Greatest lag, in seconds, of a link that is in sync.",
-)
-@json_option
-def status_command(
-    config_file: Path, link_name: str | None, max_lag_s: float, as_json: bool
-) -> None:
-    r"""Show the state of links, from their state topics on the target; works on any machine.
-
-    Exit code 0 when every link runs and is in sync: the target has all records but those of the
-    last seconds (--max-lag). 1 when a link lags by more, has stopped partitions or refused topics,
-    does not run, or does not know its lag; each reason is printed. 3 when a target does not answer;
-    the other links are shown nevertheless.
-
-    \b
-    Examples:
-      heliostat status -c heliostat.yaml
-      heliostat status -c heliostat.yaml --max-lag 60
-      heliostat status -c heliostat.yaml --json | jq '.[0].why_not_in_sync'
-    """
-    from rich.console import Console
-
-    from heliostat.cli import view
-    from heliostat.operate.status import statuses_apart
-
-    found = statuses_apart(load_config(config_file), link_name)
-    statuses = [status for status, _ in found]
-    if as_json:
-        click.echo(json.dumps([status.to_json(max_lag_s) for status in statuses], indent=2))
-    else:
-        console = Console()
-        for status in statuses:
-            console.print(view.headline(status))
-            console.print(view.topic_table(status, len(status.topics)))
-            for line in view.problem_lines(status):
-                console.print(line)
-            console.print(view.sync_lines(status, max_lag_s))
-    for _, error in found:
-        if error is not None:
-            click.echo(f"heliostat: {error}", err=True)
-    if any(error is not None for _, error in found):
-        sys.exit(HALTED)
-    is_fine = all(status.is_in_sync(max_lag_s) for status in statuses)
-    sys.exit(IN_SYNC if is_fine else DIFFERENCE)

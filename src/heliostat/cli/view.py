@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heliostat.ops.events import Events
+from heliostat.status.lag import Lag, summed
 from heliostat.status.values import LinkStatus, TopicStatus
 
 TOPIC_ROWS = 12
@@ -17,7 +18,7 @@ TOPIC_ROWS = 12
 PROBLEM_ROWS = 6
 EVENT_LINES = 6
 GROUP_ROWS = 3
-SETTLED = frozenset({"SYNCED", "BELOW_START", "NOT_MIRRORED"})
+SETTLED = frozenset({"SYNCED", "BELOW_START", "NOT_MIRRORED", "MOVED_AT_TARGET"})
 """Reasons of groups' offsets for which nothing remains to be done."""
 STATE_COLOURS = {
     "running": "green",
@@ -25,6 +26,7 @@ STATE_COLOURS = {
     "aligning": "cyan",
     "starting": "cyan",
     "retrying": "yellow",
+    "stopped": "yellow",
     "silent": "red",
     "unreachable": "red",
     "blocked": "red",
@@ -51,13 +53,15 @@ def headline(status: LinkStatus) -> Text:
     """Return link, state, rates, lag and latency in one line."""
     text = Text.assemble(
         (f"{status.link} ", "bold"),
-        (status.state, STATE_COLOURS.get(status.state, "white")),
+        (status.state, _colour(status)),
         f"  {count(status.records_per_s)} rec/s  {size(status.bytes_per_s)}/s",
-        f"  lag {_lag(status)} rec, {seconds(status.lag_s)}",
+        f"  lag {_lag(status)} rec, {_age(status)}",
         f"  latency p50 {milliseconds(status.latency_p50_ms)}"
         f" p99 {milliseconds(status.latency_p99_ms)}",
         f"  {len(status.topics)} topics, {status.partitions} partitions, {len(status.lanes)} lanes",
     )
+    if status.owner:
+        text.append(f"  on {status.owner['host']}")
     if status.mapped:
         text.append(f", {count(status.mapped)} mapped")
     if status.open_records:
@@ -72,9 +76,24 @@ def headline(status: LinkStatus) -> Text:
     return text
 
 
+def _colour(status: LinkStatus) -> str:
+    """Return the colour of a link's state: one that runs and is in trouble is not green."""
+    is_well = status.state != "running" or not (status.troubles or status.problems)
+    return STATE_COLOURS.get(status.state, "white") if is_well else "yellow"
+
+
 def _lag(row: LinkStatus | TopicStatus) -> str:
-    """Return the lag in records, with a question mark if it is not known for all partitions."""
-    return count(row.lag_records) + ("?" if row.unknown else "")
+    """Return the lag in records: a question mark if it is not known, or so many at least."""
+    if row.lag_records is None:
+        return "?"
+    return ("≥ " if row.unknown else "") + count(row.lag_records)
+
+
+def _age(row: LinkStatus | TopicStatus) -> str:
+    """Return the age of the oldest missing record, like the lag in records."""
+    if row.lag_s is None:
+        return "?"
+    return ("≥ " if row.unknown else "") + seconds(row.lag_s)
 
 
 def sync_lines(status: LinkStatus, max_lag_s: float) -> Text:
@@ -101,28 +120,28 @@ def _schemas(told: Mapping[str, Any]) -> str:
     return f"{count(told['ids'])} schemas{held}"
 
 
+TITLES = ("topic", "part.", "rec/s", "bytes/s", "lag rec", "lag s", "states")
+
+
 def topic_table(status: LinkStatus, rows: int) -> Table:
-    """Return a table of the busiest topics, with all others in one row."""
+    """Return a table of the first topics, with all others in one row."""
     table = Table(expand=True, box=None, pad_edge=False, header_style="bold dim")
-    table.add_column("topic", ratio=1, no_wrap=True, overflow="ellipsis")
-    for title in ("part.", "rec/s", "bytes/s", "lag rec", "lag s", "states"):
+    table.add_column(TITLES[0], ratio=1, no_wrap=True, overflow="ellipsis")
+    for title in TITLES[1:]:
         table.add_column(title, justify="right", no_wrap=True)
     for topic in status.topics[:rows]:
         table.add_row(*_cells(topic))
-    rest = status.topics[rows:]
-    if rest:
-        lags = [topic.lag_s for topic in rest if topic.lag_s is not None]
-        table.add_row(
-            f"… {len(rest)} more",
-            str(sum(topic.partitions for topic in rest)),
-            count(sum(topic.records_per_s for topic in rest)),
-            size(sum(topic.bytes_per_s for topic in rest)),
-            count(sum(topic.lag_records for topic in rest)),
-            seconds(max(lags, default=None)),
-            states(_sum_states(rest)),
-            style="dim",
-        )
+    if rest := status.topics[rows:]:
+        table.add_row(*_cells(_together(rest)), style="dim")
     return table
+
+
+def topic_rows(status: LinkStatus, rows: int) -> list[list[str]]:
+    """Return the same table as text, its titles first."""
+    topics, rest = status.topics[:rows], status.topics[rows:]
+    shown = [*topics, *([_together(rest)] if rest else [])]
+    cells = [[str(cell) for cell in _cells(topic)] for topic in shown]
+    return [list(TITLES), *cells]
 
 
 def _cells(topic: TopicStatus) -> list[RenderableType]:
@@ -133,9 +152,26 @@ def _cells(topic: TopicStatus) -> list[RenderableType]:
         count(topic.records_per_s),
         size(topic.bytes_per_s),
         _lag(topic),
-        seconds(topic.lag_s),
+        _age(topic),
         states(topic.states),
     ]
+
+
+def _together(topics: Sequence[TopicStatus]) -> TopicStatus:
+    """Return topics as one row: its lag is known as far as theirs are."""
+    lag = summed(Lag(topic.lag_records, topic.lag_s, topic.unknown) for topic in topics)
+    name = f"… {len(topics)} more"
+    return TopicStatus(
+        name,
+        name,
+        sum(topic.partitions for topic in topics),
+        sum(topic.records_per_s for topic in topics),
+        sum(topic.bytes_per_s for topic in topics),
+        lag.records,
+        lag.age_s,
+        _sum_states(topics),
+        unknown=lag.unknown,
+    )
 
 
 def _sum_states(topics: Sequence[TopicStatus]) -> dict[str, int]:

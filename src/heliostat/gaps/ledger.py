@@ -3,6 +3,9 @@
     heliostat.<link>.gaps   compacted: rows, which stay; decisions of operators, deleted once they
                             are carried out; how far was copied, and from which leader epoch
 
+Rows are in the order in which they were written, as the topic has them: the clocks by which they
+are dated may be put right in between.
+
 I6  A row is durable before anything is passed: `LaneSet` is given a jump only afterwards. If its
     action is not finished (`is_done`), the next driver finishes it.
 """
@@ -159,6 +162,8 @@ class GapDecision:
         Number of the partition; None: the topic as a whole.
     code
         The code of the stop; a decision holds for that trouble only.
+    source_id
+        Id of the source's topic as the mirror knew it, and only for that one; empty: not known.
     """
 
     topic: TopicName
@@ -167,6 +172,7 @@ class GapDecision:
     choice: GapChoice
     decided_by: str
     at_ms: int
+    source_id: str = ""
 
     @property
     def key(self) -> str:
@@ -196,6 +202,7 @@ class GapDecision:
             choice=GapChoice(value["choice"]),
             decided_by=value["decided_by"],
             at_ms=value["at_ms"],
+            source_id=value.get("source_id", ""),
         )
 
 
@@ -215,6 +222,7 @@ class GapLedger:
         self._topic = KeyedTopic(target.access(), gaps_topic(link))
         self._reader = self._topic.reader()
         self.rows: dict[str, GapRow] = {}
+        """By key, the oldest first."""
         self.decisions: dict[str, GapDecision] = {}
         self.copied: dict[TopicName, CopiedTopic] = {}
 
@@ -262,10 +270,21 @@ class GapLedger:
 
     def record(self, rows: Iterable[GapRow]) -> None:
         """Write rows; only when this returns may anything be passed (I6)."""
-        found = {row.key: row for row in rows}
+        found: dict[str, GapRow] = {}
+        for row in rows:
+            free = self._with_free_key(row, found)
+            found[free.key] = free
         if found:
             self._topic.write_many({key: row.to_json() for key, row in found.items()})
             self.rows.update(found)
+
+    def _with_free_key(self, row: GapRow, new: Mapping[str, GapRow]) -> GapRow:
+        """Return the row, dated later if another one has its time: a clock may have gone back."""
+        while (known := new.get(row.key, self.rows.get(row.key))) is not None:
+            if replace(known, is_done=row.is_done) == row:
+                break
+            row = replace(row, at_ms=row.at_ms + 1)
+        return row
 
     def decide(self, decision: GapDecision) -> None:
         """Write what an operator decided."""
@@ -308,9 +327,9 @@ class GapLedger:
         return None
 
     def jumps(self) -> dict[TopicPartition, GapRow]:
-        """Return, by source partition, the last row that moves its mirror to another offset."""
+        """Return, by source partition, the last row written that moves its mirror's position."""
         found: dict[TopicPartition, GapRow] = {}
-        for row in sorted(self.rows.values(), key=lambda row: row.at_ms):
+        for row in self.rows.values():
             if row.jump is not None:
                 found[row.source] = row
         return found

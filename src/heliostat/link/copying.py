@@ -350,12 +350,7 @@ class Copying:
             "schemas": self._schemas.report() if self._schemas else {},
             "generations": {str(lane): n for lane, n in self.lanes.generations.items()},
             "rounds": [
-                {
-                    "lane": health.lane,
-                    "rounds": health.rounds,
-                    "failures_in_a_row": health.failures_in_a_row,
-                    "last_error": health.last_error,
-                }
+                health.report(self._context.clock.monotonic_s())
                 for health in self.lanes.health.values()
             ],
         }

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from heliostat.names import LaneId, TopicPartition
+from heliostat.names import LaneId, TopicId, TopicPartition, is_another
 from heliostat.records.copier.blame import Blame
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec, RoundReport, Suspect
 from heliostat.records.copier.pipeline_steps import Pipeline
@@ -55,7 +55,10 @@ class PipelineFaults:
         self._refused = refused
         self._lock = threading.Lock()
         self._lanes: dict[LaneId, _Lane] = {}
-        self._fails: dict[TopicPartition, tuple[int, str]] = {}
+        self._fails: dict[TopicPartition, tuple[TopicId | None, int, str]] = {}
+        """Id of the source's topic, offset, and why."""
+        self._ids: dict[TopicPartition, TopicId | None] = {}
+        """Ids of the topics that lanes copy."""
 
     def learn(self, pipelines: Mapping[str, Pipeline], refused: Mapping[str, str]) -> None:
         """Take pipelines that know more schemas, and why Spark refuses some of them now."""
@@ -87,13 +90,15 @@ class PipelineFaults:
             return specs
         with self._lock:
             fails, refused = dict(self._fails), self._refused
+            self._ids = {at: spec.source_topic_id for at, spec in specs.items() if spec.pipeline}
         found = dict(specs)
         for source, spec in specs.items():
             if spec.pipeline in refused:
                 found[source] = replace(spec, why_fails=refused[spec.pipeline])
             elif spec.pipeline and source in fails:
-                offset, why = fails[source]
-                found[source] = replace(spec, fails_at=offset, why_fails=why)
+                topic_id, offset, why = fails[source]
+                if not is_another(topic_id, spec.source_topic_id):
+                    found[source] = replace(spec, fails_at=offset, why_fails=why)
         return found
 
     def heard(self, report: RoundReport) -> None:
@@ -135,7 +140,8 @@ class PipelineFaults:
             else:
                 found.level, found.found = 0, True
                 why = f"pipeline {pipeline.name} fails at source offset {suspect.first}: "
-                self._fails[suspect.source] = suspect.first, why + _first_line(error)
+                topic_id = self._ids.get(suspect.source)
+                self._fails[suspect.source] = topic_id, suspect.first, why + _first_line(error)
                 return True
             return found.level > before
 

@@ -217,6 +217,7 @@ class LinkService:
             "state": state,
             "instance": ownership.instance,
             "claim": ownership.claim_number,
+            "owner": ownership.place,
             **self._known.report(),
             **(REPORT_WITHOUT_SOURCE if self._copying is None else self._copying.report()),
             "loops": self._loops.report(now_ms),

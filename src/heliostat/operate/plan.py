@@ -27,6 +27,10 @@ class NotCopied:
     """Selected source topics that a link does not copy, with the reason."""
 
     refused: Mapping[TopicName, str] = field(default_factory=dict)
+    """Topics that it refuses now that it has mirrored, or would have."""
+    would_refuse: Mapping[TopicName, str] = field(default_factory=dict)
+    """Topics that it would refuse if it ran, of a link without state: their mirrors are another's,
+    or its own state is gone. A comparison may be meant to show whose they are."""
     left_out: Mapping[TopicName, str] = field(default_factory=dict)
     """Topics whose records come from the target."""
 
@@ -99,9 +103,6 @@ def with_pipelines(config: Config, link: LinkConfig, plan: TopicPlan) -> TopicPl
 def not_copied(config: Config, link: LinkConfig) -> NotCopied:
     """Return which selected topics the link does not copy, and why; changes nothing.
 
-    For a link that has never run, or whose state is gone, no topic counts as refused: a comparison
-    may be meant to show whose mirrors they are.
-
     Raises
     ------
     ConfigError
@@ -112,9 +113,10 @@ def not_copied(config: Config, link: LinkConfig) -> NotCopied:
     with _admins(config, link) as (source_admin, target_admin):
         seen = see(config, link, source_admin, target_admin)
     left_out = seen.plan.left_out
+    refused = {name: item.text() for name, item in seen.plan.refuse.items()}
     if seen.stored.at_beginning is None:
-        return NotCopied(left_out=left_out)
-    return NotCopied({name: item.text() for name, item in seen.plan.refuse.items()}, left_out)
+        return NotCopied(would_refuse=refused, left_out=left_out)
+    return NotCopied(refused, left_out=left_out)
 
 
 @contextmanager

@@ -167,6 +167,11 @@ class Ownership:
         return self._me.instance
 
     @property
+    def place(self) -> dict[str, object]:
+        """Where this instance runs, and since when it has the link (wall ms), for people."""
+        return {"host": self._me.host, "pid": self._me.pid, "since_ms": self._me.since_ms}
+
+    @property
     def claim_number(self) -> int:
         """Number of this claim, which counts the link's owners; 0 before the link is claimed."""
         return self._me.claim

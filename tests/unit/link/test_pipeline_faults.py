@@ -10,7 +10,7 @@ from support.one_partition import lane_spec
 from heliostat.access import access_of
 from heliostat.errors import BatchError, ConnectionLost, TransformFailed
 from heliostat.link.pipeline_faults import CAREFUL, CRASHES, PipelineFaults
-from heliostat.names import LaneId, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import LaneId, Offset, PartitionId, TopicId, TopicName, TopicPartition
 from heliostat.records.copier.blame import Blame, RowsFailed, blame_of
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec, RoundReport, Suspect
 from heliostat.records.copier.pipeline_steps import Pipeline, Where
@@ -168,3 +168,18 @@ def test_a_pipeline_that_learns_is_another_one() -> None:
     assert not faults.has_changed(learnt)
     assert faults.marked({P: SPEC})[P].why_fails == ""
     assert faults.pipeline("other") is None
+
+
+def test_a_topic_that_was_recreated_has_other_records() -> None:
+    """Given an offset at which a pipeline fails / when the topic is another one of that name / then
+
+    its record there is not to blame.
+    """
+    lane = rounds()
+    was, now = (replace(SPEC, source_topic_id=TopicId(int=number)) for number in (1, 2))
+    lane.faults.marked({P: was})
+    lane.fail(SQL)
+    lane.fail(SQL, Suspect(P, 0, 64))
+    lane.fail(SQL, Suspect(P, 7, 8))
+    assert lane.faults.marked({P: was})[P].fails_at == 7
+    assert lane.faults.marked({P: now})[P].fails_at == -1

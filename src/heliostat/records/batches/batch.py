@@ -122,6 +122,16 @@ class BatchHeader(NamedTuple):
         return self.records_count == self.last_offset_delta + 1
 
 
+def first_timestamp(header: bytes | bytearray | memoryview) -> int:
+    """Return the timestamp (ms) of the first record of a batch that begins so, by its header.
+
+    With a delete horizon only the largest timestamp is known without its records.
+    """
+    attributes = int.from_bytes(header[CRC_FROM : CRC_FROM + 2], "big")
+    at = 35 if attributes & (LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT) else 27
+    return int.from_bytes(header[at : at + 8], "big", signed=True)
+
+
 def claimed_size(buffer: Buffer, at: int, end: int) -> int | None:
     """Return the size that the batch at `at` claims; None if its length field is cut off."""
     if end - at < LENGTH_ENDS_AT:

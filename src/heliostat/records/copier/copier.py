@@ -75,10 +75,10 @@ class Copier:
         self.partitions = self._plan.partitions
         self._gate = SchemaGate(lane.pipeline)
         self._pipeline = PipelineWay(self.partitions, way, self._gate)
-        self.reports = RoundReports(lane, self.partitions, self._plan, self._gate, now_ms)
+        self.reports = RoundReports(lane, self.partitions, self._plan, self._gate)
         self._leaders = LaneLeaders(self.partitions, network, clock)
         self._fetches = FetchSchedule(lane, self.partitions, network, clock)
-        plain = PlainWay(lane, self.partitions, self._gate, self.reports.latency, now_ms)
+        plain = PlainWay(lane, self.partitions, self._gate, self.reports.latency)
         self._appends = AppendSchedule(self.partitions, network, self.lease, self._fetches, plain)
         self._attention = Attention(
             self.partitions,
@@ -263,7 +263,7 @@ class Copier:
         if event.diverging_epoch is not None:
             source_diverged(item, event.diverging_epoch, now_ms)
             return
-        if event.end > event.start and item.progress.position >= item.progress.high_watermark:
+        if event.end > event.start and item.progress.is_level:
             self._fetches.was_level(item)
         if not back and self._pipeline.takes(event, now_s, now_ms):
             return

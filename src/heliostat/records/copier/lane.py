@@ -378,9 +378,11 @@ class PartitionReport:
     copied_epoch: int = -1
     """... and that epoch, from its header: by it a truncated source is found (KIP-320)."""
     missing_ms: int = -1
-    """Timestamp of the first missing record, if nothing is being copied (-1: not known)."""
+    """Timestamp of the oldest missing record (-1: not known, or none is)."""
     target_end: int = -1
     """Log end offset of the target (-1: not known)."""
+    is_end_old: bool = False
+    """Whether the source could not be asked for its end lately: more may be missing."""
 
     @property
     def is_known(self) -> bool:

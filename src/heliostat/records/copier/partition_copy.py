@@ -46,7 +46,7 @@ from heliostat.records.copier.network import BrokerProblem, LastBatch, LogRange,
 from heliostat.records.copier.partition_appends import PartitionAppends
 from heliostat.records.copier.partition_doubts import PartitionDoubts
 from heliostat.records.copier.partition_fetches import PartitionFetches
-from heliostat.records.copier.partition_progress import PartitionProgress
+from heliostat.records.copier.partition_progress import PartitionProgress, count_landed
 from heliostat.records.copier.partition_standing import Phase, Standing, Trouble
 from heliostat.records.copier.refused_appends import RefusedAppends
 
@@ -230,7 +230,7 @@ class PartitionCopy:
         progress = self.progress
         progress.source_ends(high_watermark, last_stable_offset)
         stable = progress.last_stable_offset
-        if self.standing.trouble is Trouble.FETCH or progress.position == high_watermark:
+        if self.standing.is_over_with_answer(is_level=progress.position == high_watermark):
             self._recovered(now_ms)
         if start == end or self._resetting:  # what is queued while resetting would stay there
             progress.note_level(now_ms)
@@ -260,12 +260,14 @@ class PartitionCopy:
         if kind.verdict is Verdict.HALT:
             self.stop(PartitionState.BLOCKED, kind.name, f"the source refuses: {reason}", now_ms)
             return
-        text = f"fetch: {kind.message(reason)}"
-        self.standing.retry(Trouble.FETCH, kind.name, text, now_s, now_ms)
+        self.progress.is_end_old = True
+        self.standing.retry(
+            Trouble.FETCH, kind.name, f"fetch: {kind.message(reason)}", now_s, now_ms
+        )
 
     def source_stands(self, source: LogRange, now_ms: int) -> None:
         """Take the source's log range; it decides what an offset out of range means."""
-        self.progress.high_watermark = source.end
+        self.progress.source_ends(source.end, -1)
         if (stopped := self.fetches.why_gone(source)) is not None:
             self.stop(*stopped, now_ms)
 
@@ -338,10 +340,7 @@ class PartitionCopy:
         progress.copied_end = base_offset + batch.records
         self._recovered(now_ms)
         if self.phase is Phase.COPY:
-            progress.records += batch.records
-            progress.bytes += batch.size
-            progress.last_timestamp_ms = max(progress.last_timestamp_ms, batch.max_timestamp)
-            progress.note_level(now_ms)
+            count_landed(progress, batch, now_ms)
         self.go_on(now_ms)
         return True
 
@@ -431,6 +430,7 @@ class PartitionCopy:
     ) -> None:
         """Note that a broker does not answer; a late answer ends that state."""
         self.appends.may_land(now_s if is_target else -1e9)
+        self.progress.is_end_old |= not is_target
         goes_on = self.phase is not Phase.STOPPED
         self.standing.unanswered(problem, now_s, now_ms, is_target=is_target, goes_on=goes_on)
 

@@ -145,6 +145,7 @@ class PartitionFetches:
             upto = start + answer.end
             outcome = convert(buffer, start, upto, place, settings, aborted, self.refusal)
         outcome.stop = outcome.stop or answer.stop
+        self._appends.will_put(outcome.batches, now_ms)
         for batch in outcome.batches:
             if self._map.fills and not self._fill_before(batch, now_ms):
                 outcome.next_offset = batch.source_offset

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from heliostat.names import TopicPartition
 from heliostat.records.copier.lane import PartitionReport
 from heliostat.records.copier.partition_copy import PartitionCopy
-from heliostat.records.copier.partition_standing import Phase
 
 
 def report_of(item: PartitionCopy) -> PartitionReport:
@@ -30,8 +29,9 @@ def report_of(item: PartitionCopy) -> PartitionReport:
         else 0,
         0 if item.map.fills else item.map.breaks,
         *item.fetches.epochs.copied(item.progress.position),
-        item.progress.missing_ms if item.phase is not Phase.COPY else -1,
+        item.progress.missing_ms,
         item.progress.target_end,
+        is_end_old=item.progress.is_end_old,
     )
 
 

@@ -158,7 +158,7 @@ class Thinning:
 
 def _standing(row: PartitionReport) -> _Standing:
     """Return the values whose change makes a row worth writing at once."""
-    return (row.state, row.since_ms, row.code, row.reason)
+    return (row.state, row.since_ms, row.code, row.reason, row.is_end_old)
 
 
 def _moved(row: PartitionReport) -> _Moved:
@@ -238,12 +238,13 @@ def _row(item: PartitionReport) -> list[object]:
     is_mapped = bool(item.open_records or item.breaks)
     is_elsewhere = item.target_end != item.position
     has_age = item.missing_ms >= 0 or is_elsewhere
-    if item.code or item.reason or is_mapped or has_age:
+    if item.code or item.reason or is_mapped or has_age or item.is_end_old:
         row += [item.code, item.reason[:REASON_CHARACTERS_MAX]]
-    if is_mapped or has_age:
+    if is_mapped or has_age or item.is_end_old:
         row += [item.open_records, item.breaks]
-    row += [item.missing_ms] if has_age else []
-    return [*row, item.target_end] if is_elsewhere else row
+    row += [item.missing_ms] if has_age or item.is_end_old else []
+    row += [item.target_end] if is_elsewhere or item.is_end_old else []
+    return [*row, 1] if item.is_end_old else row
 
 
 def _place(partition: TopicPartition) -> tuple[str, int]:
@@ -317,6 +318,7 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
         epoch,
         missing_ms,
         target_end,
+        is_end_old=len(row) > 16,
     )
 
 

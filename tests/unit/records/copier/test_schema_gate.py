@@ -403,6 +403,25 @@ def test_a_pipeline_gets_batches_that_it_can_decode() -> None:
     assert "is not known to the pipeline yet" in item.standing.reason
 
 
+@pytest.mark.parametrize("first", ["key", "value"])
+def test_a_pipeline_of_keys_and_values_gets_what_it_can_decode_of_both(first: str) -> None:
+    """Given a pipeline that decodes both / when one has an unknown id earlier than the other / then
+
+    only batches before the earlier one go in.
+    """
+    item = framing(VALUES | SchemaFrames.KEYS)
+    item.spec = replace(item.spec, pipeline="p")
+    steps = [AvroFields(schemas=(AvroSchema(KNOWN),), column=each) for each in ("key", "value")]
+    gate = SchemaGate(Pipeline("p", tuple(steps)))
+    gate.learn(IDS, [item])
+    good = batch(0, (framed(KNOWN), framed(KNOWN)))
+    bad_key, bad_value = (framed(FOREIGN), framed(KNOWN)), (framed(KNOWN), framed(FOREIGN))
+    both = [bad_key, bad_value] if first == "key" else [bad_value, bad_key]
+    data = good + batch(1, both[0]) + batch(2, both[1])
+    found = gate.before_pipeline(item, answer(item, data), 0.0, NOW)
+    assert found == answer(item, data)._replace(end=len(good))
+
+
 class Taken:
     """A pipeline that takes answers."""
 
