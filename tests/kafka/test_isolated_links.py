@@ -69,9 +69,9 @@ class Apart:
         config = {
             "clusters": {name: {"bootstrap": [at]} for name, at in clusters.items()},
             "spark": {"master": "local[2]"},
-            "links": [
-                link(self.near_link, "east", self.near),
+            "links": [  # the one in trouble first: the next must not wait for it
                 link(self.far_link, "north", far_topics or self.far),
+                link(self.near_link, "east", self.near),
             ],
         }
         path.write_text(yaml.safe_dump(config))

@@ -53,7 +53,6 @@ class KeptLink:
         self._clock = clock
         self._events = events
         self._stopping = threading.Event()
-        self._settled = threading.Event()
         self._service: LinkService | None = None
         self._failures = 0
         self._last_error = ""
@@ -62,12 +61,6 @@ class KeptLink:
     def start(self) -> None:
         """Start the link."""
         self._thread.start()
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it runs, waits for another instance, has halted, or is retried."""
-        service = self._service
-        return self._settled.is_set() or (service is not None and service.waits.is_set())
 
     def stop(self) -> None:
         """End it gracefully; returns when its rounds and loops have ended."""
@@ -101,7 +94,6 @@ class KeptLink:
                 link = self.link
                 self._events.info(f"link {link.name}: {link.source} → {link.target} runs")
                 self._failures, self._last_error = 0, ""
-                self._settled.set()
             while service.failure is None and not self._stopping.is_set():
                 self._stopping.wait(LOOK_S)
         finally:
@@ -112,7 +104,6 @@ class KeptLink:
     def _halted(self, error: BaseException) -> None:
         self._events.warn(f"link {self.link.name} has halted: {_words(error)}")
         self.failure = error
-        self._settled.set()
 
     def _failed(self, error: HeliostatError) -> None:
         self._failures += 1
@@ -120,7 +111,6 @@ class KeptLink:
         if self._last_error != was or self._failures & (self._failures - 1) == 0:
             again = "" if self._failures == 1 else f" ({self._failures} times in a row)"
             self._events.warn(f"link {self.link.name} is tried again: {error}{again}")
-        self._settled.set()
 
     def _pause_s(self) -> float:
         return min(AGAIN_MAX_S, AGAIN_FIRST_S * 2.0 ** min(self._failures, 10))

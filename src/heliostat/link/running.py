@@ -7,13 +7,14 @@ import threading
 from collections.abc import Sequence
 
 from heliostat.clock import Clock, SystemClock
+from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.link.flow import Lanes
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_count import LaneCount
 from heliostat.link.lane_set import Runner
+from heliostat.link.report_reader import ReportReader
 from heliostat.link.service import LinkService
 from heliostat.link.spark_start import SparkStart
 from heliostat.names import LinkName
@@ -22,15 +23,9 @@ from heliostat.other_links.same_file import Neighbours
 from heliostat.records.spark.pipeline import SparkRounds
 from heliostat.state.link_state import progress_topic
 from heliostat.status.board import StatusBoard
-from heliostat.status.changes import Changes
-from heliostat.status.reader import StatusReader
 
 POLL_S = 0.5
-SILENT_S = 4.0
-"""Without a report for so long, though a driver writes one a second, they are read with another
-client: lanes without answers stop, and one whose broker hangs stays with it."""
-FOLLOW_AGAIN_S = 2.0
-"""Between two tries to read reports, when the target does not answer."""
+READERS_END_S = 5.0
 
 
 class Running:
@@ -72,27 +67,23 @@ class Running:
         self._lent = rounds
         self._starting = starting
         self.spark: SparkRounds | None = None
-        self._readers: list[threading.Thread] = []
+        self._readers: list[ReportReader] = []
         self._stop_asked = stop_asked or threading.Event()
         self._stopping = threading.Event()
         self.kept: list[KeptLink] = []
         """The links, in the order of the file."""
 
     def start(self) -> None:
-        """Start Spark, then every link.
-
-        Returns when each runs, waits for another instance, has halted, or can't start now and is
-        retried.
+        """Start Spark, then every link; returns while they begin, each by itself.
 
         Raises
         ------
         SparkUnavailable
             Spark can't be started.
         """
-        if self._lent is not None:
-            spark = self._lent
-        else:
-            spark = (self._starting or SparkStart(self._config, self._links)).rounds()
+        spark = self._session()
+        if spark is None:
+            return
         self.spark = spark
         self._warn_of_few_slots(spark)
         for text in sent_in_clear(self._config, self._links):
@@ -101,6 +92,8 @@ class Running:
             run=spark.run, cancel=spark.cancel, misplaced=spark.misplaced, refused=spark.refused
         )
         for link in self._links:
+            if self._stop_asked.is_set():
+                return
             board = StatusBoard(LinkName(link.name))
             kept = KeptLink(
                 link,
@@ -111,16 +104,25 @@ class Running:
                 clock=self._clock,
                 events=self._events,
             )
-            self.kept.append(kept)
-            kept.start()
-        for kept in self.kept:
-            while not (kept.is_settled or self._stop_asked.is_set()):
-                self._stopping.wait(POLL_S / 5)
-            reader = threading.Thread(
-                target=self._follow, args=(kept,), name=f"{kept.link.name} status", daemon=True
-            )
-            reader.start()
-            self._readers.append(reader)
+            self._begin(kept)
+
+    def _session(self) -> SparkRounds | None:
+        """Return the session, once it has started; None if asked to stop meanwhile."""
+        if self._lent is not None:
+            return self._lent
+        self._starting = self._starting or SparkStart(self._config, self._links)
+        while not self._starting.is_over(POLL_S / 5):
+            if self._stop_asked.is_set():
+                return None
+        return self._starting.rounds()
+
+    def _begin(self, kept: KeptLink) -> None:
+        """Start a link, and the reader of its reports: neither waits for another link (I7)."""
+        self.kept.append(kept)
+        kept.start()
+        reader = self._reader(kept)
+        self._readers.append(reader)
+        reader.start()
 
     @property
     def failures(self) -> dict[LinkName, BaseException]:
@@ -146,14 +148,18 @@ class Running:
         return None
 
     def stop(self) -> None:
-        """Stop all links gracefully, then Spark."""
+        """Stop all links gracefully, at once, then Spark."""
         self._stopping.set()
-        for kept in self.kept:
-            kept.stop()
+        stops = [threading.Thread(target=kept.stop, daemon=True) for kept in self.kept]
+        for thread in stops:  # one whose cluster is dead takes its time
+            thread.start()
+        for thread in stops:
+            thread.join()
         for reader in self._readers:
-            reader.join(5)
-        if self.spark is not None and self.spark is not self._lent:
-            self.spark.stop()
+            reader.join(READERS_END_S)
+        spark = self.spark if self._starting is None else self._starting.ended()
+        if spark is not None and spark is not self._lent:
+            spark.stop()
         self.spark = None
 
     def _service(
@@ -198,40 +204,18 @@ class Running:
             by_load=spark.is_local,
         )
 
-    def _follow(self, kept: KeptLink) -> None:
-        """Feed a link's board from its progress topic, as a remote `heliostat status` does."""
+    def _reader(self, kept: KeptLink) -> ReportReader:
         target = self._config.clusters[kept.link.target].access()
         name = LinkName(kept.link.name)
-        progress = RecentRecords(target, progress_topic(name))
-        reader = StatusReader(name, progress, kept.board)
-        changes = Changes(name, self._events)
-        try:
-            while not self._stopping.is_set():
-                try:
-                    if not progress.exists():  # a link that could not start has none yet
-                        self._stopping.wait(FOLLOW_AGAIN_S)
-                        continue
-                    reader.begin()
-                    heard_s = self._clock.monotonic_s()
-                    while not self._stopping.is_set():
-                        now_s = self._clock.monotonic_s()
-                        if reader.read(POLL_S):
-                            heard_s = now_s
-                        elif now_s > heard_s + SILENT_S:
-                            heard_s = now_s
-                            progress.look_again()
-                        now_ms = self._clock.wall_ms()
-                        changes.look(kept.board.problems(), now_ms)
-                        changes.consume(kept.board.alarms(now_ms))
-                except (ConnectionLost, BrokerError) as error:
-                    if not self._stopping.is_set():
-                        self._events.warn(f"link {name}: its reports can't be read now: {error}")
-                    progress.close()
-                    self._stopping.wait(FOLLOW_AGAIN_S)
-        except Exception as error:  # noqa: BLE001  # a link without reports must not look healthy
-            self._events.warn(f"link {name}: its reports can't be read: {error}")
-        finally:
-            progress.close()
+        foreign = ForeignRecords(lambda text: self._events.warn(f"link {name}: {text}"))
+        return ReportReader(
+            name,
+            lambda: RecentRecords(target, progress_topic(name), foreign),
+            kept.board,
+            clock=self._clock,
+            events=self._events,
+            stopping=self._stopping,
+        )
 
 
 def sent_in_clear(config: Config, links: Sequence[LinkConfig]) -> list[str]:

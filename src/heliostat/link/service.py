@@ -81,8 +81,6 @@ class LinkService:
         self._lease_s = link.lanes.lease_s
         self._beginning = threading.Lock()
         self._begun = threading.Event()
-        self.waits = threading.Event()
-        """Set while another instance drives the link."""
         source, target = config.clusters[link.source], config.clusters[link.target]
         state = LinkState(link, target)
         ownership = Ownership(
@@ -91,7 +89,6 @@ class LinkService:
             clock=clock,
             events=events,
             must_stop=self._stopping.is_set,
-            on_wait=self.waits.set,
         )
         owner = OwnerGuard(ownership)
         self._context = LinkContext(
@@ -138,7 +135,6 @@ class LinkService:
         if not owner.ownership.claim():
             return False
         state.end_watch()
-        self.waits.clear()
         state.claim = owner.ownership.claim_number
         report = owner.guarded(lambda: state.put_driver(self._report("running")))
         begin = owner.guarded(lambda: self._begin_copying(target))

@@ -13,6 +13,9 @@ from heliostat.config import Config, LinkConfig
 from heliostat.link.pipeline_rules import pipelines_of
 from heliostat.records.spark.pipeline import SparkRounds
 
+STARTED_WITHIN_S = 20.0
+"""How long a stop waits for a start that is under way; the process then ends beside it."""
+
 
 class SparkStart:
     """A Spark session for links that is being started.
@@ -32,6 +35,16 @@ class SparkStart:
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="Spark's start", daemon=True)
         self._thread.start()
+
+    def is_over(self, within_s: float) -> bool:
+        """Wait at most so long; return whether it has started, or can't be."""
+        self._thread.join(within_s)
+        return not self._thread.is_alive()
+
+    def ended(self) -> SparkRounds | None:
+        """Return the session to stop, once its start is over; None if there is none."""
+        self._thread.join(STARTED_WITHIN_S)
+        return self._rounds
 
     def rounds(self) -> SparkRounds:
         """Wait until Spark has started; whoever calls this stops it.

@@ -12,7 +12,7 @@ from typing import Any
 from heliostat.errors import HeliostatError
 from heliostat.names import LinkName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
-from heliostat.records.transport.progress_reports import decode_progress
+from heliostat.records.transport.progress_reports import LaneProgress, decode_progress
 from heliostat.state.link_state import DRIVER_KEY
 from heliostat.status.lag import Ends, missing_records
 from heliostat.status.reports import Reports
@@ -54,10 +54,13 @@ class StatusBoard:
                 self._reports.take_driver(value)
             self.listener(None)
         elif key.startswith(LANE_PREFIX):
-            progress = decode_progress(value)
-            with self._lock:
-                self._reports.take_lane(progress)
-            self.listener(progress.report)
+            self.take_lane(decode_progress(value))
+
+    def take_lane(self, progress: LaneProgress) -> None:
+        """Process a lane's report."""
+        with self._lock:
+            self._reports.take_lane(progress)
+        self.listener(progress.report)
 
     def know_stops(self, stops: Stops) -> None:
         """Set the stops in the link's state, shown where no lane of its driver has reported."""

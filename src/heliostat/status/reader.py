@@ -6,11 +6,16 @@ from contextlib import closing
 
 from heliostat.access import ClusterAccess
 from heliostat.clock import Clock
-from heliostat.clusters.recent_records import RecentRecords
+from heliostat.clusters.foreign_records import NOT_A_ROW
+from heliostat.clusters.recent_records import Recent, RecentRecords
 from heliostat.names import LinkName
-from heliostat.records.transport.progress_reports import REFRESH_S
-from heliostat.state.link_state import progress_topic
-from heliostat.status.board import StatusBoard
+from heliostat.records.transport.progress_reports import (
+    REFRESH_S,
+    LaneProgress,
+    decode_progress,
+)
+from heliostat.state.link_state import DRIVER_KEY, progress_topic
+from heliostat.status.board import LANE_PREFIX, StatusBoard
 from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S
 
 LOOK_BACK_S = (REFRESH_S + 10.0, 600.0)
@@ -83,7 +88,7 @@ class StatusReader:
             self.board.forget()
             self._progress.seek(newest_ms - int(back_s * 1000))
             for record in self._progress.read_to_end():
-                self.board.consume(record.key, record.value)
+                self._take(record)
             if self.board.is_complete():
                 break
 
@@ -109,5 +114,35 @@ class StatusReader:
         """Process new records, waiting up to `timeout_s`; return their number."""
         records = self._progress.poll(timeout_s)
         for record in records:
-            self.board.consume(record.key, record.value)
+            self._take(record)
         return len(records)
+
+    def _take(self, record: Recent) -> None:
+        """Update the status with a record; one that is no report is ignored, and told."""
+        progress: LaneProgress | None = None
+        try:
+            if record.key == DRIVER_KEY:
+                _check_driver(record)
+            elif record.key.startswith(LANE_PREFIX):
+                progress = decode_progress(record.value)
+            else:
+                raise KeyError(record.key)  # one way for all that is odd
+        except NOT_A_ROW as error:
+            self._progress.ignore(record, error)
+            return
+        if progress is None:
+            self.board.consume(record.key, record.value)
+        else:
+            self.board.take_lane(progress)
+
+
+def _check_driver(record: Recent) -> None:
+    """Raise unless a status can be made of a driver's report: the board would keep a bad one."""
+    board = StatusBoard(LinkName(""))
+    board.consume(record.key, record.value)
+    board.status(record.timestamp_ms)
+    board.alarms(record.timestamp_ms)
+    board.is_complete()
+    board.to_read(record.timestamp_ms)
+    if board.driver_at_ms is None and record.value.get("state") == "running":
+        raise KeyError("at_ms")

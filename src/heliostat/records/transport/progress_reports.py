@@ -258,7 +258,15 @@ def _numbers(item: PartitionReport) -> object:
 
 
 def decode_progress(value: Mapping[str, Any]) -> LaneProgress:
-    """Build a `LaneProgress` from one record's JSON."""
+    """Build a `LaneProgress` from one record's JSON.
+
+    What others write there may be anything: it must not reach sums that are kept.
+
+    Raises
+    ------
+    LookupError, TypeError, ValueError
+        It is no report.
+    """
     partitions = [
         _partition(TopicName(source), TopicName(target), row)
         for source, target, rows in value["topics"]
@@ -286,7 +294,19 @@ def decode_progress(value: Mapping[str, Any]) -> LaneProgress:
         (TopicPartition(TopicName(topic), PartitionId(partition)), first, end)
         for topic, partition, first, end in value.get("lost", ())
     ]
-    return LaneProgress(report, value["at_ms"], value["is_whole"])
+    _only(int, value["lane"], value["generation"], value["round"], value["at_ms"])
+    _only(int, report.records, report.bytes, report.number, report.plan, report.lane_partitions)
+    _only(int, *report.latency_ms, *report.schema_ids)
+    _only(int, *(number for _, *ends in report.lost for number in ends))
+    _only(int, *(() if report.suspect is None else report.suspect[1:]))
+    _only(str, report.ended_by, report.hangs)
+    return LaneProgress(report, value["at_ms"], bool(value["is_whole"]))
+
+
+def _only(kind: type, *values: object) -> None:
+    """Raise `TypeError` unless all are of this kind."""
+    if values and {*map(type, values)} != {kind}:
+        raise TypeError(f"no {kind.__name__}: {values}")
 
 
 def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> PartitionReport:
@@ -299,6 +319,9 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
     missing_ms = row[14] if row[14:] else -1
     target_end = row[15] if row[15:] else position
     one, other = number if isinstance(number, list) else (number, number)
+    _only(int, one, other, position, high_watermark, records, size, last_ms, caught_up_ms, since_ms)
+    _only(int, copied_to, epoch, open_records, breaks, missing_ms, target_end)
+    _only(str, source, target, code, reason)
     return PartitionReport(
         TopicPartition(source, PartitionId(one)),
         TopicPartition(target, PartitionId(other)),
