@@ -20,7 +20,8 @@ from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.keyed_topic import KeyedTopic
-from heliostat.names import TopicName
+from heliostat.names import LinkName, TopicName
+from heliostat.state.link_state import control_topic, progress_topic
 from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -212,7 +213,11 @@ def test_a_link_that_must_halt_and_a_bad_record_in_anothers_state_stop_nothing_e
         assert f"{other_link} has records that are not its link's own" in told["refused"][kept]
         assert f"mirror/{hidden} at offset 1" in told["refused"][kept]
         assert any("at offset 0" in note for note in told["notes"])
+        for topic, key in [(progress_topic, None), (control_topic, b"lanes")]:
+            with ByteTopic(target, TopicName(topic(LinkName(apart.near_link))), "stranger") as own:
+                own.write([ByteRecord(key, b"not ours")])
         apart.wait_copied(apart.filled(cluster_pair.source, apart.near))
+        wait_for("word of it", lambda: ".progress has a record that" in link.text(), TOLD_WITHIN_S)
         state.write(f"mirror/{hidden}", None)  # the bad record has been removed
         apart.wait_status(apart.near_link, 0, within_s=COPIED_WITHIN_S)
         assert link.stop() == HALTED

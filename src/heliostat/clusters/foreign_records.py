@@ -34,21 +34,24 @@ class ForeignRecords:
         self._tell = tell
         self._lock = threading.Lock()
         self._counts: dict[TopicName, int] = {}
-        self._ends: dict[TopicName, int] = {}
+        self._ends: dict[tuple[TopicName, str], int] = {}
         """Offset after the last one noted: a record that is read again is told once."""
 
-    def note(self, topic: TopicName, offset: int, key: object, why: object) -> None:
-        """Note a record that is ignored."""
+    def note(self, topic: TopicName, offset: int | None, key: object, why: object) -> None:
+        """Note a record that is ignored; `offset` is None if only its key is known."""
         with self._lock:
-            if offset < self._ends.get(topic, 0):
+            place = (topic, shown_key(key)) if offset is None else (topic, "")
+            end = 1 if offset is None else offset + 1
+            if end <= self._ends.get(place, 0):
                 return
-            self._ends[topic] = offset + 1
+            self._ends[place] = end
             count = self._counts[topic] = self._counts.get(topic, 0) + 1
         if count & (count - 1) == 0:
+            at = "" if offset is None else f" at offset {offset}"
             more = "" if count == 1 else f"; {count} so far"
             self._tell(
-                f"topic {topic} has a record that is not ours at offset {offset}, with key "
-                f"{shown_key(key)}: it is ignored ({str(why)[:SHOWN_MAX]}{more})"
+                f"topic {topic} has a record that is not ours{at}, with key {shown_key(key)}: it "
+                f"is ignored ({str(why)[:SHOWN_MAX]}{more})"
             )
 
 

@@ -17,7 +17,8 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Self
 
-from heliostat.clusters.keyed_topic import Change, KeyedTopic, read_as_row
+from heliostat.clusters.foreign_records import ForeignRecords
+from heliostat.clusters.keyed_topic import Change, KeyedTopic, OwnRows, read_as_row
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, GapChoice
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
@@ -218,8 +219,11 @@ class GapLedger:
     refuses.
     """
 
-    def __init__(self, link: LinkName, target: ClusterConfig) -> None:
-        self._topic = KeyedTopic(target.access(), gaps_topic(link))
+    def __init__(
+        self, link: LinkName, target: ClusterConfig, foreign: ForeignRecords | None = None
+    ) -> None:
+        own = OwnRows((ROW_PREFIX, DECISION_PREFIX, COPIED_PREFIX), foreign or ForeignRecords())
+        self._topic = KeyedTopic(target.access(), gaps_topic(link), own=own)
         self._reader = self._topic.reader()
         self.rows: dict[str, GapRow] = {}
         """By key, the oldest first."""

@@ -15,6 +15,7 @@ import threading
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import ClusterConfig, Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
@@ -82,7 +83,8 @@ class LinkService:
         self._beginning = threading.Lock()
         self._begun = threading.Event()
         source, target = config.clusters[link.source], config.clusters[link.target]
-        state = LinkState(link, target)
+        foreign = ForeignRecords(lambda text: events.warn(f"link {link.name}: {text}"))
+        state = LinkState(link, target, foreign)
         ownership = Ownership(
             LinkName(link.name),
             state,
@@ -92,7 +94,7 @@ class LinkService:
         )
         owner = OwnerGuard(ownership)
         self._context = LinkContext(
-            link, source, target, state, board, owner, clock=clock, events=events
+            link, source, target, state, foreign, board, owner, clock=clock, events=events
         )
         self._resources = Resources(runner, lane_count, claimed)
         self._loops = Loops(link.name, owner.halt, clock, events)
