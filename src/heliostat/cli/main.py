@@ -6,7 +6,6 @@ Exit codes: 0 in sync, 1 difference or refusal, 2 usage, 3 halted.
 from __future__ import annotations
 
 import importlib
-import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -161,12 +160,3 @@ def run(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         return HALTED
     return answer if isinstance(answer, int) else 0
-
-
-def main() -> None:
-    """Entry point of the program."""
-    sys.exit(run())
-
-
-if __name__ == "__main__":
-    main()

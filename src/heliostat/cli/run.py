@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
 from heliostat.cli.exit_codes import HALTED
 from heliostat.cli.options import config_option, link_option
+from heliostat.cli.stop_signal import STOP, StopSignal
 from heliostat.clock import SystemClock
 from heliostat.config import load_config
+from heliostat.errors import SparkUnavailable
 
 if TYPE_CHECKING:
     from heliostat.link.running import Running
@@ -22,25 +21,6 @@ if TYPE_CHECKING:
 
 VIEW_EVERY_S = 1.0
 LOG_EVERY_S = 10.0
-
-
-class StopSignal:
-    """Event set by Ctrl-C or SIGTERM; a second signal ends the process at once."""
-
-    def __init__(self) -> None:
-        self.is_set = threading.Event()
-
-    def install(self) -> None:
-        """Catch both signals from now on."""
-        signal.signal(signal.SIGINT, self._caught)
-        signal.signal(signal.SIGTERM, self._caught)
-
-    def _caught(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if self.is_set.is_set():
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        self.is_set.set()
 
 
 @click.command("run")
@@ -63,24 +43,29 @@ def run_command(
     """
     from heliostat.link.spark_start import SparkStart
     from heliostat.operate.links import links_of
+    from heliostat.ops.events import Events
 
     config = load_config(config_file)
     links = links_of(config, link_name)
-    stop = StopSignal()
+    stop = STOP
     stop.install()
-    starting = SparkStart(config, links)  # takes seconds: meanwhile the rest is loaded
-    from heliostat.link.running import Running
-    from heliostat.ops.events import Events
-
     clock = SystemClock()
     is_live = sys.stdout.isatty() and not plain
     events = Events(clock.wall_ms, None if is_live else sys.stderr)
+    if stop.is_set.is_set():
+        return
+    # Takes seconds: meanwhile the rest is loaded.
+    starting = SparkStart(config, links, lambda line: events.warn(f"Spark: {line}"))
+    from heliostat.link.running import Running
+
     running = Running(config, links, events, clock, stop.is_set, starting=starting)
     ends_at_s = clock.monotonic_s() + seconds if seconds is not None else float("inf")
     failure: BaseException | None = None
     try:
         running.start()
         failure = show(running, stop, events, ends_at_s, is_live=is_live)
+        if stop.is_set.is_set() and isinstance(failure, SparkUnavailable):
+            failure = None  # who ends us may end Spark's JVM as well
         if failure is not None:
             click.echo(f"halted: {failure}", err=True)  # first: stopping may take a while
     finally:

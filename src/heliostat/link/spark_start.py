@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from heliostat.config import Config, LinkConfig
 from heliostat.link.pipeline_rules import pipelines_of
+from heliostat.ops.jvm_output import Tell, to_stderr
 from heliostat.records.spark.pipeline import SparkRounds
 
 STARTED_WITHIN_S = 20.0
@@ -26,9 +27,12 @@ class SparkStart:
         The configuration.
     links
         Which of its links will run in it.
+    tell
+        Receives what Spark's JVM prints.
     """
 
-    def __init__(self, config: Config, links: Sequence[LinkConfig]) -> None:
+    def __init__(self, config: Config, links: Sequence[LinkConfig], tell: Tell = to_stderr) -> None:
+        self._tell = tell
         self._config = config
         self._links = links
         self._rounds: SparkRounds | None = None
@@ -73,6 +77,7 @@ class SparkStart:
                     for link in self._links
                     for each in pipelines_of(link).values()
                 ),
+                tell=self._tell,
             )
         except BaseException as error:  # noqa: BLE001  # raised where it is awaited
             self._failure = error

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from heliostat.errors import SparkUnavailable
 from heliostat.names import LaneId, LinkName
 from heliostat.ops.driver_death import begun, death, has_died, report_death, stopped
+from heliostat.ops.jvm_output import Tell, to_stderr
 from heliostat.ops.pyspark_private import (
     ask_numpy_converters_of_numpy_only,
     java_exception,
@@ -83,6 +84,8 @@ class SparkRounds:
         Whether lanes have pipelines.
     has_rows
         Whether records will be rows of Spark: in executors, or in the driver if it is local.
+    tell
+        Receives what Spark's JVM prints.
     """
 
     def __init__(
@@ -94,6 +97,7 @@ class SparkRounds:
         task_cpus: float,
         has_pipelines: bool = False,
         has_rows: bool = False,
+        tell: Tell = to_stderr,
     ) -> None:
         from py4j import protocol
         from pyspark import SparkConf, SparkContext
@@ -120,7 +124,9 @@ class SparkRounds:
         }
         wanted = SparkConf().setAppName(app_name).setMaster(master).setAll(list(settings.items()))
         caught = signal.getsignal(signal.SIGINT)
-        self.context: SparkContext = begun(lambda: SparkContext.getOrCreate(wanted), SparkContext)
+        self.context: SparkContext = begun(
+            lambda: SparkContext.getOrCreate(wanted), SparkContext, tell
+        )
         if threading.current_thread() is threading.main_thread():
             # PySpark's own handler would kill the rounds at Ctrl-C; ours ends them gracefully.
             signal.signal(signal.SIGINT, caught)

@@ -16,10 +16,10 @@ from heliostat.clusters.kafka_codes import EARLIEST
 from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.connection import Connection
 from heliostat.clusters.wire.frames import Frame
-from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.errors import BatchError, BrokerError, ConnectionLost
 from heliostat.invariants import is_from_current_owner
 from heliostat.names import TopicName, TopicPartition
-from heliostat.records.batches.batch import BatchError, check_crc, each_header
+from heliostat.records.batches.batch import check_crc, each_header
 from heliostat.records.batches.encode import decode_batches
 from heliostat.records.copier.lane import NO_IDS, LaneSpec, PlanChange, SchemaIds
 from heliostat.records.transport.plan_rows import wanted_round
