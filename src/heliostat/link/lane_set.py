@@ -252,8 +252,11 @@ class LaneSet:
             self._changed.notify_all()
         if is_stopping:
             return
-        if error is not None:
-            self._events.warn(f"lane {lane.health.lane}: round failed: {lane.health.last_error}")
+        count = lane.health.failures_in_a_row
+        if error is not None and count & (count - 1) == 0:
+            again = "" if count == 1 else f" ({count} times in a row)"
+            text = f"lane {lane.health.lane}: round failed: {lane.health.last_error}{again}"
+            self._events.warn(text)
         self._wake()
 
     # -- announcing ----------------------------------------------------------------------------

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from heliostat.clock import Clock
 from heliostat.clusters.recent_records import RecentRecords
-from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.errors import HeliostatError
+from heliostat.link.troubles import REPORTS, Troubles
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
 from heliostat.status.board import StatusBoard
@@ -38,8 +39,8 @@ class ReportReader:
         Opens its progress topic.
     board
         The link's status.
-    clock, events
-        Time, and where changes are logged.
+    clock, events, troubles
+        Time, and where changes and failures are told.
     stopping
         Set when it must end.
     """
@@ -52,6 +53,7 @@ class ReportReader:
         *,
         clock: Clock,
         events: Events,
+        troubles: Troubles,
         stopping: threading.Event,
     ) -> None:
         self._link = link
@@ -59,6 +61,7 @@ class ReportReader:
         self._board = board
         self._clock = clock
         self._events = events
+        self._troubles = troubles
         self._stopping = stopping
         self._changes = Changes(link, events)
         self._last_error = ""
@@ -79,8 +82,9 @@ class ReportReader:
                 try:
                     if progress.exists():
                         self._follow(progress)
-                except (ConnectionLost, BrokerError) as error:
-                    self._failed(f"its reports can't be read now: {error}")
+                except HeliostatError as error:
+                    if not self._stopping.is_set():
+                        self._troubles.failed(REPORTS, error)
                 except Exception as error:  # noqa: BLE001  # else leases end, and nobody says why
                     self._failed(f"its reports can't be read: {type(error).__name__}: {error}")
                 progress.close()
@@ -103,7 +107,7 @@ class ReportReader:
             now_s = self._clock.monotonic_s()
             if reader.read(POLL_S):
                 read_s, is_live = now_s, True
-                self._last_error = ""
+                self._troubles.works(REPORTS)
             elif now_s > read_s + SILENT_S:
                 read_s = now_s
                 progress.look_again()

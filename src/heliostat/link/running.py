@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.foreign_records import ForeignRecords
@@ -17,6 +18,7 @@ from heliostat.link.lane_set import Runner
 from heliostat.link.report_reader import ReportReader
 from heliostat.link.service import LinkService
 from heliostat.link.spark_start import SparkStart
+from heliostat.link.troubles import Troubles
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
 from heliostat.other_links.same_file import Neighbours
@@ -26,6 +28,15 @@ from heliostat.status.board import StatusBoard
 
 POLL_S = 0.5
 READERS_END_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What all tries of one link, and the reader of its reports, share."""
+
+    board: StatusBoard
+    events: Events
+    troubles: Troubles
 
 
 class Running:
@@ -94,17 +105,7 @@ class Running:
         for link in self._links:
             if self._stop_asked.is_set():
                 return
-            board = StatusBoard(LinkName(link.name))
-            kept = KeptLink(
-                link,
-                functools.partial(
-                    self._service, link, runner, self._lane_count(link, spark), board
-                ),
-                board,
-                clock=self._clock,
-                events=self._events,
-            )
-            self._begin(kept)
+            self._begin(link, runner, self._lane_count(link, spark))
 
     def _session(self) -> SparkRounds | None:
         """Return the session, once it has started; None if asked to stop meanwhile."""
@@ -116,13 +117,31 @@ class Running:
                 return None
         return self._starting.rounds()
 
-    def _begin(self, kept: KeptLink) -> None:
+    def _begin(self, link: LinkConfig, runner: Runner, lanes: LaneCount) -> None:
         """Start a link, and the reader of its reports: neither waits for another link (I7)."""
+        shared = self._shared(link)
+        kept = KeptLink(
+            link,
+            functools.partial(self._service, link, runner, lanes, shared),
+            shared.board,
+            events=shared.events,
+            troubles=shared.troubles,
+        )
         self.kept.append(kept)
         kept.start()
-        reader = self._reader(kept)
+        reader = self._reader(link, shared)
         self._readers.append(reader)
         reader.start()
+
+    def _shared(self, link: LinkConfig) -> _Shared:
+        board, events = StatusBoard(LinkName(link.name)), self._events.of(link.name)
+        access = [self._config.clusters[alias].access() for alias in (link.source, link.target)]
+        aliases = {each.described: each.alias for each in access}
+
+        def behind() -> int | None:
+            return board.status(self._clock.wall_ms()).lag_records
+
+        return _Shared(board, events, Troubles(aliases, self._clock, events, behind))
 
     @property
     def failures(self) -> dict[LinkName, BaseException]:
@@ -163,16 +182,17 @@ class Running:
         self.spark = None
 
     def _service(
-        self, link: LinkConfig, runner: Runner, lanes: Lanes, board: StatusBoard
+        self, link: LinkConfig, runner: Runner, lanes: Lanes, shared: _Shared
     ) -> LinkService:
         return LinkService(
             self._config,
             link,
             runner,
             lanes,
-            board=board,
+            board=shared.board,
             clock=self._clock,
-            events=self._events,
+            events=shared.events,
+            troubles=shared.troubles,
             claimed=Neighbours(self._config, link).claims,
         )
 
@@ -204,16 +224,17 @@ class Running:
             by_load=spark.is_local,
         )
 
-    def _reader(self, kept: KeptLink) -> ReportReader:
-        target = self._config.clusters[kept.link.target].access()
-        name = LinkName(kept.link.name)
-        foreign = ForeignRecords(lambda text: self._events.warn(f"link {name}: {text}"))
+    def _reader(self, link: LinkConfig, shared: _Shared) -> ReportReader:
+        target = self._config.clusters[link.target].access()
+        name = LinkName(link.name)
+        foreign = ForeignRecords(shared.events.warn)
         return ReportReader(
             name,
             lambda: RecentRecords(target, progress_topic(name), foreign),
-            kept.board,
+            shared.board,
             clock=self._clock,
-            events=self._events,
+            events=shared.events,
+            troubles=shared.troubles,
             stopping=self._stopping,
         )
 

@@ -27,6 +27,7 @@ from heliostat.link.lane_template import lane_template
 from heliostat.link.leases import renew_every_s
 from heliostat.link.loops import Loops
 from heliostat.link.owner_guard import OWN_LASTS_S, OwnerGuard
+from heliostat.link.troubles import Troubles
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
@@ -56,8 +57,8 @@ class LinkService:
         Runs rounds on Spark.
     lane_count
         The most lanes there may be now.
-    clock, events
-        Time, and where changes are logged.
+    clock, events, troubles
+        Time, and where changes and failures are told.
     board
         The link's status, updated from the lanes' reports.
     claimed
@@ -73,6 +74,7 @@ class LinkService:
         *,
         clock: Clock,
         events: Events,
+        troubles: Troubles,
         board: StatusBoard,
         claimed: NeighbourClaims,
     ) -> None:
@@ -83,7 +85,7 @@ class LinkService:
         self._beginning = threading.Lock()
         self._begun = threading.Event()
         source, target = config.clusters[link.source], config.clusters[link.target]
-        foreign = ForeignRecords(lambda text: events.warn(f"link {link.name}: {text}"))
+        foreign = ForeignRecords(events.warn)
         state = LinkState(link, target, foreign)
         ownership = Ownership(
             LinkName(link.name),
@@ -97,7 +99,7 @@ class LinkService:
             link, source, target, state, foreign, board, owner, clock=clock, events=events
         )
         self._resources = Resources(runner, lane_count, claimed)
-        self._loops = Loops(link.name, owner.halt, clock, events)
+        self._loops = Loops(link.name, owner.halt, clock, troubles)
         self._admins: list[ClusterAdmin] = []
         self._source: ClusterAdmin | None = None
         self._known = Known({}, {})

@@ -1,12 +1,13 @@
 """Log lines for partitions that stop or are retried, each alarm of a link, and their ends.
 
 Without a terminal nobody sees the live view: the start and the end of each problem are logged once,
-in one line for all partitions of a topic that have the same.
+in one line for all partitions of a topic that have the same. What is retried for one reason is one
+line for all topics.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
@@ -16,11 +17,17 @@ LISTED_MAX = 20
 """Most lines about partitions per look; a broker that fails affects thousands."""
 SETTLES_WITHIN_MS = 2_000
 """A retried partition is logged only after this time: leaders move."""
+DELETED = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
+DELETED_WITHIN_MS = 30_000
+"""A deleted topic is not said to be retried for so long: a reconciliation says that it is gone."""
 RETRYING = "retrying"
+TOPICS_MAX = 3
+"""Most topics named in one line."""
 NUMBERS_MAX = 12
 """Most partitions of a topic named in one line."""
 _Key = tuple[str, int]
 _What = tuple[str, str]
+Say = Callable[[str], None]
 
 
 class Changes:
@@ -46,7 +53,7 @@ class Changes:
         now = {
             (item.source, item.partition): item
             for item in problems
-            if item.state != RETRYING or now_ms - item.since_ms >= SETTLES_WITHIN_MS
+            if item.state != RETRYING or now_ms - item.since_ms >= _settles_within_ms(item)
         }
         still = {(item.source, item.partition) for item in problems}
         worse = [
@@ -59,32 +66,33 @@ class Changes:
             # If no lane has checked it since the driver started, the start is unknown.
             since_ms = item.since_ms if item.since_ms > 0 else now_ms
             self._problems[item.source, item.partition] = (_what(item), since_ms)
-        told = [
-            (item.source, item.partition, f"{item.state} [{item.code}]: {item.reason}")
+        told = {
+            (item.source, item.partition): f"{item.state} [{item.code}]: {item.reason}"
             for item in worse
-        ]
-        self._tell(told, "partitions are not copied as they should be", self._warn)
-        ended = []
+        }
+        retried = {key for key in told if now[key].state == RETRYING}
+        self._tell(told, retried, "partitions are not copied as they should be", self._warn)
+        ended: dict[_Key, str] = {}
         for key in over:
             (state, code), since_ms = self._problems.pop(key)
             lasted_s = max(0, now_ms - since_ms) / 1000
-            ended.append((*key, f"no longer {state} [{code}], after {lasted_s:.0f} s"))
-        self._tell(ended, "partitions are copied again", self._info)
+            ended[key] = f"no longer {state} [{code}], after {lasted_s:.0f} s"
+            if state == RETRYING:
+                retried.add(key)
+        self._tell(ended, retried, "partitions are copied again", self._info)
 
     def _tell(
-        self,
-        told: Iterable[tuple[str, int, str]],
-        words: str,
-        say: Callable[[str], None],
+        self, told: Mapping[_Key, str], retried: Container[_Key], words: str, say: Say
     ) -> None:
-        """Log what is told of topics' partitions: a line for each topic and text."""
-        alike: dict[tuple[str, str], list[int]] = {}
-        for topic, partition, text in told:
-            alike.setdefault((topic, text), []).append(partition)
+        """Log what is told of partitions: a line for each topic and text, or for each text."""
+        alike: dict[tuple[str, str], dict[str, list[int]]] = {}
+        for (topic, partition), text in told.items():
+            place = "" if (topic, partition) in retried else topic
+            alike.setdefault((place, text), {}).setdefault(topic, []).append(partition)
         lines = list(alike.items())
-        for (topic, text), found in lines[:LISTED_MAX]:
-            say(f"{topic}-{_numbers(sorted(found))} {text}")
-        if left := sum(len(found) for _, found in lines[LISTED_MAX:]):
+        for (_, text), topics in lines[:LISTED_MAX]:
+            say(f"{_named(topics)} {text}")
+        if left := sum(sum(map(len, topics.values())) for _, topics in lines[LISTED_MAX:]):
             self._warn(f"and {left} more {words}: see `heliostat status`")
 
     def consume(self, alarms: Mapping[str, str]) -> None:
@@ -106,8 +114,20 @@ def _what(item: PartitionProblem) -> _What:
     return item.state, item.code
 
 
+def _settles_within_ms(item: PartitionProblem) -> int:
+    return DELETED_WITHIN_MS if item.code in DELETED else SETTLES_WITHIN_MS
+
+
+def _named(topics: Mapping[str, Sequence[int]]) -> str:
+    """Return partitions of one topic, or of the first of several, with the verb."""
+    shown = [f"{topic}-{_numbers(sorted(topics[topic]))}" for topic in list(topics)[:TOPICS_MAX]]
+    left = len(topics) - len(shown)
+    more = f" and {left} more topics" if left else ""
+    are = "is" if len(topics) == len(topics[next(iter(topics))]) == 1 else "are"
+    return f"{'; '.join(shown)}{more} {are}"
+
+
 def _numbers(partitions: Sequence[int]) -> str:
     named = ", ".join(map(str, partitions[:NUMBERS_MAX]))
     left = len(partitions) - NUMBERS_MAX
-    more = f" and {left} more" if left > 0 else ""
-    return f"{named}{more} {'is' if len(partitions) == 1 else 'are'}"
+    return f"{named} and {left} more" if left > 0 else named

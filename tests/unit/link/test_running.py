@@ -21,6 +21,7 @@ from heliostat.link import running as running_module
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.running import Running
 from heliostat.link.spark_start import SparkStart
+from heliostat.link.troubles import Troubles
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
 from heliostat.status.board import StatusBoard
@@ -61,8 +62,8 @@ class Kept:
             LinkConfig.model_validate(settings),
             self._make,
             StatusBoard(LinkName("l")),
-            clock=SystemClock(),
-            events=self.events,
+            events=self.events.of("l"),
+            troubles=Troubles({}, SystemClock(), self.events.of("l")),
         )
         self.link.start()
 
@@ -87,7 +88,7 @@ def test_a_passing_failure_is_retried_and_reported() -> None:
     eventually(lambda: kept.made and kept.made[-1].runs)
     assert kept.link.failure is None
     assert [service.stops > 0 for service in kept.made] == [True, True, False]
-    assert "link l is tried again: [CONNECTION_LOST] west is away" in kept.said()
+    assert "link l: start is tried again: [CONNECTION_LOST] west is away" in kept.said()
     kept.link.stop()
     assert all(service.stops for service in kept.made)
 

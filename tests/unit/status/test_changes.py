@@ -7,7 +7,13 @@ from dataclasses import replace
 
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
-from heliostat.status.changes import LISTED_MAX, NUMBERS_MAX, SETTLES_WITHIN_MS, Changes
+from heliostat.status.changes import (
+    DELETED_WITHIN_MS,
+    LISTED_MAX,
+    NUMBERS_MAX,
+    SETTLES_WITHIN_MS,
+    Changes,
+)
 from heliostat.status.values import PartitionProblem
 
 NOW_MS = 1_700_000_000_000
@@ -93,6 +99,29 @@ def test_partitions_of_a_topic_with_the_same_problem_share_a_line() -> None:
         "INFO link l: t-1 is no longer diverged [SOURCE_OVERTOOK], after 3 s",
         "INFO link l: u-0 is no longer gap [SOURCE_OVERTOOK], after 3 s",
     ]
+
+
+def test_topics_that_are_retried_for_one_reason_share_a_line() -> None:
+    """A broker that is away is one fact, however many topics it leads."""
+    told = Told()
+    topics = ["t", "t", "u", "v", "w", "x"]
+    retried = [
+        problem(number, "retrying", "NO_ANSWER", topic) for number, topic in enumerate(topics)
+    ]
+    assert told.look(*retried, after_ms=SETTLES_WITHIN_MS) == [
+        "WARN link l: t-0, 1; u-2; v-3 and 2 more topics are retrying [NO_ANSWER]: gone"
+    ]
+    (over,) = told.look(after_ms=9_000)
+    assert over.startswith("INFO link l: t-0, 1; u-2; v-3 and 2 more topics are no longer retrying")
+
+
+def test_a_deleted_topic_is_not_said_to_be_retried() -> None:
+    """Given partitions that no broker knows / when a reconciliation drops them / then no line."""
+    told = Told()
+    gone = problem(state="retrying", code="UNKNOWN_TOPIC_OR_PARTITION")
+    assert told.look(gone, after_ms=DELETED_WITHIN_MS - 1) == []
+    assert told.look(after_ms=DELETED_WITHIN_MS) == []
+    assert told.look(gone, after_ms=DELETED_WITHIN_MS) != []
 
 
 def test_of_many_partitions_of_a_topic_the_first_are_named() -> None:
