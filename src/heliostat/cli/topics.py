@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ import click
 from heliostat.cli.exit_codes import DIFFERENCE, HALTED, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.cli.schemas import schema_lines
-from heliostat.config import load_config
+from heliostat.config import LinkConfig, load_config
 from heliostat.errors import (
     BrokerError,
     ConnectionLost,
@@ -21,10 +22,12 @@ from heliostat.errors import (
     RegistryUnreachable,
     SparkUnavailable,
 )
+from heliostat.operate.each_link import each_link
 from heliostat.operate.links import links_of
 from heliostat.operate.plan import plan_link, with_pipelines
 from heliostat.operate.schemas import LinkSchemas, link_schemas
 from heliostat.operate.topics import TopicPreview, preview_topics
+from heliostat.other_links.same_file import TopicNames, ask_topics
 from heliostat.topics.topic_plan import TopicPlan
 
 _NO_ANSWER = (
@@ -83,7 +86,7 @@ def plan_command(
     Also lists what is left out because it comes from the target. Changes nothing. Exit code 0 when
     there is nothing to do, 1 when there is, when something is refused, such as a pipeline, or when
     source records were gone before they were copied, 3 when a cluster or a registry does not
-    answer. Links are planned one by one: an error in one does not stop the others.
+    answer. Links are planned at the same time: an error in one does not stop the others.
 
     \b
     Examples:
@@ -93,13 +96,23 @@ def plan_command(
     config = load_config(config_file)
     plans: dict[str, TopicPlan] = {}
     schemas: dict[str, LinkSchemas] = {}
-    failed: dict[str, HeliostatError] = {}
-    for link in links_of(config, link_name):
-        try:
-            plans[link.name] = with_pipelines(config, link, plan_link(config, link))
-            schemas |= {each.link: each for each in link_schemas(config, link.name)}
-        except _NO_ANSWER as error:
-            failed[link.name] = error
+
+    def planned(link: LinkConfig) -> TopicPlan:
+        plan = plans[link.name] = plan_link(config, link, names.of)
+        schemas.update({each.link: each for each in link_schemas(config, link.name)})
+        return plan
+
+    names = TopicNames(partial(ask_topics, config))
+    links = links_of(config, link_name)
+    answers = each_link(config, links, planned, told=_NO_ANSWER)
+    failed = {name: why for name, why in answers.items() if isinstance(why, HeliostatError)}
+    plans = {link.name: plans[link.name] for link in links if link.name in plans}
+    for link in links:  # one after the other: a process has one Spark
+        if link.name in plans:
+            try:
+                plans[link.name] = with_pipelines(config, link, plans[link.name])
+            except _NO_ANSWER as error:
+                failed[link.name] = error
     if as_json:
         answer = [
             {"link": name, **plan.to_json(), **_schemas_json(schemas.get(name))}

@@ -21,7 +21,7 @@ from heliostat.link.spark_start import SparkStart
 from heliostat.link.troubles import Troubles
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
-from heliostat.other_links.same_file import Neighbours
+from heliostat.other_links.same_file import Neighbours, TopicNames, ask_topics
 from heliostat.records.spark.pipeline import SparkRounds
 from heliostat.state.link_state import progress_topic
 from heliostat.status.board import StatusBoard
@@ -81,6 +81,7 @@ class Running:
         self._readers: list[ReportReader] = []
         self._stop_asked = stop_asked or threading.Event()
         self._stopping = threading.Event()
+        self._names = TopicNames(functools.partial(ask_topics, config))
         self.kept: list[KeptLink] = []
         """The links, in the order of the file."""
 
@@ -193,7 +194,7 @@ class Running:
             clock=self._clock,
             events=shared.events,
             troubles=shared.troubles,
-            claimed=Neighbours(self._config, link).claims,
+            claimed=Neighbours(self._config, link, self._names.of).claims,
         )
 
     def _warn_of_few_slots(self, spark: SparkRounds) -> None:

@@ -18,6 +18,7 @@ from heliostat.link.topic_look import see
 from heliostat.names import LinkName, TopicName, id_text
 from heliostat.offsets.store import read_maps
 from heliostat.other_links.at_source import blind_note
+from heliostat.other_links.same_file import NamesOf
 from heliostat.topics.producer_age import old_backlog_note
 from heliostat.topics.topic_plan import TopicPlan
 
@@ -35,8 +36,13 @@ class NotCopied:
     """Topics whose records come from the target."""
 
 
-def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
+def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None) -> TopicPlan:
     """Return what `run` would do to the target's topics; changes nothing.
+
+    Parameters
+    ----------
+    names_of
+        Returns the topics of other links' sources; by default each is asked.
 
     Raises
     ------
@@ -46,7 +52,7 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
         One of the clusters does not answer.
     """
     with _admins(config, link) as (source_admin, target_admin):
-        seen = see(config, link, source_admin, target_admin)
+        seen = see(config, link, source_admin, target_admin, names_of)
         stored, plan = seen.stored, seen.plan
         maps = cache(lambda: read_maps(config.clusters[link.target].access(), LinkName(link.name)))
         note = old_backlog_note(
