@@ -21,6 +21,7 @@ import click
 import provoked_codes
 
 from heliostat import errors, invariants
+from heliostat.cli.main import HELP_OPTIONS
 from heliostat.cli.main import root as command_line
 from heliostat.config import Config
 from heliostat.errors import KAFKA_ERRORS, HeliostatError, Verdict
@@ -54,7 +55,12 @@ def cli_page() -> Iterator[str]:
     """Return the page of all commands with their help texts."""
     yield "# Command line"
     yield from ("", "Every verb as `--help` prints it.")
-    top = click.Context(command_line, info_name="heliostat", terminal_width=HELP_COLUMNS)
+    top = click.Context(
+        command_line,
+        info_name="heliostat",
+        terminal_width=HELP_COLUMNS,
+        help_option_names=HELP_OPTIONS,
+    )
     for context in _contexts(top):
         help_text = [line.rstrip() for line in context.get_help().rstrip().splitlines()]
         yield from ("", f"## {context.command_path}", "", "```text", *help_text, "```")
