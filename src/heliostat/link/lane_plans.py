@@ -89,6 +89,14 @@ class LaneHealth:
         """Forget earlier failures: a round has ended well, or works."""
         self.failures_in_a_row, self.last_error, self.not_before_s = 0, "", 0.0
 
+    def failure_line(self) -> str:
+        """Return the line for the first, second, fourth ... failure in a row; else nothing."""
+        count = self.failures_in_a_row
+        if count & (count - 1):
+            return ""
+        again = "" if count == 1 else f" ({count} times in a row)"
+        return f"lane {self.lane}: round failed: {self.last_error}{again}"
+
 
 @dataclass(slots=True)
 class LaneRound:

@@ -252,10 +252,7 @@ class LaneSet:
             self._changed.notify_all()
         if is_stopping:
             return
-        count = lane.health.failures_in_a_row
-        if error is not None and count & (count - 1) == 0:
-            again = "" if count == 1 else f" ({count} times in a row)"
-            text = f"lane {lane.health.lane}: round failed: {lane.health.last_error}{again}"
+        if error is not None and (text := lane.health.failure_line()):
             self._events.warn(text)
         self._wake()
 

@@ -20,7 +20,8 @@ Tell = Callable[[str], None]
 
 def to_stderr(line: str) -> None:
     """Print a line where the JVM itself would have."""
-    print(line, file=sys.stderr, flush=True)
+    sys.stderr.write(f"{line}\n")
+    sys.stderr.flush()
 
 
 def is_greeting(line: str) -> bool:
