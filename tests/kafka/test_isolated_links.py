@@ -159,6 +159,8 @@ def test_an_unreachable_source_stops_its_own_link_only(apart: Apart, provoked: P
         apart.wait_copied(its_own)
         apart.wait_status(far, 0, within_s=TOLD_WITHIN_S)
 
+        over = f"link {far}: north answers again after"
+        wait_for("that it is over", lambda: over in apart.text(), COPIED_WITHIN_S)
         apart.door.refuse()
         apart.inside.refuse()
         apart.wait_status(far, 1, "north", within_s=TOLD_WITHIN_S)
@@ -171,8 +173,7 @@ def test_an_unreachable_source_stops_its_own_link_only(apart: Apart, provoked: P
         again = apart.filled(apart.north, apart.far)
         apart.wait_copied(again)
         apart.wait_status(far, 0, within_s=TOLD_WITHIN_S)
-        over = f"link {far}: north answers again after"
-        wait_for("that it is over", lambda: apart.text().count(over) == 2, TOLD_WITHIN_S)
+        wait_for("that it is over", lambda: apart.text().count(over) == 2, COPIED_WITHIN_S)
         warned = [line for line in apart.text().splitlines() if " is tried again: " in line]
         assert len(warned) == 2, warned
         assert apart.link.stop() == 0, apart.text()

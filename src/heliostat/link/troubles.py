@@ -12,12 +12,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from heliostat.clock import Clock
-from heliostat.errors import ConnectionLost, HeliostatError
+from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.ops.events import Events
 
-SETTLES_S = 5.0
+SETTLES_S = 12.0
 """A trouble is over if nothing has failed for so long: where one of three brokers is away, some
-requests succeed."""
+requests succeed, and a loop takes its turn each ten seconds."""
+OUTAGE = frozenset({5, 6, 7, 13, 14, 15, 16, 19, 20})
+"""What brokers answer while another is away: no leader or coordinator yet, too few replicas."""
 START, REPORTS = "start", "reports"
 """Parts of a link that are no loops."""
 _Key = tuple[str, str]
@@ -64,9 +66,9 @@ class Troubles:
 
     def failed(self, part: str, error: HeliostatError) -> None:
         """Note that a part has failed, and is tried again."""
-        key, what = self._fact(part, error)
         now_s = self._clock.monotonic_s()
         with self._lock:
+            key, what = self._fact(part, error)
             for other in self._open.keys() - {key}:
                 self._open[other].parts.discard(part)
             trouble = self._open.get(key)
@@ -103,16 +105,29 @@ class Troubles:
     def _over(self, trouble: Trouble) -> str:
         lasted = duration(trouble.last_s - trouble.since_s)
         behind = self._behind()
-        more = f"; at least {behind:,} records behind" if behind else ""
-        return f"{trouble.what} again after {lasted}, {trouble.failures:,} failures{more}"
+        more = f"; {behind:,} records behind" if behind else ""
+        return f"{trouble.what} again after {lasted}, {_counted(trouble.failures)}{more}"
+
+    def _outage(self, code: str, alias: str) -> tuple[_Key, str]:
+        """Return the trouble of a cluster; who can't say which joins one that is told already."""
+        known = [] if alias else [key for key in self._open if key[0] == code]
+        if known:
+            return known[-1], self._open[known[-1]].what
+        return (code, alias), f"{alias or 'its cluster'} answers"
 
     def _fact(self, part: str, error: HeliostatError) -> tuple[_Key, str]:
         """Return what is the same trouble, and what works again when it is over."""
         if isinstance(error, ConnectionLost):
             text = str(error)
             alias = next((name for told, name in self._aliases.items() if told in text), "")
-            return (error.code, alias), f"{alias or 'its cluster'} answers"
+            return self._outage(error.code, alias)
+        if isinstance(error, BrokerError) and error.kafka_code in OUTAGE:
+            return self._outage(ConnectionLost.code, "")
         return (error.code, error.text), f"{part} works"
+
+
+def _counted(failures: int) -> str:
+    return "one failure" if failures == 1 else f"{failures:,} failures"
 
 
 def duration(seconds: float) -> str:
