@@ -263,6 +263,16 @@ def test_what_others_write_among_reports_is_ignored_and_told(process: Process) -
     assert said.count("is not ours") == 6, said  # of 45 the 1st, 2nd, 4th, ... 32nd
 
 
+@pytest.mark.parametrize("process", [["well"]], indirect=True)
+def test_a_report_of_which_no_status_can_be_made_replaces_none(process: Process) -> None:
+    """Given a foreign record that looks like the driver's report / then the one before it stays."""
+    process.running.start()
+    odd = json.dumps({**REPORT, "refused": 5}).encode()
+    process.report("well", DRIVER, (b"driver", odd))
+    eventually(lambda: "is not ours" in "\n".join(process.events.recent(10)))
+    assert process.driver_of("well") == REPORT
+
+
 def test_a_stop_during_sparks_start_begins_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a Spark that starts / when stopped / then no link begins, and that Spark is stopped."""
     may_go_on, spark = threading.Event(), Mock()
