@@ -12,7 +12,6 @@ from heliostat.errors import BrokerError, Refused
 from heliostat.gaps.dead_letters import DeadLetter, DeadLetters
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.operate.reach import require_answer
-from heliostat.operate.replayed_ids import check_ids
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.records.batches.encode import NewRecord, encode_batch
 from heliostat.state.link_state import LinkState
@@ -91,6 +90,8 @@ def replay(
                 _write(config, link, letters, source, target, lambda each: each.source)
             return
         _check(config, link, to, target)
+        from heliostat.operate.replayed_ids import check_ids  # loads an HTTP client
+
         check_ids(config, link, letters)
         topic = target.describe_topics([to])[to]
         if topic.error is not None:
