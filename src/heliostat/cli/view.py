@@ -5,17 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from heliostat.ops.events import Events
 from heliostat.status.values import LinkStatus, TopicStatus
 
-TOPIC_ROWS = 12
-"""Busiest topics shown at most; one more row sums up the others."""
 PROBLEM_ROWS = 6
-EVENT_LINES = 6
 GROUP_ROWS = 3
 SETTLED = frozenset({"SYNCED", "BELOW_START", "NOT_MIRRORED"})
 """Reasons of groups' offsets for which nothing remains to be done."""
@@ -33,46 +29,37 @@ STATE_COLOURS = {
 }
 
 
-def live_view(statuses: Sequence[LinkStatus], events: Events, height: int) -> RenderableType:
-    """Return all links on one screen of `height` lines."""
-    share = max(3, (height - EVENT_LINES - 4) // max(1, len(statuses)) - PROBLEM_ROWS - 4)
-    parts: list[RenderableType] = []
-    for status in statuses:
-        parts += [headline(status), topic_table(status, min(TOPIC_ROWS, share))]
-        parts += problem_lines(status)
-    parts += [
-        Text(line, style="dim", overflow="ellipsis", no_wrap=True)
-        for line in events.recent(EVENT_LINES)
-    ]
-    return Group(*parts)
-
-
 def headline(status: LinkStatus) -> Text:
     """Return link, state, rates, lag and latency in one line."""
     text = Text.assemble(
         (f"{status.link} ", "bold"),
         (status.state, STATE_COLOURS.get(status.state, "white")),
         f"  {count(status.records_per_s)} rec/s  {size(status.bytes_per_s)}/s",
-        f"  lag {_lag(status)} rec, {seconds(status.lag_s)}",
+        f"  lag {lag_words(status)} rec, {seconds(status.lag_s)}",
         f"  latency p50 {milliseconds(status.latency_p50_ms)}"
         f" p99 {milliseconds(status.latency_p99_ms)}",
         f"  {len(status.topics)} topics, {status.partitions} partitions, {len(status.lanes)} lanes",
+        more_words(status),
     )
-    if status.mapped:
-        text.append(f", {count(status.mapped)} mapped")
-    if status.open_records:
-        text.append(f"  {count(status.open_records)} rec in open transactions")
-    if status.heartbeat_age_s is not None:
-        text.append(f"  heartbeat {seconds(status.heartbeat_age_s)} old")
-    if status.driver.get("groups"):
-        text.append(f"  {_groups(status.driver['groups'])}")
-    if status.driver.get("schemas"):
-        text.append(f"  {_schemas(status.driver['schemas'])}")
     text.no_wrap = True
     return text
 
 
-def _lag(row: LinkStatus | TopicStatus) -> str:
+def more_words(status: LinkStatus) -> str:
+    """Return what only some links have: maps, open transactions, heartbeats, groups, schemas."""
+    words = f", {count(status.mapped)} mapped" if status.mapped else ""
+    if status.open_records:
+        words += f"  {count(status.open_records)} rec in open transactions"
+    if status.heartbeat_age_s is not None:
+        words += f"  heartbeat {seconds(status.heartbeat_age_s)} old"
+    if status.driver.get("groups"):
+        words += f"  {_groups(status.driver['groups'])}"
+    if status.driver.get("schemas"):
+        words += f"  {_schemas(status.driver['schemas'])}"
+    return words
+
+
+def lag_words(row: LinkStatus | TopicStatus) -> str:
     """Return the lag in records, with a question mark if it is not known for all partitions."""
     return count(row.lag_records) + ("?" if row.unknown else "")
 
@@ -108,31 +95,36 @@ def topic_table(status: LinkStatus, rows: int) -> Table:
     for title in ("part.", "rec/s", "bytes/s", "lag rec", "lag s", "states"):
         table.add_column(title, justify="right", no_wrap=True)
     for topic in status.topics[:rows]:
-        table.add_row(*_cells(topic))
+        table.add_row(*cells(topic))
     rest = status.topics[rows:]
     if rest:
-        lags = [topic.lag_s for topic in rest if topic.lag_s is not None]
-        table.add_row(
-            f"… {len(rest)} more",
-            str(sum(topic.partitions for topic in rest)),
-            count(sum(topic.records_per_s for topic in rest)),
-            size(sum(topic.bytes_per_s for topic in rest)),
-            count(sum(topic.lag_records for topic in rest)),
-            seconds(max(lags, default=None)),
-            states(_sum_states(rest)),
-            style="dim",
-        )
+        table.add_row(*rest_cells(rest), style="dim")
     return table
 
 
-def _cells(topic: TopicStatus) -> list[RenderableType]:
+def rest_cells(rest: Sequence[TopicStatus]) -> list[RenderableType]:
+    """Return the row that sums up topics which are not shown."""
+    lags = [topic.lag_s for topic in rest if topic.lag_s is not None]
+    return [
+        f"… {len(rest)} more",
+        str(sum(topic.partitions for topic in rest)),
+        count(sum(topic.records_per_s for topic in rest)),
+        size(sum(topic.bytes_per_s for topic in rest)),
+        count(sum(topic.lag_records for topic in rest)),
+        seconds(max(lags, default=None)),
+        states(_sum_states(rest)),
+    ]
+
+
+def cells(topic: TopicStatus) -> list[RenderableType]:
+    """Return the row of a topic."""
     name = topic.source if topic.source == topic.target else f"{topic.source} → {topic.target}"
     return [
         name,
         str(topic.partitions),
         count(topic.records_per_s),
         size(topic.bytes_per_s),
-        _lag(topic),
+        lag_words(topic),
         seconds(topic.lag_s),
         states(topic.states),
     ]
