@@ -7,6 +7,7 @@ a page is outdated, or when no test provokes one of our error codes.
 from __future__ import annotations
 
 import ast
+import dataclasses
 import difflib
 import inspect
 import json
@@ -20,6 +21,7 @@ import click
 import provoked_codes
 
 from heliostat import errors, invariants
+from heliostat.cli.main import HELP_OPTIONS
 from heliostat.cli.main import root as command_line
 from heliostat.config import Config
 from heliostat.errors import KAFKA_ERRORS, HeliostatError, Verdict
@@ -27,6 +29,7 @@ from heliostat.gaps.choices import Cause
 from heliostat.records.batches.converted import StopReason
 from heliostat.records.copier.lane import PartitionCode, PartitionState
 from heliostat.schemas.registry.error_codes import REGISTRY_ERRORS
+from heliostat.status.values import HeldBack, LinkStatus, PartitionProblem, TopicStatus
 from heliostat.topics.topic_plan import RefusalCode
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "reference"
@@ -52,7 +55,12 @@ def cli_page() -> Iterator[str]:
     """Return the page of all commands with their help texts."""
     yield "# Command line"
     yield from ("", "Every verb as `--help` prints it.")
-    top = click.Context(command_line, info_name="heliostat", terminal_width=HELP_COLUMNS)
+    top = click.Context(
+        command_line,
+        info_name="heliostat",
+        terminal_width=HELP_COLUMNS,
+        help_option_names=HELP_OPTIONS,
+    )
     for context in _contexts(top):
         help_text = [line.rstrip() for line in context.get_help().rstrip().splitlines()]
         yield from ("", f"## {context.command_path}", "", "```text", *help_text, "```")
@@ -226,7 +234,7 @@ def _code_rows(kind: type[Enum], codes: Mapping[str, str]) -> Iterator[str]:
         yield f"| `{code}` | {_in_cell(meanings[name])} |"
 
 
-def _member_docs(kind: type[Enum]) -> dict[str, str]:
+def _member_docs(kind: type) -> dict[str, str]:
     """Give the text under each member, which Python itself does not keep."""
     docs: dict[str, str] = {}
     name = ""
@@ -234,6 +242,8 @@ def _member_docs(kind: type[Enum]) -> dict[str, str]:
     for node in body:
         if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name):
             name = node.targets[0].id
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            name = node.target.id
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and name:
             docs[name] = _one_line(str(node.value.value))
     return docs
@@ -292,12 +302,43 @@ def _in_cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
+def status_page() -> Iterator[str]:
+    """Return the page of the fields of `heliostat status --json`."""
+    yield "# `heliostat status --json`"
+    yield ""
+    yield "A list with an object for each link. Fields are only added; `null` is what is not known."
+    for kind, place in (
+        (LinkStatus, "A link"),
+        (TopicStatus, "`topics[]`"),
+        (PartitionProblem, "`problems[]`"),
+        (HeldBack, "`held_back[]`"),
+    ):
+        meanings = _member_docs(kind)
+        yield from ("", f"## {place}", "", "| field | type | meaning |", "|---|---|---|")
+        for each in dataclasses.fields(kind):
+            cells = _json_type(str(each.type)), meanings[each.name].replace("None", "null")
+            yield f"| `{each.name}` | {' | '.join(_in_cell(cell) for cell in cells)} |"
+        if kind is LinkStatus:
+            yield "| `in_sync` | true or false | Whether there is no reason against it. |"
+            yield "| `why_not_in_sync` | list of text | The reasons; exit code 1 if there is one. |"
+
+
+def _json_type(annotation: str) -> str:
+    names = {"int": "whole number", "float": "number", "str": "text", "None": "null"}
+    if annotation.startswith("list["):
+        return f"list of {_json_type(annotation[5:-1])}"
+    if annotation.startswith("dict[") or (annotation[0].isupper() and annotation != "None"):
+        return "object"
+    return " or ".join(names[part.strip()] for part in annotation.split("|"))
+
+
 PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "cli.md": cli_page,
     "config.md": config_page,
     "errors.md": errors_page,
     "errors-provoked.md": provoked_page,
     "invariants.md": invariants_page,
+    "status.md": status_page,
 }
 
 

@@ -118,6 +118,10 @@ class Broker:
         """Return whether the process exists (also if paused)."""
         return self._process is not None and self._process.is_alive()
 
+    def is_paused(self) -> bool:
+        """Return whether it is frozen."""
+        return self.is_alive() and _is_frozen(self.pid)
+
     def launch(self) -> None:
         """Start the process on its port and in its folder, without waiting. See `start`."""
         if not self.is_alive():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
 
 import click
 
@@ -11,9 +10,15 @@ from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat_sandbox import named
 from heliostat_sandbox.cluster import HEAP_MB, Storage
 from heliostat_sandbox.load_command import load_command
+from heliostat_sandbox.outage_commands import (
+    pause_command,
+    resume_command,
+    start_command,
+    stop_command,
+)
+from heliostat_sandbox.security import SandboxSecurity
+from heliostat_sandbox.shown_clusters import show
 from heliostat_sandbox.versions import KAFKA_3_9, KAFKA_4_3
-
-MIB = 1024 * 1024
 
 _names = click.argument("names", nargs=-1, metavar="[NAME]...")
 _json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
@@ -28,11 +33,13 @@ def sandbox_group() -> None:
       heliostat sandbox up summit usdf
       heliostat sandbox load summit --profile quiet --topics 50 --seconds 60
       heliostat sandbox status
+      heliostat sandbox pause summit           # and `resume`; `stop`, and `start` with its data
       heliostat sandbox down
     """
 
 
-sandbox_group.add_command(load_command)
+for _command in (load_command, stop_command, start_command, pause_command, resume_command):
+    sandbox_group.add_command(_command)
 
 
 @sandbox_group.command("up")
@@ -59,6 +66,7 @@ sandbox_group.add_command(load_command)
     show_default=True,
     help="Java heap per broker, in MB.",
 )
+@click.option("--secure", is_flag=True, help="Also listeners with TLS and passwords.")
 @click.option(
     "--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A broker setting; repeatable."
 )
@@ -70,14 +78,19 @@ def up_command(
     version: str,
     tmpfs: bool,
     heap_mb: int,
+    secure: bool,
     pairs: tuple[str, ...],
     as_json: bool,
 ) -> None:
     r"""Start clusters, which keep running until `down`; those already running are left alone.
 
+    With --secure it prints the `security` section that a configuration needs; the open listener
+    stays.
+
     \b
     Examples:
       heliostat sandbox up summit usdf
+      heliostat sandbox up base --secure
       heliostat sandbox up big --brokers 3 --tmpfs --set log.retention.ms=600000
     """
     settings = {}
@@ -93,8 +106,9 @@ def up_command(
         storage=Storage.TMPFS if tmpfs else Storage.DISK,
         heap_mb=heap_mb,
         version=version,
+        security=SandboxSecurity() if secure else None,
     )
-    _show(named.status(names), as_json=as_json)
+    show(named.status(names), as_json=as_json)
 
 
 @sandbox_group.command("down")
@@ -128,21 +142,5 @@ def status_command(context: click.Context, names: tuple[str, ...], *, as_json: b
       heliostat sandbox status summit --json | jq -r '.[0].bootstrap'
     """
     found = named.status(names)
-    _show(found, as_json=as_json)
+    show(found, as_json=as_json)
     context.exit(IN_SYNC if all(cluster.alive for cluster in found) else DIFFERENCE)
-
-
-def _show(found: list[named.ClusterStatus], *, as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps([{**asdict(each), "alive": each.alive} for each in found], indent=2))
-        return
-    if not found:
-        click.echo("nothing runs (heliostat sandbox up NAME)")
-    for cluster in found:
-        click.echo(f"{cluster.name}  {cluster.bootstrap}  id {cluster.cluster_id}")
-        for broker in cluster.brokers:
-            state = "alive" if broker.alive else "DEAD"
-            click.echo(
-                f"  broker {broker.broker_id}  {broker.address}  pid {broker.pid}  {state}  "
-                f"{broker.log_bytes / MIB:.1f} MiB in {broker.log_folder}"
-            )

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, HALTED
-from heliostat.cli.run import StopSignal, follow, live_screen
+from heliostat.cli.run import follow, live_screen
+from heliostat.cli.stop_signal import STOP, StopSignal
 from heliostat.clock import SystemClock
 from heliostat.config import load_config
 
@@ -67,7 +68,7 @@ def demo_command(seconds: float | None, topics: int, rate: int, plain: bool) -> 
       heliostat demo --seconds 60
       heliostat demo --topics 50 --rate 500
     """
-    stop = StopSignal()
+    stop = STOP
     stop.install()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="heliostat-demo-")))

@@ -13,7 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from heliostat.names import BrokerId, ClusterId, Endpoint
 from heliostat_sandbox.broker import Broker, BrokerPlan
 from heliostat_sandbox.cluster import Cluster, ClusterSpec, Storage, start_many
 from heliostat_sandbox.process import OwnProcess, ProcessId
+from heliostat_sandbox.security import Listener, Mechanism, SandboxSecurity
 from heliostat_sandbox.versions import KAFKA_4_3, kafka_version
 
 STATE_FILE = "cluster.json"
@@ -41,8 +42,20 @@ class BrokerStatus:
     pid: int
     address: str
     alive: bool
+    paused: bool
     log_folder: str
     log_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Secured:
+    """What a client needs to reach a secured cluster with a password over TLS."""
+
+    bootstrap: str
+    ca_file: str
+    mechanism: str
+    username: str
+    password_file: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +67,7 @@ class ClusterStatus:
     bootstrap: str
     storage: str
     brokers: tuple[BrokerStatus, ...]
+    secured: Secured | None = None
 
     @property
     def alive(self) -> bool:
@@ -75,6 +89,7 @@ def up(
     storage: Storage = Storage.DISK,
     heap_mb: int = 512,
     version: str = KAFKA_4_3,
+    security: SandboxSecurity | None = None,
 ) -> list[Cluster]:
     """Start several clusters at once, which keep running; those already running are left alone.
 
@@ -98,7 +113,7 @@ def up(
             if not all(broker.is_alive() for broker in cluster.brokers):
                 raise Refused(
                     "brokers of this cluster are dead",
-                    hint=f"heliostat sandbox down {name}, then up again",
+                    hint=f"heliostat sandbox start {name} brings them back with their data",
                     name=name,
                 )
         specs = [
@@ -110,12 +125,13 @@ def up(
                 heap_mb,
                 _own_folder(name) if storage is Storage.DISK else None,
                 version,
+                security,
             )
             for name in dict.fromkeys(names)
             if name not in found
         ]
         for cluster in start_many(specs):
-            _save(cluster, storage)
+            _save(cluster, storage, None if security is None else _secured(cluster))
             for broker in cluster.brokers:
                 broker.let_go()  # only after it was saved: no process may run unknown
             found[cluster.name] = cluster
@@ -142,6 +158,65 @@ def down(names: Sequence[str] = ()) -> list[str]:
     return stopped
 
 
+def stop(name: str, brokers: Sequence[int] = (), *, kill: bool = False) -> None:
+    """Stop brokers of a cluster (all by default), or kill them; their data stays.
+
+    Raises
+    ------
+    Refused
+        There is no such cluster, or no such broker of it.
+    SandboxError
+        One did not stop in time, and was killed.
+    """
+    with _brokers(name, brokers) as found, contextlib.ExitStack() as each:
+        for broker in found:  # whatever becomes of the others
+            each.callback(broker.kill if kill else broker.stop)
+
+
+def start(name: str, brokers: Sequence[int] = ()) -> None:
+    """Start brokers of a cluster (all by default) with their data; those that run are left alone.
+
+    Raises
+    ------
+    Refused
+        There is no such cluster, or no such broker of it.
+    SandboxError
+        One does not start; the text has the end of its log.
+    """
+    with _brokers(name, brokers) as found:
+        for broker in found:
+            broker.launch()
+        for broker in found:  # of three, none serves before two run
+            broker.wait_ready()
+
+
+def pause(name: str, brokers: Sequence[int] = ()) -> None:
+    """Freeze brokers of a cluster (all by default). Raises `Refused` as `stop`."""
+    with _brokers(name, brokers) as found:
+        for broker in found:
+            if broker.is_alive():
+                broker.pause()
+
+
+def resume(name: str, brokers: Sequence[int] = ()) -> None:
+    """Let frozen brokers of a cluster (all by default) go on. Raises `Refused` as `stop`."""
+    with _brokers(name, brokers) as found:
+        for broker in found:
+            broker.resume()
+
+
+@contextlib.contextmanager
+def _brokers(name: str, wanted: Sequence[int]) -> Iterator[list[Broker]]:
+    with _locked():
+        cluster = open_cluster(name)
+        if cluster is None:
+            raise Refused("no such sandbox cluster", name=name, known=known_names())
+        known = {int(broker.broker_id): broker for broker in cluster.brokers}
+        if unknown := [number for number in wanted if number not in known]:
+            raise Refused("no such broker", name=name, brokers=unknown, known=sorted(known))
+        yield [known[number] for number in (wanted or sorted(known))]
+
+
 def status(names: Sequence[str] = ()) -> list[ClusterStatus]:
     """Return the status of the named clusters (all by default).
 
@@ -161,13 +236,19 @@ def status(names: Sequence[str] = ()) -> list[ClusterStatus]:
                 broker.pid,
                 str(broker.endpoint),
                 broker.is_alive(),
+                broker.is_paused(),
                 str(broker.log_folder),
                 folder_bytes(broker.log_folder),
             )
             for broker in cluster.brokers
         )
-        storage = _read(name)["storage"]
-        found.append(ClusterStatus(name, cluster.cluster_id, cluster.bootstrap, storage, rows))
+        state = _read(name)
+        secured = Secured(**state["secured"]) if state.get("secured") else None
+        found.append(
+            ClusterStatus(
+                name, cluster.cluster_id, cluster.bootstrap, state["storage"], rows, secured
+            )
+        )
     return found
 
 
@@ -186,7 +267,8 @@ def open_cluster(name: str) -> Cluster | None:
     cluster_id = ClusterId(state["cluster_id"])
 
     def write_down() -> None:
-        _save(Cluster(name, cluster_id, folder, brokers), Storage(state["storage"]))
+        secured = Secured(**state["secured"]) if state.get("secured") else None
+        _save(Cluster(name, cluster_id, folder, brokers), Storage(state["storage"]), secured)
 
     for row in state["brokers"]:
         plan = BrokerPlan(
@@ -227,7 +309,21 @@ def _read(name: str) -> dict[str, Any]:
     return state
 
 
-def _save(cluster: Cluster, storage: Storage) -> None:
+def _secured(cluster: Cluster) -> Secured:
+    """Return what the first user of a cluster with `SandboxSecurity` needs."""
+    credentials = cluster.credentials
+    user = next(iter(credentials.security.users))
+    mechanism = Mechanism.SCRAM_SHA_512
+    return Secured(
+        credentials.bootstraps[Listener.SASL_SSL],
+        str(credentials.ca_file),
+        mechanism.value,
+        user,
+        str(credentials.folder / f"{user}.password"),
+    )
+
+
+def _save(cluster: Cluster, storage: Storage, secured: Secured | None = None) -> None:
     rows = []
     for broker in cluster.brokers:
         if broker.process is None:
@@ -249,6 +345,7 @@ def _save(cluster: Cluster, storage: Storage) -> None:
         "folder": str(cluster.folder),
         "storage": storage.value,
         "brokers": rows,
+        "secured": None if secured is None else asdict(secured),
     }
     path = _own_folder(cluster.name) / STATE_FILE
     part = path.with_suffix(".part")

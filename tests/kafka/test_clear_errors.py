@@ -142,7 +142,7 @@ def env_without_java(folder: Path) -> dict[str, str]:
 
 
 def called(config: Path, *words: str, env: dict[str, str] | None = None) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "heliostat.cli.main", *words, "-c", str(config)]
+    command = [sys.executable, "-m", "heliostat.cli.entry", *words, "-c", str(config)]
     return subprocess.Popen(  # the test's own program
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env
     )

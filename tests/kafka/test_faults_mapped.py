@@ -127,8 +127,8 @@ class Holes:
         if any(ends[each.source.topic][0] != each.position for each in self._stage.looked_at()):
             return False
         rows = [row for row in status.topics if row.source in self.topics]
-        lags = [row.lag_records + row.open_records for row in rows]
-        return lags == [0, 0] and not status.problems
+        lags = [(row.lag_records, row.open_records, row.unknown) for row in rows]
+        return lags == [(0, 0, 0)] * 2 and not status.problems
 
 
 def cut_everywhere(proxy: FaultProxy, api_key: int, about: tuple[bytes, ...], holes: Holes) -> None:

@@ -38,7 +38,7 @@ def test_topic_deleted_at_the_source(stage: Stage) -> None:
         wait_for("the copy", lambda: ends(target, {doomed: 2})[doomed] == [40, 40])
         with ClusterAdmin([stage.source.bootstrap]) as admin:
             assert admin.delete_topics([doomed]) == {doomed: None}
-        gone = f"{doomed} is gone at the source; its mirror {doomed} stays as it is"
+        gone = f"{doomed} is gone at the source; its mirror stays as it is"
         wait_for("word of it", lambda: gone in stage.status().notes)
         # Lanes that still had it complain until the next reports; then nothing is left to complain.
         wait_for("no complaint", lambda: stage.said_of(doomed) == [])

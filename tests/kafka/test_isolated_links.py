@@ -20,7 +20,8 @@ from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.keyed_topic import KeyedTopic
-from heliostat.names import TopicName
+from heliostat.names import LinkName, TopicName
+from heliostat.state.link_state import control_topic, progress_topic
 from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -69,9 +70,9 @@ class Apart:
         config = {
             "clusters": {name: {"bootstrap": [at]} for name, at in clusters.items()},
             "spark": {"master": "local[2]"},
-            "links": [
-                link(self.near_link, "east", self.near),
+            "links": [  # the one in trouble first: the next must not wait for it
                 link(self.far_link, "north", far_topics or self.far),
+                link(self.near_link, "east", self.near),
             ],
         }
         path.write_text(yaml.safe_dump(config))
@@ -158,6 +159,8 @@ def test_an_unreachable_source_stops_its_own_link_only(apart: Apart, provoked: P
         apart.wait_copied(its_own)
         apart.wait_status(far, 0, within_s=TOLD_WITHIN_S)
 
+        over = f"link {far}: north answers again after"
+        wait_for("that it is over", lambda: over in apart.text(), COPIED_WITHIN_S)
         apart.door.refuse()
         apart.inside.refuse()
         apart.wait_status(far, 1, "north", within_s=TOLD_WITHIN_S)
@@ -170,6 +173,9 @@ def test_an_unreachable_source_stops_its_own_link_only(apart: Apart, provoked: P
         again = apart.filled(apart.north, apart.far)
         apart.wait_copied(again)
         apart.wait_status(far, 0, within_s=TOLD_WITHIN_S)
+        wait_for("that it is over", lambda: apart.text().count(over) == 2, COPIED_WITHIN_S)
+        warned = [line for line in apart.text().splitlines() if " is tried again: " in line]
+        assert len(warned) == 2, warned
         assert apart.link.stop() == 0, apart.text()
 
 
@@ -212,7 +218,11 @@ def test_a_link_that_must_halt_and_a_bad_record_in_anothers_state_stop_nothing_e
         assert f"{other_link} has records that are not its link's own" in told["refused"][kept]
         assert f"mirror/{hidden} at offset 1" in told["refused"][kept]
         assert any("at offset 0" in note for note in told["notes"])
+        for topic, key in [(progress_topic, None), (control_topic, b"lanes")]:
+            with ByteTopic(target, TopicName(topic(LinkName(apart.near_link))), "stranger") as own:
+                own.write([ByteRecord(key, b"not ours")])
         apart.wait_copied(apart.filled(cluster_pair.source, apart.near))
+        wait_for("word of it", lambda: ".progress has a record that" in link.text(), TOLD_WITHIN_S)
         state.write(f"mirror/{hidden}", None)  # the bad record has been removed
         apart.wait_status(apart.near_link, 0, within_s=COPIED_WITHIN_S)
         assert link.stop() == HALTED

@@ -49,6 +49,11 @@ def only_even(frame: Any) -> Any:
     return frame.filter("offset % 2 = 0")
 
 
+def raising(_frame: Any) -> Any:
+    """No pipeline: it raises when it is called."""
+    raise KeyError("no such table")
+
+
 class Changed:
     """A link with topics that go through a pipeline each, some of them no good, and one without."""
 
@@ -61,16 +66,21 @@ class Changed:
         self.numbers = Topic(pair, "numbers", partitions=2)
         self.misspelt = Topic(pair, "misspelt")
         self.missing = Topic(pair, "missing")
+        self.texts = Topic(pair, "texts")
+        self.raising = Topic(pair, "raising")
         self.plain = Topic(pair, "plain")
         self.config = write_link(
             folder,
-            *(self.hidden, self.fields, self.numbers, self.misspelt, self.missing, self.plain),
+            *(self.hidden, self.fields, self.numbers, self.plain),
+            *(self.misspelt, self.missing, self.texts, self.raising),
             pipelines=[
                 self.hidden.pipeline(*HIDE),
                 self.fields.pipeline(JSON_STEP, {"function": f"{__name__}:only_even"}),
                 self.numbers.pipeline({"set": {"value": NUMBER}}),
                 self.misspelt.pipeline({"where": "valu IS NULL"}),
                 self.missing.pipeline({"function": "no_such_module:function"}),
+                self.texts.pipeline({"where": "'abc'"}),
+                self.raising.pipeline({"function": f"{__name__}:raising"}),
             ],
         )
 
@@ -92,10 +102,10 @@ def changed(
     made.hidden.write(b"drop", codec=GZIP)
     made.hidden.write(b"three", b"four", codec=GZIP)
     values = [b"%d" % n for n in range(300)]
-    values[201] = b"no number"
+    values[201] = b"cancelled [BROKER_FEE]"  # what an error of ours might say
     made.numbers.write(*values[:150])
     made.numbers.write(*values[150:])
-    for topic in (made.misspelt, made.missing):
+    for topic in (made.misspelt, made.missing, made.texts, made.raising):
         topic.write(b"secret")
     made.plain.write(b"plain")
     with RunningLink(made.config) as made.running:
@@ -200,11 +210,20 @@ def test_pipelines_that_spark_can_not_run_copy_nothing(
 ) -> None:
     """Given pipelines that are no good / when the link runs / then their topics stop and say why,
 
-    nothing of them is copied unchanged, and other topics are copied.
+    nothing of them is copied unchanged, and other topics are copied; `plan` knows it beforehand.
     """
-    reasons = {changed.misspelt: "valu", changed.missing: "no_such_module"}
+    reasons = {
+        changed.misspelt: "valu",
+        changed.missing: "no_such_module",
+        changed.texts: "not boolean",
+        changed.raising: "KeyError",
+    }
     until(lambda: b"plain" in changed.plain.values(), "the plain one", timeout_s=60)
-    until(lambda: len(changed.stops(*reasons)) == 2, "both stops", timeout_s=30)
+    until(lambda: len(changed.stops(*reasons)) == len(reasons), "all stops", timeout_s=30)
+    planned = heliostat(changed.config, "plan")
+    assert planned.returncode == 1
+    for topic, why in reasons.items():
+        assert any(topic.topic in line and why in line for line in planned.said.splitlines())
     for topic, why in reasons.items():
         (stop,) = changed.stops(topic)
         assert stop["state"] == "blocked"

@@ -25,6 +25,7 @@ from heliostat.access import access_of
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteTopic
+from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import load_config
 from heliostat.errors import GroupsFailed, InterchangeFailed
@@ -212,6 +213,7 @@ def test_auxiliary_topics_that_cannot_be_created(
             mirrors=dict,
             maps=MapReader,
             positions=dict,
+            foreign=ForeignRecords(),
             interchange=interchange,
             clock=SystemClock(),
             events=Events(SystemClock().wall_ms),

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import psutil
 import pytest
+import yaml
 from click.testing import CliRunner
 from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name, until
 from support.provoked import Provoked
 
 from heliostat.clusters.admin import LATEST, ClusterAdmin
+from heliostat.config import ClusterConfig
 from heliostat.errors import ConnectionLost, Refused, SandboxError
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat_sandbox import (
@@ -187,7 +189,8 @@ def sandbox(monkeypatch, tmp_path: Path) -> Iterator[Callable[..., str]]:
 
 def test_named_clusters_outlive_the_command_until_they_are_taken_down(sandbox) -> None:
     assert "nothing runs" in sandbox("status")
-    sandbox("up", "east", "--heap-mb", str(HEAP_MB), "--set", "log.retention.hours=5", "--tmpfs")
+    set_hours = ("--set", "log.retention.hours=5")
+    shown = sandbox("up", "east", "--heap-mb", str(HEAP_MB), *set_hours, "--tmpfs", "--secure")
     (east,) = json.loads(sandbox("status", "east", "--json"))
     (broker,) = east["brokers"]
     assert (east["name"], east["alive"], east["bootstrap"]) == ("east", True, broker["address"])
@@ -207,13 +210,22 @@ def test_named_clusters_outlive_the_command_until_they_are_taken_down(sandbox) -
     opened = named.open_cluster("east")
     assert opened is not None
     assert sum(ends(opened, [topic]).values()) == 30
-    opened.brokers[0].kill()
-    assert "DEAD" in sandbox("status", code=1)
+    assert "DEAD" in sandbox("stop", "east", "--kill")
+    sandbox("status", code=1)
     with pytest.raises(Refused, match="dead"):
         sandbox("up", "east")
-    opened.brokers[0].start()  # its new pid is written down
-    pid = opened.brokers[0].pid
-    assert json.loads(sandbox("status", "--json"))[0]["brokers"][0]["pid"] == pid
+    with pytest.raises(Refused, match="no such broker"):
+        sandbox("start", "east", "--broker", "2")
+    assert "alive" in sandbox("start", "east")
+    assert "PAUSED" in sandbox("pause", "east", "--broker", "1")
+    assert "alive" in sandbox("resume", "east")
+    opened = named.open_cluster("east")  # its new pid is written down
+    assert opened is not None
+    assert sum(ends(opened, [topic]).values()) == 30, "with its data"
+    sections = yaml.safe_load(shown[shown.index("    east:") :])
+    secured = ClusterConfig.model_validate(sections["east"])
+    with ClusterAdmin(secured.access()) as admin:
+        assert topic in admin.describe_topics()
 
     assert "stopped: east" in sandbox("down", "east")
     assert not opened.brokers[0].is_alive()

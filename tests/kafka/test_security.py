@@ -484,7 +484,7 @@ def status_of(config: Path) -> str:
 
 def command(config: Path, *words: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-m", "heliostat.cli.main", *words, "-c", str(config)],
+        [sys.executable, "-m", "heliostat.cli.entry", *words, "-c", str(config)],
         capture_output=True,
         text=True,
         timeout=120,

@@ -473,7 +473,7 @@ def test_the_command_answers_in_text_json_and_exit_code(
     assert said.stdout.splitlines()[-1] == (
         "verified: 1 topics, 300 records, offsets equal, 0 lost, 0 duplicated, 0 different"
     )
-    command = [sys.executable, "-m", "heliostat.cli.main", "verify", "-c", str(config_file)]
+    command = [sys.executable, "-m", "heliostat.cli.entry", "verify", "-c", str(config_file)]
     answer = subprocess.run(
         [*command, "--json"], capture_output=True, text=True, check=False, timeout=120
     )

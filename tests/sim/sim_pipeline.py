@@ -17,8 +17,12 @@ from sim.witness import Content, Through
 from typing_extensions import override
 
 from heliostat.names import TopicPartition
+from heliostat.records.batches.batch import Codec
+from heliostat.records.copier.blame import Blame, RowsFailed
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec
 from heliostat.records.copier.network import Event
+from heliostat.records.rows.from_rows import batches_of
+from heliostat.records.rows.in_place import FailedRecord
 from heliostat.records.rows.layout import SCHEMA, marks
 from heliostat.records.rows.row_names import BACK
 from heliostat.records.rows.to_rows import US_PER_MS, Chunk, rows_of
@@ -26,12 +30,16 @@ from heliostat.records.transport.row_exchange import RowExchange
 from heliostat.records.transport.row_pipe import RowPipe
 
 CRASH = "Caused by: java.io.EOFException"
-FAILS = "[CAST_INVALID_INPUT] The value can't be cast"
+FAILS = "[CAST_INVALID_INPUT] The value '[CONNECTION_LOST] cancelled' can't be cast"
 CRASHES = 0.02
 """Of faults, those that end the pipeline."""
 
 
-class PipelineEnded(Exception):
+FailsAt = Collection[tuple[TopicPartition, int]]
+"""Source offsets of records at which a pipeline fails."""
+
+
+class PipelineEnded(RowsFailed):
     """What Spark says as it ends a round."""
 
 
@@ -48,9 +56,7 @@ class SimPipe:
         Source offsets of records at which it fails.
     """
 
-    def __init__(
-        self, world: World, through: Through, fails_at: Collection[tuple[TopicPartition, int]]
-    ) -> None:
+    def __init__(self, world: World, through: Through, fails_at: FailsAt) -> None:
         self._world, self._through, self._fails_at = world, through, fails_at
         self._due: list[tuple[float, int, Chunk]] = []
         self._last_s = 0.0
@@ -73,29 +79,63 @@ class SimPipe:
 
     def came(self) -> Iterator[pa.RecordBatch]:
         if self._world.happens(CRASHES):
-            raise PipelineEnded(CRASH)
+            raise PipelineEnded(CRASH, Blame.UNSURE)
         back: list[pa.RecordBatch] = []
         while self._due and self._due[0][0] <= self._world.clock.now_s:
             _, number, chunk = heapq.heappop(self._due)
             self._world.chunks += 1
-            back += [self._made(chunk), marks(number, self._world.random.choice([1, 3]))]
+            made = rows_made(chunk, self._through, self._fails_at)
+            back += [made, marks(number, self._world.random.choice([1, 3]))]
         if back:
             rows = pa.Table.from_batches(back).combine_chunks()
             for batch in rows.to_batches(self._world.random.choice([1, 4, 100])):
                 yield batch.select(list(BACK))
 
-    def _made(self, chunk: Chunk) -> pa.RecordBatch:
-        rows = rows_of(chunk)
-        times_us = rows.column("timestamp").cast(pa.int64()).to_pylist()
-        made: list[dict[str, Any]] = []
-        for row, time_us in zip(rows.to_pylist(), times_us, strict=True):
-            if (chunk.source, row["offset"]) in self._fails_at:
-                raise PipelineEnded(FAILS)
-            headers = tuple((each["key"], each["value"]) for each in row["headers"])
-            got = self._through((time_us // US_PER_MS, row["key"], row["value"], headers))
-            if got is not None:
-                made.append(row | _columns(got))
-        return pa.RecordBatch.from_pylist(made, schema=SCHEMA)
+
+def rows_made(chunk: Chunk, through: Through, fails_at: FailsAt) -> pa.RecordBatch:
+    """What a pipeline makes of a chunk's rows.
+
+    Raises
+    ------
+    PipelineEnded
+        It fails at one of them.
+    """
+    rows = rows_of(chunk)
+    times_us = rows.column("timestamp").cast(pa.int64()).to_pylist()
+    made: list[dict[str, Any]] = []
+    for row, time_us in zip(rows.to_pylist(), times_us, strict=True):
+        if (chunk.source, row["offset"]) in fails_at:
+            raise PipelineEnded(FAILS, Blame.RECORD)
+        headers = tuple((each["key"], each["value"]) for each in row["headers"])
+        got = through((time_us // US_PER_MS, row["key"], row["value"], headers))
+        if got is not None:
+            made.append(row | _columns(got))
+    return pa.RecordBatch.from_pylist(made, schema=SCHEMA)
+
+
+class SimSteps:
+    """A pipeline that is done in place, see `InPlace`; it fails in a batch as that does."""
+
+    opened = Codec.NONE
+
+    def __init__(self, through: Through, columns: Sequence[str], fails_at: FailsAt) -> None:
+        self._through, self._columns, self._fails_at = through, columns, fails_at
+
+    def applied(self, chunk: Chunk) -> tuple[memoryview, FailedRecord | None]:
+        offsets = rows_of(chunk).column("offset").to_pylist()
+        failing = min((n for n in offsets if (chunk.source, n) in self._fails_at), default=None)
+        if failing is not None:
+            chunk = chunk._replace(before=failing)
+        rows = rows_made(chunk, self._through, ())
+        data = batches_of(chunk, [rows.select(list(BACK))], self._columns)
+        return memoryview(data), None if failing is None else FailedRecord(failing, FAILS)
+
+
+class NoPipe:
+    """Nothing is away: what is done in place comes back at once."""
+
+    def due_s(self) -> float | None:
+        return None
 
 
 def _columns(content: Content) -> dict[str, Any]:
@@ -107,7 +147,9 @@ def _columns(content: Content) -> dict[str, Any]:
 class PipedSimNetwork(SimNetwork):
     """Also waits for a pipeline, as `PipedNetwork` does."""
 
-    def __init__(self, world: World, in_flight_max: int, pipe: SimPipe, exchange: Any) -> None:
+    def __init__(
+        self, world: World, in_flight_max: int, pipe: SimPipe | NoPipe, exchange: Any
+    ) -> None:
         super().__init__(world, in_flight_max)
         self._pipe, self._exchange = pipe, exchange
 

@@ -127,6 +127,15 @@ def check_is_beginning(world: World, starts: list[int], seed: int) -> None:
         assert copied == contents(source, start)[: len(copied)], f"seed {seed}"
 
 
+def check_ages(world: World, copier: Copier) -> None:
+    """What is told of the oldest missing record is never younger than it is."""
+    for item, log in zip(copier.partitions, world.source, strict=True):
+        progress = item.progress
+        if progress.missing_ms >= 0 and progress.position < log.end:
+            first = contents(log, max(progress.position, log.start))[0]
+            assert progress.missing_ms <= first[1]
+
+
 def copy_until_level(
     world: World, seed: int, starts: list[int], *, other_links: int = 1, kills: bool = True
 ) -> list[Copier]:
@@ -144,6 +153,8 @@ def copy_until_level(
         turns = rng.randrange(1, 200) if kills and rng.random() < 0.5 else 10**9
         run_together(world, copiers, turns)
         check_is_beginning(world, starts, seed)
+        for copier in copiers:
+            check_ages(world, copier)
         if all(a.end == b.end for a, b in zip(world.source, world.target, strict=True)):
             return copiers
         for copier in copiers:

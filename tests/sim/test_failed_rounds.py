@@ -33,6 +33,7 @@ def test_a_round_that_failed_may_send_on_for_a_while(part: range, age_ms: int) -
     for seed in part:
         world = make_world(seed + 7_000_000, age_ms=age_ms, fault_rate=0.0 if age_ms else None)
         rng, starts = world.random, [0, 0]
+        world.late_s = rng.choice([0.05, LANDS_WITHIN_S / (len(starts) + 1)])
         copier = granted(Copier(lane(world, 0, 9.0, starts), SimNetwork(world, 1), world.clock))
         for number in range(1, ROUNDS_MAX):
             turn_some(world, copier, rng.randrange(40))

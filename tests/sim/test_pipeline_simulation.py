@@ -8,11 +8,18 @@ round: the target has what the pipeline makes of each record, where the map says
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 import pytest
 from sim.seeds import IS_WHOLE, seeds, until_met
-from sim.sim_pipeline import PipedSimNetwork, PipelineEnded, SimPipe, exchange_of
+from sim.sim_pipeline import (
+    NoPipe,
+    PipedSimNetwork,
+    PipelineEnded,
+    SimPipe,
+    SimSteps,
+    exchange_of,
+)
 from sim.test_copy_simulation import run_together
 from sim.test_mapped_simulation import BATCHES, FILLED_BATCHES, ROUNDS_MAX, Scene
 from sim.witness import Content, Through, contents
@@ -26,6 +33,10 @@ from heliostat.records.copier.lane import LaneSpec, Suspect
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.pipeline_steps import CallFunction, Pipeline, SetColumns, Step, Where
 from heliostat.records.rows.row_names import CHANGEABLE
+from heliostat.records.transport.piped_answers import InPlaceExchange
+
+if TYPE_CHECKING:
+    from heliostat.records.rows.in_place import InPlace
 
 SHARE = 1 / 30
 """Of the seeds: pipelines take long."""
@@ -76,11 +87,19 @@ class PipedScene(Scene):
     """A lane with a pipeline, and the driver that hears how its rounds end."""
 
     def __init__(
-        self, seed: int, fault_rate: float | None = None, *, is_filled: bool = False
+        self,
+        seed: int,
+        fault_rate: float | None = None,
+        *,
+        is_filled: bool = False,
+        is_in_place: bool = False,
     ) -> None:
         self.kind = KINDS[seed % len(KINDS)]
+        self.is_in_place = is_in_place
         super().__init__(seed, fault_rate, is_filled=is_filled, through=self.kind.through)
         self.fails_at: set[tuple[TopicPartition, int]] = set()
+        self.unseen: set[tuple[TopicPartition, int]] = set()
+        """Records of aborted transactions at which it would fail: no reader sees them."""
         self.begin_driver()
         self.crashes = self._begun = 0
         self.stopped: set[TopicPartition] = set()
@@ -112,9 +131,14 @@ class PipedScene(Scene):
 
     @override
     def copier(self, spec: LaneSpec) -> Copier:
-        pipe = SimPipe(self.world, self.kind.through, self.fails_at)
-        exchange = exchange_of(self.world, spec, pipe, self.kind.columns)
         in_flight = self.random.choice([1, 5])
+        if self.is_in_place:
+            steps = SimSteps(self.kind.through, self.kind.columns, self.fails_at | self.unseen)
+            done = InPlaceExchange(spec.partitions, NAME, cast("InPlace", steps))
+            network = PipedSimNetwork(self.world, in_flight, NoPipe(), done)
+            return Copier(spec, network, self.world.clock, done)
+        pipe = SimPipe(self.world, self.kind.through, self.fails_at | self.unseen)
+        exchange = exchange_of(self.world, spec, pipe, self.kind.columns)
         network = PipedSimNetwork(self.world, in_flight, pipe, exchange)
         copier = Copier(spec, network, self.world.clock, exchange)
 
@@ -134,7 +158,7 @@ class PipedScene(Scene):
         except PipelineEnded as ended:
             copier._network.cut_all()
             self.crashes += 1
-            self.faults.failed(copier.reports._lane, str(ended))
+            self.faults.failed(copier.reports._lane, ended.blame, str(ended))
 
     @override
     def check_states(self, copiers: list[Copier]) -> None:
@@ -149,7 +173,10 @@ class PipedScene(Scene):
                 wanted = self.witness.wanted(self.world.source[item.index], min(failing))
                 left = [offset for offset in wanted if offset >= item.progress.position]
                 assert not left, f"{left}: {said}"
-                assert item.progress.position <= min(failing), said
+                # A rule passes the record at the position: it must be the failing one.
+                assert item.progress.position == min(failing), said
+                if self.is_filled:
+                    assert self.world.target[item.index].end == min(failing), said
 
 
 @pytest.mark.parametrize("is_filled", [False, True])
@@ -180,21 +207,31 @@ def test_compaction_at_both_sides_moves_no_record(*, is_filled: bool) -> None:
 
 
 def test_records_at_which_it_fails_stop_their_partitions_until_it_is_changed() -> None:
-    """Given records at which the pipeline fails / when rounds continue / then each partition stops
+    """Given records at which the pipeline fails, behind holes too, and in aborted transactions, in
 
-    there, with all before it copied; a driver with a pipeline that takes them copies the rest.
+    place or as rows / when rounds continue / then each partition stops at the first that readers
+    see, with all before it copied; a driver with a pipeline that takes them copies the rest.
     """
     stops = 0
     for seed in seeds(2 * SHARE, least=12):
-        scene = PipedScene(seed + 32_000_000, fault_rate=0.02 * (seed % 3), is_filled=seed % 2 > 0)
+        scene = PipedScene(
+            seed + 32_000_000,
+            fault_rate=0.02 * (seed % 3),
+            is_filled=seed % 2 > 0,
+            is_in_place=seed % 4 > 1,
+        )
         scene.write(BATCHES)
         for writer in scene.writers:
             writer.end_all(scene.world.clock.wall_ms())
+        scene.clean_source()
         sources = [each.source for each in scene.lane(0, 1.0).partitions]
         for source, log in zip(sources, scene.world.source, strict=True):
             offsets = [*contents(log)]
+            behind_holes = [n for n in offsets if n and n - 1 not in contents(log)]
             if offsets and scene.random.random() < 0.8:
-                scene.fails_at.add((source, scene.random.choice(offsets)))
+                chosen = scene.random.choice([offsets, behind_holes or offsets])
+                scene.fails_at.add((source, scene.random.choice(chosen)))
+            scene.unseen |= {(source, n) for n in range(log.end) if n not in contents(log)}
         number = 1
         while not scene.is_stopped_everywhere():
             assert number < ROUNDS_MAX, f"seed {seed}"

@@ -26,8 +26,11 @@ from heliostat.names import LaneId
 from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import Announcement, PartitionSpec, PlanChange, RoundReport
+from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 
 PARTITIONS, LANES, LEASE_S, STEPS = 4, 3, 4.0, 400
+LONG_LEASE_S = 4 * LANDS_WITHIN_S
+"""With this one, who is taken for failed sends for longer than what it has sent may land."""
 
 
 class OwnClock(SimClock):
@@ -59,6 +62,8 @@ class Task:
         self.told: Announcement | None = None
         self.reports: list[RoundReport] = []
         self.last: RoundReport | None = None
+        self.is_deaf = False
+        """Whether it reads no announcement any more."""
         self._due = False
         logs = [each.source.partition for each in spec.partitions]
         self.view = replace(
@@ -112,8 +117,12 @@ class Scene:
         faults = 0.0 if age_ms else None
         self.world = make_world(seed, age_ms=age_ms, partitions=PARTITIONS, fault_rate=faults)
         self.random = random.Random(seed)
-        self.leases = Leases(LEASE_S, self.world.clock)
-        template = replace(lane(self.world, 0, LEASE_S, [0] * PARTITIONS), rates=())
+        self.world.late_s = self.random.choice([0.05, LANDS_WITHIN_S / (PARTITIONS + 1)])
+        if age_ms and self.random.random() < 0.7:
+            self.world.forgets_ms = DAY_MS
+        lease_s = self.random.choice([LEASE_S, LONG_LEASE_S])
+        self.leases = Leases(lease_s, self.world.clock)
+        template = replace(lane(self.world, 0, lease_s, [0] * PARTITIONS), rates=())
         self.specs = template.partitions
         contents = Contents(
             template,
@@ -155,6 +164,8 @@ class Scene:
             self.fail(self.random.choice(self.tasks))
         elif chance < 0.08:
             self.world.clock.sleep(self.random.choice([0.5, LEASE_S, 3 * LEASE_S]))  # all sleep
+            if self.tasks and self.random.random() < 0.5:
+                self.fail(self.random.choice(self.tasks))  # with what was under way
         elif chance < 0.5:
             self.drive()
         for task in [*self.tasks, *self.ghosts]:
@@ -164,7 +175,7 @@ class Scene:
 
     def run(self, task: Task) -> None:
         """A few turns of one task, which may have read what was announced last."""
-        if self.random.random() < 0.3:
+        if not task.is_deaf and self.random.random() < 0.3:
             task.told = self.plans.announcement()
         task.view.fault_rate = self.world.fault_rate
         before = self.appended(task) if task in self.ghosts else 0
@@ -191,6 +202,7 @@ class Scene:
         if self.random.random() < 0.5:
             task.network.cut_all()
         else:
+            task.is_deaf = self.random.random() < 0.5
             self.ghosts.append(task)
         self.views.append(task.view)
         error = RuntimeError("x")

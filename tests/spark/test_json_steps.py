@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from pyspark.sql import SparkSession
 from support.spark_steps import after
@@ -38,3 +40,47 @@ def test_fields_are_cut_between_other_steps(spark: SparkSession) -> None:
     assert tombstone.after is not None
     assert (tombstone.after["key"], tombstone.after["value"]) == (b'{"number":1}', None)
     assert "it is no JSON object: its byte 0 can't be there" in failed.error
+
+
+WHOLE = b' {"id":3,"x":1e30,"s":"a","xs":[0.5,null],"in":{"y":1}} '
+NO_OBJECTS = (
+    b"",
+    b" \n",
+    b"null",
+    b'{"id":3}{"id":4}',
+    b"{'id':3}",
+    b'{"id":3,}',
+    b'{"s":"\xff"}',
+    b'{"x":NaN}',
+    b"\xef\xbb\xbf{}",
+)
+TOO_LARGE = (
+    b'{"x":1e400}',
+    b'{"xs":[1,1e39]}',
+    b'{"in":{"y":1e400}}',
+)
+OTHER_TYPES = (b'{"id":1.5}', b'{"id":"a"}', b'{"x":"NaN"}', b'{"id":9223372036854775808}')
+
+
+def test_what_is_no_object_of_the_schema_fails_and_is_nothing_else(spark: SparkSession) -> None:
+    """Given a schema / when contents are no JSON object by RFC 8259, have numbers that no field can
+
+    hold, or are of other types / then each fails, as in place; null stays null, and an object is
+    written with the schema's fields.
+    """
+    schema = "id bigint, x double, s string, xs array<float>, in struct<y: double>"
+    step = JsonFields("value", schema=schema)
+    wrong = (*NO_OBJECTS, *TOO_LARGE, *OTHER_TYPES)
+    records = [(None, each) for each in (WHOLE, b"{}", None, *wrong)]
+    whole, empty, null, *failed = after(spark, (step,), *records)
+    assert whole.after is not None
+    assert json.loads(whole.after["value"]) == json.loads(WHOLE)
+    assert empty.after is not None
+    assert set(json.loads(empty.after["value"]).values()) == {None}
+    assert null.after is not None
+    assert null.after["value"] is None
+    for content, each in zip(wrong, failed, strict=True):
+        assert each.after is None, content
+        assert each.error, content
+    assert "it is no JSON object: its byte 0 can't be there" in failed[0].error
+    assert "too large for its field" in failed[len(NO_OBJECTS)].error

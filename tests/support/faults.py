@@ -374,7 +374,7 @@ class Trial:
         return (
             status.state == "running"
             and {row.source for row in rows} == set(self.topics)
-            and not any(row.lag_records for row in rows)
+            and all(row.lag_records == 0 and not row.unknown for row in rows)
             and not any(item.source in self.topics for item in status.problems)
         )
 

@@ -164,6 +164,10 @@ class Turns:
         self.keeper.consume(reports, memory)
         return self.keeper.settle(TopicPlan(refuse=self.refuse), reports, memory)
 
+    def told(self) -> None:
+        """Lanes are told what was settled: the next reports are of lanes that know it."""
+        self.keeper.told()
+
     def rows(self) -> list[GapRow]:
         return list(self.ledger.rows.values())
 

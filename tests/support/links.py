@@ -39,7 +39,7 @@ LOOK_S = 0.25
 STOP_WITHIN_S = 120.0
 """Rounds end or are cancelled, loops end, and their requests to a failing cluster time out."""
 LEVEL_WITHIN_S = 180.0
-RUN = "from heliostat.cli.main import main; main()"
+RUN = "from heliostat.cli.entry import main; main()"
 
 
 def write_config(
@@ -224,11 +224,13 @@ class LinkProcess:
         assert not alive, f"processes outlive their driver: {alive} (gone: {len(gone)})"
 
     def stop(self, by: signal.Signals = signal.SIGTERM, within_s: float = 60.0) -> int:
-        """Send SIGTERM, or SIGINT to the whole group as Ctrl-C does; return the exit code."""
+        """Send SIGTERM to all, as systemd does, or SIGINT to the group; return the exit code."""
         if by is signal.SIGINT:
             os.killpg(self.process.pid, by)
         else:
-            self.process.send_signal(by)
+            for process in self.tree():
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    process.send_signal(by)
         code = self.process.wait(within_s)
         self._let_go()
         return code

@@ -106,7 +106,7 @@ def test_wrong_usage_ends_with_2(capsys: pytest.CaptureFixture[str], arguments: 
 
 def commands_of(group: click.Group) -> list[tuple[str, click.Command]]:
     found = []
-    context = click.Context(group)
+    context = click.Context(group, **group.context_settings)
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         assert command is not None
@@ -118,7 +118,8 @@ def commands_of(group: click.Group) -> list[tuple[str, click.Command]]:
 
 def test_each_verb_has_help_that_ends_in_examples() -> None:
     for name, command in [("", cli.root), *commands_of(cli.root)]:
-        text = command.get_help(click.Context(command, info_name=f"heliostat {name}".strip()))
+        path = f"heliostat {name}".strip()
+        text = command.get_help(click.Context(command, info_name=path, **command.context_settings))
         assert command.help, name
         assert "Example" in text, name
         assert "\\b" not in text, name
@@ -131,3 +132,18 @@ def test_each_option_has_help() -> None:
         for parameter in command.params:
             if isinstance(parameter, click.Option):
                 assert parameter.help, f"{name} {parameter.name}"
+
+
+@pytest.mark.parametrize(
+    ("word", "nearest"),
+    [("stauts", " Did you mean 'status'?"), ("verfy", " Did you mean 'verify'?"), ("zzz", "")],
+)
+def test_a_word_that_is_no_verb_gets_the_nearest_one(capsys, word: str, nearest: str) -> None:
+    assert cli.run([word, "-c", "x"]) == 2
+    assert capsys.readouterr().err.endswith(f"No such command '{word}'.{nearest}\n")
+
+
+@pytest.mark.parametrize("words", [[], ["plan"], ["dlq"], ["dlq", "list"]])
+def test_help_has_a_short_name(capsys, words: list[str]) -> None:
+    assert cli.run([*words, "-h"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: {' '.join(['heliostat', *words])}")

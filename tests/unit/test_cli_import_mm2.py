@@ -67,3 +67,12 @@ def test_addresses_of_registries_may_be_variables(given: Path, capsys) -> None:
     out, err = capsys.readouterr()
     assert "${env:A_SCHEMA_REGISTRY}" in out
     assert "to do  write the address of A's schema registry into" in err
+
+
+def test_a_file_that_can_not_be_written_is_one_line(given: Path, tmp_path: Path, capsys) -> None:
+    """Given a place without permission, or none / when written there / then said, no traceback."""
+    output = tmp_path / "none" / "heliostat.yaml"
+    assert run(["import-mm2", str(given), "-o", str(output)]) == 2
+    err = capsys.readouterr().err
+    assert f"{output} can't be written: No such file or directory" in err
+    assert "Traceback" not in err

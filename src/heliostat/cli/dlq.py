@@ -84,21 +84,19 @@ def show_command(  # noqa: PLR0917 - click passes them by name
 ) -> None:
     r"""Show one dead letter whole; with --json its bytes in base64.
 
+    There may be several, if the topic was deleted and created again: each with its topic's id.
+
     \b
     Examples:
       heliostat dlq show orders 3 1207
       heliostat dlq show orders 3 1207 --json | jq -r .value | base64 -d
     """
     config, link = _link(config_file, link_name)
-    (each,) = _wanted(config, link, topic, partition, offset)
-    if as_json:
-        click.echo(json.dumps(_json(each), indent=2))
-        return
-    click.echo(_line(each))
-    click.echo(f"  key: {_shown(each.key)}")
-    click.echo(f"  value: {_shown(each.value)}")
-    for name, content in each.headers:
-        click.echo(f"  header {name}: {_shown(content)}")
+    for letter in _wanted(config, link, topic, partition, offset):
+        if as_json:
+            click.echo(json.dumps(_json(letter), indent=2))
+        else:
+            _show(letter)
 
 
 @dlq_group.command("replay")
@@ -189,6 +187,15 @@ def _wanted(
         which = "/".join(str(each) for each in (topic, partition, offset) if each is not None)
         raise click.BadParameter(f"link {link.name} has no dead letter of {which}")
     return found
+
+
+def _show(letter: DeadLetter) -> None:
+    click.echo(_line(letter))
+    click.echo(f"  topic id: {letter.source_id or 'not known'}")
+    click.echo(f"  key: {_shown(letter.key)}")
+    click.echo(f"  value: {_shown(letter.value)}")
+    for name, content in letter.headers:
+        click.echo(f"  header {name}: {_shown(content)}")
 
 
 def _line(letter: DeadLetter) -> str:

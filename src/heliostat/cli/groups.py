@@ -14,7 +14,10 @@ from heliostat.config import load_config
 from heliostat.groups.values import CommitDecision, Reason
 from heliostat.operate.groups import GroupView, LinkGroups, group_views
 
-_IN_SYNC = frozenset({Reason.SYNCED, Reason.BELOW_START, Reason.NOT_MIRRORED})
+_IN_SYNC = frozenset(
+    {Reason.SYNCED, Reason.BELOW_START, Reason.NOT_MIRRORED, Reason.MOVED_AT_TARGET}
+)
+"""Nothing remains to be done: also where consumers have moved, and go on at the target."""
 
 
 @click.command("groups")

@@ -75,7 +75,7 @@ def import_mm2_command(
     found = import_mm2(texts, secrets=secrets, naming=naming)
     _check(found)
     if output is not None:
-        output.write_text(found.to_yaml(), encoding="utf-8")
+        _write(output, found.to_yaml())
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=2))
     else:
@@ -85,8 +85,20 @@ def import_mm2_command(
     context.exit(DIFFERENCE if found.differences else IN_SYNC)
 
 
+def _write(output: Path, text: str) -> None:
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(
+            f"{output} can't be written: {error.strerror}", hint="name another file after -o"
+        ) from None
+
+
 def _text(path: Path) -> str:
-    data = path.read_bytes()
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"{path} can't be read: {error.strerror}") from None
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:

@@ -174,10 +174,10 @@ def head(status: LinkStatus, scene: Scene, columns: int) -> list[Text]:
     """Return how a link is in two lines; what is least needed goes where there is no room."""
     level_in_s = scene.level_in_s.get(status.link)
     is_late = level_in_s is not None and (status.lag_s or 0.0) > CATCHING_UP_S
-    host = status.driver.get("host")
+    host = status.owner.get("host")
     phrases = [
         Text(f"{view.count(status.records_per_s)} rec/s  {view.size(status.bytes_per_s)}/s"),
-        Text(f"lag {view.lag_words(status)} rec, {view.seconds(status.lag_s)}"),
+        Text(f"lag {view.lag_words(status)} rec, {view.age_words(status)}"),
         Text(f"level in ≈ {view.seconds(level_in_s)}" if is_late else "", style="cyan"),
         Text(scene.directions.get(status.link, ""), style="dim"),
         Text(
@@ -188,8 +188,10 @@ def head(status: LinkStatus, scene: Scene, columns: int) -> list[Text]:
         Text(f"owner {host}" if host else ""),
         Text(view.more_words(status).strip(" ,")),
     ]
-    colour = view.STATE_COLOURS.get(status.state, "white")
-    rows = [Text.assemble((f"{status.link} ", "bold"), (status.state, colour)), Text(" ")]
+    rows = [
+        Text.assemble((f"{status.link} ", "bold"), (status.state, view.colour(status))),
+        Text(" "),
+    ]
     row = 0
     for phrase in filter(None, phrases):
         if row == 0 and rows[0].cell_len + 2 + phrase.cell_len > columns:
@@ -216,8 +218,8 @@ def topic_rows(status: LinkStatus, state: ViewState, rows: int, columns: int) ->
     for topic in shown:
         table.add_row(*_of_width(view.cells(topic), is_wide=is_wide))
     if rest > 0:
-        others = view.rest_cells(topics[first + len(shown) :])
-        table.add_row(*_of_width(others, is_wide=is_wide), style="dim")
+        others = view.together(topics[first + len(shown) :])
+        table.add_row(*_of_width(view.cells(others), is_wide=is_wide), style="dim")
     if not topics:
         empty = "no topic matches" if state.pattern else "no topics yet"
         table.add_row(Text(empty, style="dim"))

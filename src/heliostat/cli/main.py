@@ -5,8 +5,8 @@ Exit codes: 0 in sync, 1 difference or refusal, 2 usage, 3 halted.
 
 from __future__ import annotations
 
+import difflib
 import importlib
-import sys
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,6 +28,7 @@ class Verb:
     summary: str
 
 
+HELP_OPTIONS = ["-h", "--help"]
 SANDBOX = "heliostat_sandbox"
 """A package of its own, which runs brokers; the product does not need it."""
 
@@ -49,7 +50,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         ),
         "acls": Verb("heliostat.cli.acls:acls_command", "Print the ACLs that a link needs."),
         "run": Verb("heliostat.cli.run:run_command", "Mirror until stopped."),
-        "status": Verb("heliostat.cli.run:status_command", "Show the state of links."),
+        "status": Verb("heliostat.cli.status:status_command", "Show the state of links."),
         "gaps": Verb("heliostat.cli.gaps:gaps_command", "List lost records and open decisions."),
         "resolve": Verb("heliostat.cli.gaps:resolve_command", "Decide on a stopped partition."),
         "dlq": Verb("heliostat.cli.dlq:dlq_group", "Show, replay and drop dead letters."),
@@ -62,16 +63,17 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
 """Verbs in the order in which a user needs them; a module is imported when its verb is called."""
 
 
-def with_line_breaks(command: click.Command) -> click.Command:
-    r"""Replace the two characters `\b` by the one that makes click keep a paragraph's lines.
+def completed(command: click.Command) -> click.Command:
+    r"""Give a command what all of ours have: `-h`, and paragraphs whose lines click keeps.
 
-    Docstrings with a backslash are raw strings here, so it is two characters there.
+    Docstrings with a backslash are raw strings here, so `\b` is two characters there.
     """
+    command.context_settings.setdefault("help_option_names", HELP_OPTIONS)
     if command.help is not None:
         command.help = command.help.replace("\\b", "\b")
     if isinstance(command, click.Group):
         for each in command.commands.values():
-            with_line_breaks(each)
+            completed(each)
     return command
 
 
@@ -100,7 +102,18 @@ class VerbGroup(click.Group):
             ) from None
         if not isinstance(command, click.Command):
             raise TypeError(f"{verb.place} is not a command")
-        return with_line_breaks(command)
+        return completed(command)
+
+    @override
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the verb of these words; for a word that is none, name the nearest one."""
+        if args and args[0] not in VERBS and not args[0].startswith("-"):
+            close = difflib.get_close_matches(args[0], VERBS, n=1)
+            nearest = f" Did you mean {close[0]!r}?" if close else ""
+            ctx.fail(f"No such command {args[0]!r}.{nearest}")
+        return super().resolve_command(ctx, args)
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -125,7 +138,7 @@ def root() -> None:
     """
 
 
-with_line_breaks(root)
+completed(root)
 
 
 def exit_code_of(error: HeliostatError) -> int:
@@ -161,12 +174,3 @@ def run(arguments: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         return HALTED
     return answer if isinstance(answer, int) else 0
-
-
-def main() -> None:
-    """Entry point of the program."""
-    sys.exit(run())
-
-
-if __name__ == "__main__":
-    main()

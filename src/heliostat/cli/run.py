@@ -1,23 +1,20 @@
-"""`heliostat run` and `heliostat status`."""
+"""`heliostat run`."""
 
 from __future__ import annotations
 
-import json
-import signal
 import sys
-import threading
 from contextlib import nullcontext
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 import click
 
-from heliostat.cli.exit_codes import DIFFERENCE, HALTED, IN_SYNC
-from heliostat.cli.options import config_option, json_option, link_option
+from heliostat.cli.exit_codes import HALTED
+from heliostat.cli.options import config_option, link_option
+from heliostat.cli.stop_signal import STOP, StopSignal
 from heliostat.clock import SystemClock
 from heliostat.config import load_config
-from heliostat.status.values import MAX_LAG_S
+from heliostat.errors import SparkUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,25 +28,6 @@ if TYPE_CHECKING:
 
 VIEW_EVERY_S = 1.0
 LOG_EVERY_S = 10.0
-
-
-class StopSignal:
-    """Event set by Ctrl-C or SIGTERM; a second signal ends the process at once."""
-
-    def __init__(self) -> None:
-        self.is_set = threading.Event()
-
-    def install(self) -> None:
-        """Catch both signals from now on."""
-        signal.signal(signal.SIGINT, self._caught)
-        signal.signal(signal.SIGTERM, self._caught)
-
-    def _caught(self, number: int, frame: FrameType | None) -> None:
-        del frame
-        if self.is_set.is_set():
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-        self.is_set.set()
 
 
 @click.command("run")
@@ -72,18 +50,21 @@ def run_command(
     """
     from heliostat.link.spark_start import SparkStart
     from heliostat.operate.links import links_of
+    from heliostat.ops.events import Events
 
     config = load_config(config_file)
     links = links_of(config, link_name)
-    stop = StopSignal()
+    stop = STOP
     stop.install()
-    starting = SparkStart(config, links)  # takes seconds: meanwhile the rest is loaded
-    from heliostat.link.running import Running
-    from heliostat.ops.events import Events
-
     clock = SystemClock()
     is_live = sys.stdout.isatty() and not plain
     events = Events(clock.wall_ms, None if is_live else sys.stderr)
+    if stop.is_set.is_set():
+        return
+    # Takes seconds: meanwhile the rest is loaded.
+    starting = SparkStart(config, links, lambda line: events.warn(f"Spark: {line}"))
+    from heliostat.link.running import Running
+
     running = Running(config, links, events, clock, stop.is_set, starting=starting)
     ends_at_s = clock.monotonic_s() + seconds if seconds is not None else float("inf")
     failure: BaseException | None = None
@@ -91,6 +72,8 @@ def run_command(
         with live_screen(running, links, stop, events, clock) if is_live else nullcontext():
             running.start()
             failure = follow(running, stop, events, ends_at_s, is_live=is_live)
+        if stop.is_set.is_set() and isinstance(failure, SparkUnavailable):
+            failure = None  # who ends us may end Spark's JVM as well
         if failure is not None:
             click.echo(f"halted: {failure}", err=True)  # first: stopping may take a while
     finally:
@@ -145,57 +128,3 @@ def follow(
             for kept in running.kept:
                 events.info(view.plain_line(kept.board.status(clock.wall_ms())))
     return failure
-
-
-@click.command("status")
-@config_option
-@link_option
-@click.option(
-    "--max-lag",
-    "max_lag_s",
-    type=click.FloatRange(min=0),
-    default=MAX_LAG_S,
-    show_default=True,
-    help="Greatest lag, in seconds, of a link that is in sync.",
-)
-@json_option
-def status_command(
-    config_file: Path, link_name: str | None, max_lag_s: float, as_json: bool
-) -> None:
-    r"""Show the state of links, from their state topics on the target; works on any machine.
-
-    Exit code 0 when every link runs and is in sync: the target has all records but those of the
-    last seconds (--max-lag). 1 when a link lags by more, has stopped partitions or refused topics,
-    does not run, or does not know its lag; each reason is printed. 3 when a target does not answer;
-    the other links are shown nevertheless.
-
-    \b
-    Examples:
-      heliostat status -c heliostat.yaml
-      heliostat status -c heliostat.yaml --max-lag 60
-      heliostat status -c heliostat.yaml --json | jq '.[0].why_not_in_sync'
-    """
-    from rich.console import Console
-
-    from heliostat.cli import view
-    from heliostat.operate.status import statuses_apart
-
-    found = statuses_apart(load_config(config_file), link_name)
-    statuses = [status for status, _ in found]
-    if as_json:
-        click.echo(json.dumps([status.to_json(max_lag_s) for status in statuses], indent=2))
-    else:
-        console = Console()
-        for status in statuses:
-            console.print(view.headline(status))
-            console.print(view.topic_table(status, len(status.topics)))
-            for line in view.problem_lines(status):
-                console.print(line)
-            console.print(view.sync_lines(status, max_lag_s))
-    for _, error in found:
-        if error is not None:
-            click.echo(f"heliostat: {error}", err=True)
-    if any(error is not None for _, error in found):
-        sys.exit(HALTED)
-    is_fine = all(status.is_in_sync(max_lag_s) for status in statuses)
-    sys.exit(IN_SYNC if is_fine else DIFFERENCE)

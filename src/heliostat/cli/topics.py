@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import click
@@ -11,7 +12,7 @@ import click
 from heliostat.cli.exit_codes import DIFFERENCE, HALTED, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.cli.schemas import schema_lines
-from heliostat.config import load_config
+from heliostat.config import LinkConfig, load_config
 from heliostat.errors import (
     BrokerError,
     ConnectionLost,
@@ -19,11 +20,14 @@ from heliostat.errors import (
     RegistryAnswerInvalid,
     RegistryError,
     RegistryUnreachable,
+    SparkUnavailable,
 )
+from heliostat.operate.each_link import each_link
 from heliostat.operate.links import links_of
-from heliostat.operate.plan import plan_link
+from heliostat.operate.plan import plan_link, with_pipelines
 from heliostat.operate.schemas import LinkSchemas, link_schemas
 from heliostat.operate.topics import TopicPreview, preview_topics
+from heliostat.other_links.same_file import TopicNames, ask_topics
 from heliostat.topics.topic_plan import TopicPlan
 
 _NO_ANSWER = (
@@ -32,6 +36,7 @@ _NO_ANSWER = (
     RegistryError,
     RegistryUnreachable,
     RegistryAnswerInvalid,
+    SparkUnavailable,
 )
 
 
@@ -79,9 +84,9 @@ def plan_command(
     r"""Print what would be done to the targets' topics and schemas, what is refused, and why.
 
     Also lists what is left out because it comes from the target. Changes nothing. Exit code 0 when
-    there is nothing to do, 1 when there is, when something is refused, or when source records were
-    gone before they were copied, 3 when a cluster or a registry does not answer. Links are planned
-    one by one: an error in one does not stop the others.
+    there is nothing to do, 1 when there is, when something is refused, such as a pipeline, or when
+    source records were gone before they were copied, 3 when a cluster or a registry does not
+    answer. Links are planned at the same time: an error in one does not stop the others.
 
     \b
     Examples:
@@ -91,13 +96,23 @@ def plan_command(
     config = load_config(config_file)
     plans: dict[str, TopicPlan] = {}
     schemas: dict[str, LinkSchemas] = {}
-    failed: dict[str, HeliostatError] = {}
-    for link in links_of(config, link_name):
-        try:
-            plans[link.name] = plan_link(config, link)
-            schemas |= {each.link: each for each in link_schemas(config, link.name)}
-        except _NO_ANSWER as error:
-            failed[link.name] = error
+
+    def planned(link: LinkConfig) -> TopicPlan:
+        plan = plans[link.name] = plan_link(config, link, names.of)
+        schemas.update({each.link: each for each in link_schemas(config, link.name)})
+        return plan
+
+    names = TopicNames(partial(ask_topics, config))
+    links = links_of(config, link_name)
+    answers = each_link(config, links, planned, told=_NO_ANSWER)
+    failed = {name: why for name, why in answers.items() if isinstance(why, HeliostatError)}
+    plans = {link.name: plans[link.name] for link in links if link.name in plans}
+    for link in links:  # one after the other: a process has one Spark
+        if link.name in plans:
+            try:
+                plans[link.name] = with_pipelines(config, link, plans[link.name])
+            except _NO_ANSWER as error:
+                failed[link.name] = error
     if as_json:
         answer = [
             {"link": name, **plan.to_json(), **_schemas_json(schemas.get(name))}
@@ -130,6 +145,8 @@ def _summary(plan: TopicPlan) -> str:
     words = ["changes"]
     if plan.refuse:
         words.append(f"{len(plan.refuse)} topics refused")
+    if plan.pipelines:
+        words.append(f"{len(plan.pipelines)} pipelines refused")
     if plan.gone:
         words.append("records gone at the source")
     return ", ".join(words)

@@ -15,12 +15,13 @@ from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import Config, LinkConfig, load_config
 from heliostat.errors import Refused
 from heliostat.link.pipeline_rules import pipeline_of
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.look import read_map_view
 from heliostat.operate.links import links_of
-from heliostat.operate.plan import not_copied
+from heliostat.operate.plan import NotCopied, not_copied
 from heliostat.operate.status import link_statuses
 from heliostat.operate.topics import TopicPreview, preview_topics
+from heliostat.records.copier.lane import PartitionState
 from heliostat.verify.ranges import NotMirrored, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
 from heliostat.verify.schema_ids import NO_IDS, MirroredIds
@@ -64,8 +65,9 @@ def verify_command(
     target's schema ids into records, each must be what its id is by both registries as they are
     now. Records that go through a pipeline are compared with what it makes of the source's now. A
     topic that the link refuses is listed with the reason, and not compared.
-    Exit code 0 when no difference was found, 1 when one was or something could not be compared, 3
-    when a cluster does not answer.
+    Exit code 0 when no difference was found, 1 when one was, when nothing or not everything could
+    be compared, or when partitions are stopped with records missing, 3 when a cluster does not
+    answer.
 
     \b
     Examples:
@@ -77,13 +79,12 @@ def verify_command(
     links = links_of(config, link_name)
     rows = {link.name: preview_topics(config, link.name) for link in links}
     pairs = {link.name: _pairs(rows[link.name], topics) for link in links}
-    found = {pair.source for some in pairs.values() for pair in some}
-    if unknown := sorted(set(topics) - found):
-        raise click.BadParameter(f"not mirrored: {', '.join(unknown)}", param_hint="--topic")
+    _check_topics(topics, pairs)
     try:
         ranges = RangeSpec(start=start, until=until, is_complete=complete)
     except Refused as error:
         raise click.BadParameter(error.text, param_hint="--from/--until") from error
+    left_out = {link.name: not_copied(config, link) for link in links}
     from heliostat.verify.pipeline import verify_pair  # Spark, only when the rest is in order
 
     reports: list[VerifyReport] = [
@@ -94,7 +95,7 @@ def verify_command(
             pairs[link.name],
             ranges=ranges,
             blocked=_blocked(config, link),
-            not_copied=_not_copied(config, link),
+            not_copied=_not_copied(left_out[link.name]),
             decode_all=decode_all,
             conf=config.spark.conf,
             read_map=partial(read_map_view, config, link),
@@ -103,6 +104,8 @@ def verify_command(
         )
         for link in links
     ]
+    for one, link in zip(reports, links, strict=True):
+        one.refused = _refused(left_out[link.name], pairs[link.name])
     report = joined(reports)
     if as_json:
         click.echo(json.dumps(report.to_json(), indent=2))
@@ -110,6 +113,18 @@ def verify_command(
         for line in report.lines():
             click.echo(line)
     context.exit(IN_SYNC if report.is_clean else DIFFERENCE)
+
+
+def _check_topics(topics: Sequence[str], pairs: Mapping[LinkName, Sequence[TopicPair]]) -> None:
+    found = {pair.source for some in pairs.values() for pair in some}
+    if unknown := sorted(set(topics) - found):
+        raise click.BadParameter(f"not mirrored: {', '.join(unknown)}", param_hint="--topic")
+
+
+def _refused(left_out: NotCopied, pairs: Sequence[TopicPair]) -> dict[str, str]:
+    """Return compared topics that the link, which has no state, would refuse if it ran."""
+    compared = {pair.source for pair in pairs}
+    return {name: why for name, why in left_out.would_refuse.items() if name in compared}
 
 
 def _pairs(rows: Sequence[TopicPreview], topics: tuple[str, ...]) -> list[TopicPair]:
@@ -141,20 +156,22 @@ def _ids(config: Config, link: LinkConfig) -> MirroredIds:
     return mirrored_ids(config, link)
 
 
-def _blocked(config: Config, link: LinkConfig) -> Mapping[TopicPartition, str]:
-    """Return partitions that the link reports as not copied, and why; none if it never ran."""
+def _blocked(config: Config, link: LinkConfig) -> Mapping[TopicPartition, NotMirrored]:
+    """Return partitions that the link reports as not copied, and why; none if it never ran.
+
+    What is retried is copied later; what is stopped needs a person.
+    """
     [status] = link_statuses(config, link.name)
     return {
-        TopicPartition(TopicName(one.source), PartitionId(one.partition)): (
-            f"{one.state}: {one.reason}"
+        TopicPartition(TopicName(one.source), PartitionId(one.partition)): NotMirrored(
+            f"{one.state}: {one.reason}", is_problem=PartitionState(one.state).is_stopped
         )
         for one in status.problems
     }
 
 
-def _not_copied(config: Config, link: LinkConfig) -> dict[TopicName, NotMirrored]:
+def _not_copied(found: NotCopied) -> dict[TopicName, NotMirrored]:
     """Return topics that the link refuses, or leaves out as they come from its target."""
-    found = not_copied(config, link)
     refused = (
         (name, NotMirrored(f"the link refuses it: {why}", is_problem=True))
         for name, why in found.refused.items()

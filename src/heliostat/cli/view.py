@@ -1,4 +1,4 @@
-"""Live terminal view of running links, and their status as text."""
+"""The status of links as text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from heliostat.status.lag import Lag, summed
 from heliostat.status.values import LinkStatus, TopicStatus
 
 PROBLEM_ROWS = 6
 GROUP_ROWS = 3
-SETTLED = frozenset({"SYNCED", "BELOW_START", "NOT_MIRRORED"})
+SETTLED = frozenset({"SYNCED", "BELOW_START", "NOT_MIRRORED", "MOVED_AT_TARGET"})
 """Reasons of groups' offsets for which nothing remains to be done."""
 STATE_COLOURS = {
     "running": "green",
@@ -21,6 +22,7 @@ STATE_COLOURS = {
     "aligning": "cyan",
     "starting": "cyan",
     "retrying": "yellow",
+    "stopped": "yellow",
     "silent": "red",
     "unreachable": "red",
     "blocked": "red",
@@ -33,14 +35,16 @@ def headline(status: LinkStatus) -> Text:
     """Return link, state, rates, lag and latency in one line."""
     text = Text.assemble(
         (f"{status.link} ", "bold"),
-        (status.state, STATE_COLOURS.get(status.state, "white")),
+        (status.state, colour(status)),
         f"  {count(status.records_per_s)} rec/s  {size(status.bytes_per_s)}/s",
-        f"  lag {lag_words(status)} rec, {seconds(status.lag_s)}",
+        f"  lag {lag_words(status)} rec, {age_words(status)}",
         f"  latency p50 {milliseconds(status.latency_p50_ms)}"
         f" p99 {milliseconds(status.latency_p99_ms)}",
         f"  {len(status.topics)} topics, {status.partitions} partitions, {len(status.lanes)} lanes",
-        more_words(status),
     )
+    if status.owner:
+        text.append(f"  on {status.owner['host']}")
+    text.append(more_words(status))
     text.no_wrap = True
     return text
 
@@ -59,9 +63,24 @@ def more_words(status: LinkStatus) -> str:
     return words
 
 
+def colour(status: LinkStatus) -> str:
+    """Return the colour of a link's state: one that runs and is in trouble is not green."""
+    is_well = status.state != "running" or not (status.troubles or status.problems)
+    return STATE_COLOURS.get(status.state, "white") if is_well else "yellow"
+
+
 def lag_words(row: LinkStatus | TopicStatus) -> str:
-    """Return the lag in records, with a question mark if it is not known for all partitions."""
-    return count(row.lag_records) + ("?" if row.unknown else "")
+    """Return the lag in records: a question mark if it is not known, or so many at least."""
+    if row.lag_records is None:
+        return "?"
+    return ("≥ " if row.unknown else "") + count(row.lag_records)
+
+
+def age_words(row: LinkStatus | TopicStatus) -> str:
+    """Return the age of the oldest missing record, like the lag in records."""
+    if row.lag_s is None:
+        return "?"
+    return ("≥ " if row.unknown else "") + seconds(row.lag_s)
 
 
 def sync_lines(status: LinkStatus, max_lag_s: float) -> Text:
@@ -88,32 +107,27 @@ def _schemas(told: Mapping[str, Any]) -> str:
     return f"{count(told['ids'])} schemas{held}"
 
 
+TITLES = ("topic", "part.", "rec/s", "bytes/s", "lag rec", "lag s", "states")
+
+
 def topic_table(status: LinkStatus, rows: int) -> Table:
-    """Return a table of the busiest topics, with all others in one row."""
+    """Return a table of the first topics, with all others in one row."""
     table = Table(expand=True, box=None, pad_edge=False, header_style="bold dim")
-    table.add_column("topic", ratio=1, no_wrap=True, overflow="ellipsis")
-    for title in ("part.", "rec/s", "bytes/s", "lag rec", "lag s", "states"):
+    table.add_column(TITLES[0], ratio=1, no_wrap=True, overflow="ellipsis")
+    for title in TITLES[1:]:
         table.add_column(title, justify="right", no_wrap=True)
     for topic in status.topics[:rows]:
         table.add_row(*cells(topic))
-    rest = status.topics[rows:]
-    if rest:
-        table.add_row(*rest_cells(rest), style="dim")
+    if rest := status.topics[rows:]:
+        table.add_row(*cells(together(rest)), style="dim")
     return table
 
 
-def rest_cells(rest: Sequence[TopicStatus]) -> list[RenderableType]:
-    """Return the row that sums up topics which are not shown."""
-    lags = [topic.lag_s for topic in rest if topic.lag_s is not None]
-    return [
-        f"… {len(rest)} more",
-        str(sum(topic.partitions for topic in rest)),
-        count(sum(topic.records_per_s for topic in rest)),
-        size(sum(topic.bytes_per_s for topic in rest)),
-        count(sum(topic.lag_records for topic in rest)),
-        seconds(max(lags, default=None)),
-        states(_sum_states(rest)),
-    ]
+def topic_rows(status: LinkStatus, rows: int) -> list[list[str]]:
+    """Return the same table as text, its titles first."""
+    topics, rest = status.topics[:rows], status.topics[rows:]
+    shown = [*topics, *([together(rest)] if rest else [])]
+    return [list(TITLES), *([str(cell) for cell in cells(topic)] for topic in shown)]
 
 
 def cells(topic: TopicStatus) -> list[RenderableType]:
@@ -125,9 +139,26 @@ def cells(topic: TopicStatus) -> list[RenderableType]:
         count(topic.records_per_s),
         size(topic.bytes_per_s),
         lag_words(topic),
-        seconds(topic.lag_s),
+        age_words(topic),
         states(topic.states),
     ]
+
+
+def together(topics: Sequence[TopicStatus]) -> TopicStatus:
+    """Return topics as one row: its lag is known as far as theirs are."""
+    lag = summed(Lag(topic.lag_records, topic.lag_s, topic.unknown) for topic in topics)
+    name = f"… {len(topics)} more"
+    return TopicStatus(
+        name,
+        name,
+        sum(topic.partitions for topic in topics),
+        sum(topic.records_per_s for topic in topics),
+        sum(topic.bytes_per_s for topic in topics),
+        lag.records,
+        lag.age_s,
+        _sum_states(topics),
+        unknown=lag.unknown,
+    )
 
 
 def _sum_states(topics: Sequence[TopicStatus]) -> dict[str, int]:

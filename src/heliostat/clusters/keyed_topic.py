@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from types import MappingProxyType
 from typing import Any
 
 from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic
+from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords, shown_key
 from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.one_partition import PATIENCE_MS, OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
@@ -40,6 +41,30 @@ class Change:
     timestamp_ms: int
 
 
+@dataclass(frozen=True, slots=True)
+class OwnRows:
+    """What of such a topic nobody may miss, and who is told of all else that is no row.
+
+    A record that is no row has replaced one if it has its key: then reading raises if that row
+    matters, as compaction may have removed it. All other such records are ignored.
+    """
+
+    vital: tuple[str, ...] = ("",)
+    """Beginnings of keys whose rows matter: by default of all."""
+    foreign: ForeignRecords = field(default_factory=ForeignRecords)
+
+    def matters(self, key: object) -> bool:
+        """Return whether a record of this key may have replaced a row that matters."""
+        try:
+            text = key.decode() if isinstance(key, bytes) else key
+        except UnicodeDecodeError:
+            return False
+        return isinstance(text, str) and text.startswith(self.vital)
+
+
+ALL_ROWS = OwnRows()
+
+
 class KeyedReader(OnePartitionTopic):
     """Reads all of such a topic, then what is written after that. For one thread.
 
@@ -47,6 +72,8 @@ class KeyedReader(OnePartitionTopic):
     ----------
     was_there
         Whether the topic has existed: then it is not taken for empty if a broker doesn't know it.
+    own
+        Which of its rows matter.
     """
 
     # A transaction that `FencedWriter` left open is not state.
@@ -58,9 +85,11 @@ class KeyedReader(OnePartitionTopic):
         topic: str,
         client_id: str,
         was_there: Callable[[], bool] = lambda: False,
+        own: OwnRows = ALL_ROWS,
     ) -> None:
         super().__init__(cluster, topic, client_id)
         self._was_there = was_there
+        self._own = own
         self._early: list[Change] = []
 
     @property
@@ -76,7 +105,7 @@ class KeyedReader(OnePartitionTopic):
         Raises
         ------
         ProtocolError
-            Somebody else wrote there: a record is not a row.
+            Somebody else wrote there: a record is not a row, where that row matters.
         """
         return self._read(timeout_s, None)
 
@@ -150,10 +179,13 @@ class KeyedReader(OnePartitionTopic):
             self._given(record.offset)
             try:
                 yield _change(self.topic, record)
-            except ProtocolError:
-                if strange is None:
+            except ProtocolError as error:
+                if strange is not None:
+                    strange[shown_key(record.key)] = Offset(record.offset)
+                elif self._own.matters(record.key):
                     raise
-                strange[_shown(record.key)] = Offset(record.offset)
+                else:
+                    self._own.foreign.note(self.topic, record.offset, record.key, error.__cause__)
 
 
 class KeyedTopic(OnePartitionTopic):
@@ -166,8 +198,15 @@ class KeyedTopic(OnePartitionTopic):
         }
     )
 
-    def __init__(self, cluster: Reachable, topic: str, client_id: str = "heliostat-state") -> None:
+    def __init__(
+        self,
+        cluster: Reachable,
+        topic: str,
+        client_id: str = "heliostat-state",
+        own: OwnRows = ALL_ROWS,
+    ) -> None:
         super().__init__(cluster, topic, client_id)
+        self._own = own
         self._was_there = False
 
     def ensure(self, replication_factor: int | None = None) -> None:
@@ -177,7 +216,9 @@ class KeyedTopic(OnePartitionTopic):
 
     def reader(self) -> KeyedReader:
         """Return a reader with a place of its own, for one thread; who asks for it closes it."""
-        return KeyedReader(self._access, self.topic, self._client_id, lambda: self._was_there)
+        return KeyedReader(
+            self._access, self.topic, self._client_id, lambda: self._was_there, self._own
+        )
 
     def read_all(self, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, dict[str, Any]]:
         """As `KeyedReader.read_all`, by a reader of its own."""
@@ -240,7 +281,7 @@ def read_as_row(topic: str, key: str) -> Iterator[None]:
     """
     try:
         yield
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except NOT_A_ROW as error:
         raise ProtocolError(
             "a record is not a row of ours", topic=topic, key=key, why=repr(error)
         ) from error
@@ -300,23 +341,13 @@ def _change(topic: TopicName, record: Any) -> Change:
     try:
         value = None if record.value is None else json.loads(record.value)
         key = record.key.decode()
-    except (ValueError, AttributeError) as error:
-        raise _foreign(topic, record) from error
-    if value is not None and not isinstance(value, dict):
-        raise _foreign(topic, record)
+        if value is not None and not isinstance(value, dict):
+            raise TypeError("no object")
+    except NOT_A_ROW as error:
+        raise ProtocolError(
+            f"topic {topic} has a record that is not ours",
+            hint="somebody else wrote into the state topic; find out who, and remove that record",
+            offset=record.offset,
+            key=shown_key(record.key),
+        ) from error
     return Change(key, value, Offset(record.offset), record.timestamp)
-
-
-def _shown(key: bytes | None) -> str:
-    try:
-        return repr(key) if key is None else key.decode()
-    except UnicodeDecodeError:
-        return repr(key)
-
-
-def _foreign(topic: TopicName, record: Any) -> ProtocolError:
-    return ProtocolError(
-        f"topic {topic} has a record that is not ours",
-        hint="somebody else wrote into the state topic; find out who, and remove that record",
-        offset=record.offset,
-    )

@@ -11,6 +11,7 @@ from typing import Any
 
 from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
+from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords
 from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS
 from heliostat.clusters.one_partition import (
     PATIENCE_MS,
@@ -35,18 +36,27 @@ class Recent:
     key: str
     value: dict[str, Any]
     timestamp_ms: int
+    offset: int
 
 
 class RecentRecords(OnePartitionTopic):
     """Records of a one-partition topic from some time on. Not thread-safe.
 
     Every method raises `ConnectionLost` if the brokers do not answer in time.
+
+    Parameters
+    ----------
+    foreign
+        Notes records that are not ours; they are ignored.
     """
 
     READER_SETTINGS = MappingProxyType({"max_partition_fetch_bytes": 8 * 1024 * 1024})
 
-    def __init__(self, cluster: Reachable, topic: str) -> None:
+    def __init__(
+        self, cluster: Reachable, topic: str, foreign: ForeignRecords | None = None
+    ) -> None:
         super().__init__(cluster, topic, "heliostat-status")
+        self._foreign = foreign or ForeignRecords()
 
     def ensure(self, replication_factor: int | None = None) -> None:
         """Create the topic if it is missing: one partition, kept for an hour.
@@ -84,8 +94,8 @@ class RecentRecords(OnePartitionTopic):
             if end <= self._start(consumer):
                 return None
             consumer.seek(self._partition, end - 1)
-        newest = self.poll(ANSWER_TIMEOUT_S)
-        return newest[-1].timestamp_ms if newest else None
+        newest = self._polled(ANSWER_TIMEOUT_S)
+        return int(newest[-1].timestamp) if newest else None
 
     def seek(self, from_ms: int) -> None:
         """Begin with the first record written at or after `from_ms`."""
@@ -119,12 +129,28 @@ class RecentRecords(OnePartitionTopic):
 
     def poll(self, timeout_s: float) -> list[Recent]:
         """Records since the last poll, waiting at most `timeout_s` for the first."""
+        found: list[Recent] = []
+        for row in self._polled(timeout_s):
+            try:
+                value = json.loads(row.value)
+                if not isinstance(value, dict):
+                    raise TypeError("no object")  # one way for all that is odd
+                found.append(Recent(row.key.decode(), value, row.timestamp, row.offset))
+            except NOT_A_ROW as error:
+                self._foreign.note(self.topic, row.offset, row.key, error)
+        return found
+
+    def ignore(self, record: Recent, why: object) -> None:
+        """Note a record that only its reader can tell from one of ours."""
+        self._foreign.note(self.topic, record.offset, record.key, why)
+
+    def _polled(self, timeout_s: float) -> list[Any]:
         with self._errors(READ):
             polled = self._assigned().poll(timeout_ms=int(timeout_s * 1000), max_records=5000)
         rows = [record for records in polled.values() for record in records]
         if rows:
             self._given(rows[-1].offset)
-        return [Recent(row.key.decode(), json.loads(row.value), row.timestamp) for row in rows]
+        return rows
 
     def _position(self) -> int:
         with self._errors(READ):

@@ -32,6 +32,13 @@ from heliostat.errors import ConfigError
 FILE_BYTES_MAX = 4 << 20  # bytes; thousands of links fit, a log file given by mistake does not
 SHOWN_CHARACTERS_MAX = 80  # of a value in a message; long enough to find it, short enough to read
 _ENVIRONMENT = re.compile(r"\$\{env:([^}]*)\}")
+_OURS = re.compile(r"""^(clusters|links)\s*:|["'](clusters|links)["']\s*:""", re.MULTILINE)
+_MIRROR_MAKER = re.compile(
+    r"""^[\w.>-]*\.?bootstrap\.servers\s*[=:]|^[^\s=:]+->[^\s=:]+\.\w|\bconnector\.class\b"""
+    r"|KafkaMirrorMaker2",
+    re.MULTILINE,
+)
+"""Its properties, its connectors, or Strimzi's resource."""
 _REPLACED_WHOLE = frozenset({"naming", "start"})  # choices: a mix of two would be neither
 _SECTIONS: dict[str, type[BaseModel]] = {
     "topics": model.TopicsConfig,
@@ -69,8 +76,6 @@ def load_config(path: str | Path, env: Mapping[str, str] | None = None) -> Confi
     """
     raw, problems = _read(Path(path))
     if not isinstance(raw, dict):
-        if not problems:
-            problems = [f"file: must be a map with clusters and links (got {_shown(raw)})"]
         raise _refusal(path, problems)
     raw = _with_environment(raw, os.environ if env is None else env, (), problems)
     problems.extend(cross_problems(raw))
@@ -93,6 +98,7 @@ def _refusal(path: str | Path, problems: list[str]) -> ConfigError:
 
 
 def _read(path: Path) -> tuple[Any, list[str]]:
+    """Return what the file holds, if it is a map of ours, and what is wrong with it."""
     try:
         if path.stat().st_size > FILE_BYTES_MAX:
             return None, [f"file: larger than {FILE_BYTES_MAX} bytes (got {str(path)!r})"]
@@ -100,17 +106,35 @@ def _read(path: Path) -> tuple[Any, list[str]]:
     except FileNotFoundError:
         return None, [f"file: no such file (got {str(path)!r})"]
     except (OSError, UnicodeDecodeError) as error:
-        return None, [f"file: cannot be read: {error} (got {str(path)!r})"]
+        why = error.strerror if isinstance(error, OSError) else "it is no text in UTF-8"
+        return None, [f"file: cannot be read: {why} (got {str(path)!r})"]
+    return _parsed(path, text)
+
+
+def _parsed(path: Path, text: str) -> tuple[Any, list[str]]:
     loader = _Loader(text)
     try:
-        return loader.get_single_data(), loader.problems
+        raw = loader.get_single_data()
     except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
-        line = f" in line {mark.line + 1}" if mark is not None else ""
+        words = f"bad YAML in line {mark.line + 1}" if mark is not None else "bad YAML"
+        if _OURS.search(text) is None:
+            return None, [_not_ours(path, text, words)]
         reason = getattr(error, "problem", None) or str(error) or type(error).__name__
-        return None, [*loader.problems, f"file: bad YAML{line}: {reason} (got {str(path)!r})"]
+        return None, [*loader.problems, f"file: {words}: {reason} (got {str(path)!r})"]
     finally:
         loader.dispose()
+    if not isinstance(raw, dict) or not {"clusters", "links"} & raw.keys():
+        return None, [_not_ours(path, text, "must be a map with clusters and links")]
+    return raw, loader.problems
+
+
+def _not_ours(path: Path, text: str, words: str) -> str:
+    """Say that a file is another program's; nothing of it is shown, as it may hold secrets."""
+    hint = ""
+    if _MIRROR_MAKER.search(text) is not None:
+        hint = f"; this looks like MirrorMaker 2's: heliostat import-mm2 {path}"
+    return f"file: {words}{hint} (got {str(path)!r})"
 
 
 class _Loader(yaml.SafeLoader):
@@ -197,6 +221,8 @@ def _present(node: Any, where: _Path) -> bool:
     return True
 
 
+_NOT_QUOTED = ("missing", "extra_forbidden")
+"""What a key that is none of ours holds may be a secret of another program."""
 _REASONS = {
     "missing": "must be given",
     "model_type": "must be a map",
@@ -232,7 +258,7 @@ def _nearest(where: _Path) -> str:
 
 
 def _got(detail: ErrorDetails, where: _Path) -> str:
-    if detail["type"] == "missing" or not may_be_shown(where, detail["input"]):
+    if detail["type"] in _NOT_QUOTED or not may_be_shown(where, detail["input"]):
         return ""
     return f" (got {_shown(detail['input'])})"
 

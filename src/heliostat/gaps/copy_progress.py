@@ -132,10 +132,9 @@ class CopyProgress:
         """Note progress, and record what the target lost of it: that is copied again."""
         source_ids = {name: record.source_id for name, record in self._mirrors.items()}
         now_ms = self._clock.wall_ms()
-        lost = self._book.take(reports, source_ids)
-        rows = [  # the time is part of a row's key, so two of one partition must differ in it
-            lost_row(item, self._mirrors[item.partition.topic], now_ms + place)
-            for place, item in enumerate(lost)
+        rows = [
+            lost_row(item, self._mirrors[item.partition.topic], now_ms)
+            for item in self._book.take(reports, source_ids)
         ]
         for row in rows:
             self._events.warn(f"{row.target}: {row.text}")

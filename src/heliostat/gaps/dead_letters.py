@@ -1,10 +1,12 @@
 """Dead letters: records that could not be copied, kept whole until somebody replays or drops them.
 
-    heliostat.<link>.dead-letters   compacted; key: <source topic>/<partition>/<offset>
+    heliostat.<link>.dead-letters   compacted; key: <source topic>/<partition>/<offset>/<topic id>
 
 A letter's value and headers are the record's own; one header more says where it was, its key, and
 what was wrong (`HEADER`, JSON). Written again after a crash, a letter has the same key, so there is
-one of each. A null value is stored as an empty one, as null means that a letter was dropped.
+one of each; a topic that was deleted and created again has other letters, by its id. Before Kafka
+2.8, and in letters of earlier versions, there is no id. A null value is stored as an empty one, as
+null means that a letter was dropped.
 
 I6  A letter is durable before its row is in the gap ledger, and only then is its record passed.
 """
@@ -58,6 +60,8 @@ class DeadLetter:
         The target topic that it should have come to.
     decided_by, at_ms
         Who had it put here (`policy` or `user NAME`), and when.
+    source_id
+        Id of the source's topic; empty: not known.
     """
 
     source: TopicPartition
@@ -73,16 +77,19 @@ class DeadLetter:
     mirror: TopicName
     decided_by: str
     at_ms: int
+    source_id: str = ""
 
     @property
     def name(self) -> str:
         """Its key in the topic."""
-        return f"{self.source.topic}/{self.source.partition}/{self.offset}"
+        place = f"{self.source.topic}/{self.source.partition}/{self.offset}"
+        return f"{place}/{self.source_id}" if self.source_id else place
 
     def described(self) -> dict[str, Any]:
         """Return all but the record's value and headers, as JSON."""
         return {
             "topic": self.source.topic,
+            "topic_id": self.source_id,
             "partition": self.source.partition,
             "offset": self.offset,
             "last": self.last,
@@ -130,6 +137,7 @@ class DeadLetter:
                 mirror=TopicName(row["mirror"]),
                 decided_by=row["decided_by"],
                 at_ms=row["at_ms"],
+                source_id=row.get("topic_id", ""),
             )
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError(

@@ -5,14 +5,16 @@ For records that can't be copied, `record_errors` has the policy.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from heliostat.config import GapsConfig
 from heliostat.gaps.choices import CAUSE_OF_CODE, GapChoice
-from heliostat.gaps.ledger import GapLedger
+from heliostat.gaps.ledger import GapDecision, GapLedger
 from heliostat.gaps.record_errors import RecordErrors
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.names import PartitionId, TopicName, TopicPartition, id_text, is_another
 from heliostat.records.batches.converted import StopReason
+from heliostat.topics.values import MirrorRecord
 
 BY_GAPS_POLICY = frozenset({StopReason.TOO_LARGE.name, StopReason.RECORD_REFUSED.name})
 """Codes of records for which the policy for gaps counts where no rule for errors is set."""
@@ -80,6 +82,21 @@ class Decisions:
         decision = self._ledger.decision_for(topic, partition, code)
         if decision is not None and decision.partition is not None:
             self._ledger.forget(decision)
+
+    def forget_others(self, mirrors: Mapping[TopicName, MirrorRecord]) -> list[GapDecision]:
+        """Delete decisions about topics that were deleted since; return these.
+
+        A topic of the same name has records of its own, about which nobody has decided.
+        """
+        gone = [
+            decision
+            for decision in self._ledger.decisions.values()
+            if (record := mirrors.get(decision.topic)) is not None
+            and is_another(decision.source_id, id_text(record.source_id))
+        ]
+        for decision in gone:
+            self._ledger.forget(decision)
+        return gone
 
     def forget_topic(self, topic: TopicName, code: str) -> None:
         """Delete decisions on that trouble for the topic and any of its partitions."""

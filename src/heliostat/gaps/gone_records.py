@@ -7,9 +7,11 @@ and a plan without this would show both clusters as equal.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 
 from heliostat.clusters.admin import EARLIEST, ClusterAdmin, ListedOffset
-from heliostat.names import TopicName, TopicPartition, id_text
+from heliostat.gaps.ledger import CopiedTopic, copied_of
+from heliostat.names import Offset, TopicName, TopicPartition, id_text
 from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.offset_map import MapReader
 from heliostat.ops.events import shortened
@@ -26,6 +28,8 @@ def gone_lines(
     source: ClusterAdmin,
     target: ClusterAdmin,
     maps: Callable[[], MapReader],
+    *,
+    noted: Callable[[], Mapping[TopicName, CopiedTopic]] = dict,
 ) -> tuple[str, ...]:
     """Return a line for each partition whose source begins after its mirror's position.
 
@@ -36,6 +40,9 @@ def gone_lines(
     ----------
     maps
         Reads the link's offset maps, see `EndsThenMaps`; called only where they are needed.
+    noted
+        Reads how far topics were copied: a pipeline may have left nothing of what is gone; as
+        `maps`.
 
     Raises
     ------
@@ -54,6 +61,8 @@ def gone_lines(
     firsts = source.list_offsets({partition: EARLIEST for partition, *_ in begun})
     mirrors_of = [mirrored for _, mirrored, *_ in begun]
     seen = EndsThenMaps(lambda: target.list_log_ends(mirrors_of), maps)
+    source_ids = {mirror.source: id_text(mirror.source_id) for mirror in mirrors}
+    copied = cache(noted)
     lines: list[str] = []
     for partition, mirrored, target_id, begin in begun:
         first, end = firsts.get(partition), seen.ends.get(mirrored)
@@ -64,6 +73,10 @@ def gone_lines(
         position = seen.maps.position_at(mirrored, id_text(target_id), end)
         if position is None:
             continue  # stopped because its map is lost, which is reported
+        if position < first.offset:
+            notes = copied_of(copied().get(partition.topic), source_ids[partition.topic])
+            note = notes.get(partition.partition)
+            position = Offset(note.offset) if note is not None and note.end == end else position
         if position < first.offset:
             lines.append(
                 f"{partition}: source offsets {position} to {first.offset - 1} are gone before "

@@ -174,6 +174,10 @@ class GapKeeper:
         """
         return self._settlement.settle(plan, reports, memory)
 
+    def told(self) -> None:
+        """Take it that lanes' plans go by what `with_gaps` returned last."""
+        self._settlement.told()
+
     # -- for plans and lanes -------------------------------------------------------------------
 
     def with_gaps(

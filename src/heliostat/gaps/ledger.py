@@ -3,6 +3,9 @@
     heliostat.<link>.gaps   compacted: rows, which stay; decisions of operators, deleted once they
                             are carried out; how far was copied, and from which leader epoch
 
+Rows are in the order in which they were written, as the topic has them: the clocks by which they
+are dated may be put right in between.
+
 I6  A row is durable before anything is passed: `LaneSet` is given a jump only afterwards. If its
     action is not finished (`is_done`), the next driver finishes it.
 """
@@ -10,10 +13,12 @@ I6  A row is durable before anything is passed: `LaneSet` is given a jump only a
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Self
 
-from heliostat.clusters.keyed_topic import Change, KeyedTopic, read_as_row
+from heliostat.clusters.foreign_records import ForeignRecords
+from heliostat.clusters.keyed_topic import Change, KeyedTopic, OwnRows, read_as_row
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, GapChoice
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
@@ -158,6 +163,8 @@ class GapDecision:
         Number of the partition; None: the topic as a whole.
     code
         The code of the stop; a decision holds for that trouble only.
+    source_id
+        Id of the source's topic as the mirror knew it, and only for that one; empty: not known.
     """
 
     topic: TopicName
@@ -166,6 +173,7 @@ class GapDecision:
     choice: GapChoice
     decided_by: str
     at_ms: int
+    source_id: str = ""
 
     @property
     def key(self) -> str:
@@ -195,6 +203,7 @@ class GapDecision:
             choice=GapChoice(value["choice"]),
             decided_by=value["decided_by"],
             at_ms=value["at_ms"],
+            source_id=value.get("source_id", ""),
         )
 
 
@@ -210,10 +219,14 @@ class GapLedger:
     refuses.
     """
 
-    def __init__(self, link: LinkName, target: ClusterConfig) -> None:
-        self._topic = KeyedTopic(target.access(), gaps_topic(link))
+    def __init__(
+        self, link: LinkName, target: ClusterConfig, foreign: ForeignRecords | None = None
+    ) -> None:
+        own = OwnRows((ROW_PREFIX, DECISION_PREFIX, COPIED_PREFIX), foreign or ForeignRecords())
+        self._topic = KeyedTopic(target.access(), gaps_topic(link), own=own)
         self._reader = self._topic.reader()
         self.rows: dict[str, GapRow] = {}
+        """By key, the oldest first."""
         self.decisions: dict[str, GapDecision] = {}
         self.copied: dict[TopicName, CopiedTopic] = {}
 
@@ -261,10 +274,21 @@ class GapLedger:
 
     def record(self, rows: Iterable[GapRow]) -> None:
         """Write rows; only when this returns may anything be passed (I6)."""
-        found = {row.key: row for row in rows}
+        found: dict[str, GapRow] = {}
+        for row in rows:
+            free = self._with_free_key(row, found)
+            found[free.key] = free
         if found:
             self._topic.write_many({key: row.to_json() for key, row in found.items()})
             self.rows.update(found)
+
+    def _with_free_key(self, row: GapRow, new: Mapping[str, GapRow]) -> GapRow:
+        """Return the row, dated later if another one has its time: a clock may have gone back."""
+        while (known := new.get(row.key, self.rows.get(row.key))) is not None:
+            if replace(known, is_done=row.is_done) == row:
+                break
+            row = replace(row, at_ms=row.at_ms + 1)
+        return row
 
     def decide(self, decision: GapDecision) -> None:
         """Write what an operator decided."""
@@ -307,9 +331,22 @@ class GapLedger:
         return None
 
     def jumps(self) -> dict[TopicPartition, GapRow]:
-        """Return, by source partition, the last row that moves its mirror to another offset."""
+        """Return, by source partition, the last row written that moves its mirror's position."""
         found: dict[TopicPartition, GapRow] = {}
-        for row in sorted(self.rows.values(), key=lambda row: row.at_ms):
+        for row in self.rows.values():
             if row.jump is not None:
                 found[row.source] = row
         return found
+
+
+def read_copied(link: LinkName, target: ClusterConfig) -> Mapping[TopicName, CopiedTopic]:
+    """Read how far a link's topics were copied, as it has noted.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError, ProtocolError
+        The ledger can't be read.
+    """
+    with closing(GapLedger(link, target)) as ledger:
+        ledger.read()
+    return ledger.copied

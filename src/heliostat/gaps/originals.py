@@ -62,26 +62,21 @@ def look(
 def first_missing(
     access: ClusterAccess, source: TopicPartition, position: Offset, is_missing: IsMissing
 ) -> PlainRecord | None:
-    """Return the first record from `position` on whose schemas are missing, aborted or not."""
-    with (
-        PlainReader(access, committed=True) as committed,
-        PlainReader(access, committed=False) as every,
-    ):
+    """Return the first record from `position` on that readers see and whose schemas are missing."""
+    with PlainReader(access, committed=True) as committed:
         end = committed.bounds([source])[source].end
-        return next((each for each in every.read(source, position, end) if is_missing(each)), None)
+        records = committed.read(source, position, end)
+        return next((each for each in records if is_missing(each)), None)
 
 
 def _run(
     access: ClusterAccess, source: TopicPartition, position: Offset, is_missing: IsMissing
 ) -> Failing | None:
-    """Return the records in a row that miss schemas."""
+    """Return the records in a row that miss schemas, of those that readers see."""
     after, size = position, 0
-    with (
-        PlainReader(access, committed=True) as committed,
-        PlainReader(access, committed=False) as every,
-    ):
+    with PlainReader(access, committed=True) as committed:
         end = committed.bounds([source])[source].end
-        for count, record in enumerate(every.read(source, position, end)):
+        for count, record in enumerate(committed.read(source, position, end)):
             if not is_missing(record) or count == RUN_RECORDS_MAX or size > RUN_BYTES_MAX:
                 break
             after, size = Offset(record.offset + 1), size + len(record.value or b"")

@@ -22,8 +22,8 @@ from heliostat.config import ErrorRule, ErrorsConfig
 from heliostat.framed_ids import Headers, shown_id
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Facts, GapChoice
 from heliostat.gaps.dead_letters import REASON_CHARACTERS_MAX, DeadLetter, DeadLetters
-from heliostat.gaps.originals import Failing, first_missing, look
-from heliostat.names import Offset, TopicName, TopicPartition
+from heliostat.gaps.originals import Failing, Original, first_missing, look
+from heliostat.names import Offset, TopicName, TopicPartition, id_text
 from heliostat.records.batches.converted import StopReason
 from heliostat.records.copier.lane import (
     PartitionCode,
@@ -175,9 +175,13 @@ class RecordErrors:
         if now_s >= tried.next_s:
             tried.pause_s = min(RETRY_MAX_S, 2 * tried.pause_s)
             tried.next_s = now_s + tried.pause_s
-            self._attempts[source] = self._attempts.get(source, 0) + 1
+            self.take_anew(source)
             self._on_retry(source)
         return True
+
+    def take_anew(self, source: TopicPartition) -> None:
+        """Have a lane take a partition anew, by the number of its attempt."""
+        self._attempts[source] = self._attempts.get(source, 0) + 1
 
     def failing(self, facts: Facts) -> Failing | None:
         """Return what can't be copied from a stopped partition's position on; None: nothing now.
@@ -214,23 +218,10 @@ class RecordErrors:
         ConnectionLost, BrokerError
             They can't be kept now, so nothing may be passed.
         """
+        now_ms = self._clock.wall_ms()
         letters = [
-            DeadLetter(
-                source=facts.source,
-                offset=Offset(each.record.offset),
-                last=each.last,
-                is_batch=each.is_batch,
-                timestamp_ms=each.record.timestamp_ms,
-                key=each.record.key,
-                value=each.record.value,
-                headers=each.record.headers,
-                cause=facts.cause,
-                reason=reason[:REASON_CHARACTERS_MAX],
-                mirror=record.target,
-                decided_by=decided_by,
-                at_ms=self._clock.wall_ms(),
-            )
-            for each in failing.originals
+            _letter(original, facts, record, reason, decided_by, now_ms)
+            for original in failing.originals
         ]
         self._letters.put(letters, self._target)
 
@@ -321,3 +312,29 @@ class RecordErrors:
                     f"be read at the target for {self._config.schema_missing.retry_for_s:g} s",
                 )
         return found
+
+
+def _letter(  # noqa: PLR0917 - all that a letter says
+    original: Original,
+    facts: Facts,
+    record: MirrorRecord,
+    reason: str,
+    decided_by: str,
+    at_ms: int,
+) -> DeadLetter:
+    return DeadLetter(
+        source=facts.source,
+        offset=Offset(original.record.offset),
+        last=original.last,
+        is_batch=original.is_batch,
+        timestamp_ms=original.record.timestamp_ms,
+        key=original.record.key,
+        value=original.record.value,
+        headers=original.record.headers,
+        cause=facts.cause,
+        reason=reason[:REASON_CHARACTERS_MAX],
+        mirror=record.target,
+        decided_by=decided_by,
+        at_ms=at_ms,
+        source_id=id_text(record.source_id),
+    )

@@ -141,23 +141,32 @@ class Settlement:
         self._warnings = warnings
         self._ends: dict[TopicPartition, tuple[Offset, int]] = {}
         """Ends of stopped targets, and how many reconciliations in a row have seen them."""
-        self._settled_ms: dict[TopicName | TopicPartition, int] = {}
-        """Wall clock when each was settled; reports of states that began before are outdated."""
+        self._settled: set[TopicName | TopicPartition] = set()
+        """What was settled and lanes are not told of: reports of these are outdated."""
 
     def fresh(self, reports: Iterable[PartitionReport]) -> list[PartitionReport]:
-        """Return reports of states begun since the last settlement, if its rows are carried out."""
-        undone = {row.source for row in self._cleanup.undone()}
-        return [r for r in reports if r.source not in undone and self._is_after(r)]
+        """Return reports of partitions whose last settlement is carried out, and lanes know of."""
+        stale = self._settled | {row.source for row in self._cleanup.undone()}
+        return [r for r in reports if r.source not in stale and r.source.topic not in stale]
 
-    def _is_after(self, report: PartitionReport) -> bool:
-        partition = report.source
-        settled_ms = (self._settled_ms.get(key, -1) for key in (partition, partition.topic))
-        return report.since_ms > max(settled_ms)
+    def told(self) -> None:
+        """Take it that lanes are told what was settled: reports from now on are of lanes that know.
+
+        What they are told differs in any case (`RecordErrors.take_anew`), so that the lanes' plans
+        say which reports are older. No clock could: a lane's is another one than the driver's, and
+        either may be put right.
+        """
+        self._settled.clear()
 
     def settle(
         self, plan: TopicPlan, reports: Iterable[PartitionReport], memory: Memory
     ) -> dict[TopicName, MirrorRecord | None]:
         """See `GapKeeper.settle`."""
+        for old in self._decisions.forget_others(memory.mirrors):
+            self._events.warn(
+                f"{old.topic}: {old.choice.value}, decided by user {old.decided_by}, is dropped: "
+                "it was about a topic of this name that was deleted"
+            )
         fresh = self.fresh(reports)
         self._give_up_schemas(fresh)
         stopped = [
@@ -214,7 +223,9 @@ class Settlement:
         settled[name] = (
             replace(record, source_id=source_id) if choice is GapChoice.CONTINUE else None
         )
-        self._settled_ms[name] = self._clock.wall_ms()
+        self._settled.add(name)
+        for ask in asks:
+            self._errors.take_anew(ask.source)
         self._decisions.forget_topic(name, code)
         cause = CAUSE_OF_CODE[code]
         self._events.warn(f"{name}: {cause.words}; {choice.value}, decided by {decided_by}")
@@ -253,7 +264,7 @@ class Settlement:
                 elif effect.recreates:
                     self._settle_topic(code, record, memory, settled, chosen)
                 else:
-                    self._settle_partition(at, effect, chosen.decided_by, record, report.since_ms)
+                    self._settle_partition(at, effect, chosen.decided_by, record)
                     self._errors.passed(at.source)
 
     def _ready(
@@ -285,14 +296,15 @@ class Settlement:
                 self._warnings.warn(str(report.source), why)
 
     def _settle_partition(
-        self, facts: Facts, effect: Effect, decided_by: str, record: MirrorRecord, since_ms: int
+        self, facts: Facts, effect: Effect, decided_by: str, record: MirrorRecord
     ) -> None:
         source, now_ms = facts.source, self._clock.wall_ms()
         was = self._ledger.jumps().get(source)
         is_new = was is None or was.jump != effect.jump or was.cause is not facts.cause
         if is_new or was is None or was.target_id != id_text(record.target_id):
             self._ledger.record([decided_row(facts, effect, decided_by, record, now_ms)])
-        self._settled_ms[source] = max(now_ms, since_ms)
+        self._settled.add(source)
+        self._errors.take_anew(source)
         self._progress.pass_gap(source)
         self._decisions.forget(source.topic, source.partition, facts.code)
         self._events.warn(

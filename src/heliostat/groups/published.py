@@ -11,7 +11,8 @@ from collections.abc import Iterable, Mapping
 
 from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.clusters.keyed_topic import KeyedTopic, missing_topics
+from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords
+from heliostat.clusters.keyed_topic import KeyedTopic, OwnRows, missing_topics
 from heliostat.config import STATE_TOPIC_PREFIX
 from heliostat.groups.values import Published
 from heliostat.names import GroupId, LinkName, TopicName
@@ -31,10 +32,16 @@ class PublishedOffsets:
         The cluster that keeps them.
     link
         Name of the link.
+    foreign
+        Told of records that are not the link's; they are ignored.
     """
 
-    def __init__(self, target: Reachable, link: LinkName) -> None:
-        self._topic = KeyedTopic(target, groups_topic(link), "heliostat-groups")
+    def __init__(
+        self, target: Reachable, link: LinkName, foreign: ForeignRecords | None = None
+    ) -> None:
+        own = OwnRows((), foreign or ForeignRecords())
+        self._topic = KeyedTopic(target, groups_topic(link), "heliostat-groups", own)
+        self._foreign = own.foreign
         self.rows: dict[GroupId, Published] = {}
 
     @property
@@ -47,11 +54,16 @@ class PublishedOffsets:
         self._topic.close()
 
     def read(self) -> None:
-        """Read all rows; none if the topic does not exist."""
-        self.rows = {
-            GroupId(key): Published.from_json(value)
-            for key, value in self._topic.read_all().items()
-        }
+        """Read all rows; none if the topic does not exist.
+
+        A group whose row is none of ours counts as one of which nothing was published.
+        """
+        self.rows = {}
+        for key, value in self._topic.read_all().items():
+            try:
+                self.rows[GroupId(key)] = Published.from_json(value)
+            except NOT_A_ROW as error:
+                self._foreign.note(self._topic.topic, None, key, error)
 
     def ensure(self, target: ClusterAdmin, replication_factor: int | None) -> bool:
         """If the topic is missing, create it and write the known rows; return whether it was."""

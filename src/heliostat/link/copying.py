@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.gaps.dead_letters import DeadLetters
 from heliostat.gaps.keeper import GapKeeper
@@ -77,6 +78,8 @@ class LinkContext:
         How both clusters are configured.
     state
         The link's durable state, on the target.
+    foreign
+        Told of records that others wrote into its topics.
     board
         The link's status, updated from the lanes' reports.
     owner
@@ -89,6 +92,7 @@ class LinkContext:
     source: ClusterConfig
     target: ClusterConfig
     state: LinkState
+    foreign: ForeignRecords
     board: StatusBoard
     owner: OwnerGuard
     clock: Clock
@@ -294,6 +298,7 @@ class Copying:
             mirrors=lambda: dict(self._known.mirrors),
             maps=context.state.offsets.fresh,
             positions=context.board.positions,
+            foreign=context.foreign,
             interchange=self._interchange,
             clock=context.clock,
             events=context.events,
@@ -350,12 +355,7 @@ class Copying:
             "schemas": self._schemas.report() if self._schemas else {},
             "generations": {str(lane): n for lane, n in self.lanes.generations.items()},
             "rounds": [
-                {
-                    "lane": health.lane,
-                    "rounds": health.rounds,
-                    "failures_in_a_row": health.failures_in_a_row,
-                    "last_error": health.last_error,
-                }
+                health.report(self._context.clock.monotonic_s())
                 for health in self.lanes.health.values()
             ],
         }
@@ -395,7 +395,7 @@ def _gap_keeper(
         context.link,
         source,
         target,
-        GapLedger(LinkName(context.link.name), context.target),
+        GapLedger(LinkName(context.link.name), context.target, context.foreign),
         maps=context.state.offsets.fresh,
         errors=errors,
         clock=context.clock,

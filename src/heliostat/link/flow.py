@@ -155,6 +155,7 @@ class Reconciler:
         known.packing = self._packed(partitions, specs, load, known.packing)
         wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}
         self.lanes.assign(wanted)
+        self.gaps.told()
         known.turns += 1
 
     def _pipeline_of(self, topic: TopicName) -> str:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, closing
 from heliostat.access import ClusterAccess
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import LinkConfig
 from heliostat.errors import GroupsFailed, HeliostatError, LinkTakenOver, Verdict
 from heliostat.groups.apply import Committers, Guard
@@ -37,6 +38,8 @@ class GroupPart:
         How to reach both clusters.
     mirrors, maps, positions
         The link's mirrors, their offset maps, and how far they are copied, as they are now.
+    foreign
+        Told of records that others wrote into the link's topics.
     interchange
         Writes checkpoints, if they are wanted.
     clock, events
@@ -59,6 +62,7 @@ class GroupPart:
         mirrors: Callable[[], Mirrors],
         maps: OpenMaps,
         positions: Positions,
+        foreign: ForeignRecords,
         interchange: Interchange,
         clock: Clock,
         events: Events,
@@ -76,7 +80,7 @@ class GroupPart:
                 )
             )
             memory = opened.enter_context(
-                closing(PublishedOffsets(target_access, LinkName(link.name)))
+                closing(PublishedOffsets(target_access, LinkName(link.name), foreign))
             )
             self._open = opened.pop_all()
         self._sync = GroupSync(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from heliostat.clock import Clock
 from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError, Verdict
 from heliostat.link.service import LinkService
+from heliostat.link.troubles import START, Troubles
 from heliostat.ops.events import Events
 from heliostat.status.board import StatusBoard
 
@@ -32,8 +32,8 @@ class KeptLink:
         A service for the next try.
     board
         The link's status, updated by all tries.
-    clock, events
-        Time, and where changes are logged.
+    events, troubles
+        Where changes and failures are told.
     """
 
     def __init__(
@@ -42,32 +42,24 @@ class KeptLink:
         make: Callable[[], LinkService],
         board: StatusBoard,
         *,
-        clock: Clock,
         events: Events,
+        troubles: Troubles,
     ) -> None:
         self.link = link
         self.board = board
         self.failure: BaseException | None = None
         """Why it has halted; None: it has not."""
         self._make = make
-        self._clock = clock
         self._events = events
+        self._troubles = troubles
         self._stopping = threading.Event()
-        self._settled = threading.Event()
         self._service: LinkService | None = None
         self._failures = 0
-        self._last_error = ""
         self._thread = threading.Thread(target=self._run, name=f"{link.name} kept", daemon=True)
 
     def start(self) -> None:
         """Start the link."""
         self._thread.start()
-
-    @property
-    def is_settled(self) -> bool:
-        """Whether it runs, waits for another instance, has halted, or is retried."""
-        service = self._service
-        return self._settled.is_set() or (service is not None and service.waits.is_set())
 
     def stop(self) -> None:
         """End it gracefully; returns when its rounds and loops have ended."""
@@ -100,8 +92,8 @@ class KeptLink:
             if service.start():
                 link = self.link
                 self._events.info(f"link {link.name}: {link.source} → {link.target} runs")
-                self._failures, self._last_error = 0, ""
-                self._settled.set()
+                self._failures = 0
+                self._troubles.works(START)
             while service.failure is None and not self._stopping.is_set():
                 self._stopping.wait(LOOK_S)
         finally:
@@ -112,15 +104,10 @@ class KeptLink:
     def _halted(self, error: BaseException) -> None:
         self._events.warn(f"link {self.link.name} has halted: {_words(error)}")
         self.failure = error
-        self._settled.set()
 
     def _failed(self, error: HeliostatError) -> None:
         self._failures += 1
-        was, self._last_error = self._last_error, str(error)
-        if self._last_error != was or self._failures & (self._failures - 1) == 0:
-            again = "" if self._failures == 1 else f" ({self._failures} times in a row)"
-            self._events.warn(f"link {self.link.name} is tried again: {error}{again}")
-        self._settled.set()
+        self._troubles.failed(START, error)
 
     def _pause_s(self) -> float:
         return min(AGAIN_MAX_S, AGAIN_FIRST_S * 2.0 ** min(self._failures, 10))

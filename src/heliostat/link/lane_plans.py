@@ -13,6 +13,7 @@ I10 A partition is told to one round at a time. Another round takes it when the 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +24,7 @@ from heliostat.link.round_content import Contents
 from heliostat.link.told_specs import ToldSpecs
 from heliostat.names import LaneId, TopicPartition
 from heliostat.ops.spark_session import essence
+from heliostat.records.copier.blame import blame_of
 from heliostat.records.copier.lane import (
     Announcement,
     LaneSpec,
@@ -38,7 +40,13 @@ STEADY_S = 10.0
 CHANGED_MAX = 1_000
 """Most partitions of all changes announced together: up to 750 bytes each, they have to fit into a
 record. For more a new round begins."""
+TAKEN_MAX = 1_000
+"""Most partitions that a round takes one after the other, or as many as it has: each costs its task
+5 KB and 2 us a report, also once it is given up. Then a new round begins."""
 Wanted = Mapping[TopicPartition, PartitionSpec]
+LATELY_S = 60.0
+"""Failures of rounds are told for so long."""
+FAILURES_MAX = 30
 
 
 @dataclass(slots=True)
@@ -51,10 +59,43 @@ class LaneHealth:
     last_error: str = ""
     not_before_s: float = 0.0
     """The next round waits until then after a failure (monotonic)."""
+    failed_at_s: deque[float] = field(default_factory=deque)
+    """When rounds have failed (monotonic): the newest `FAILURES_MAX`, whatever succeeded since."""
+    why_failed: str = ""
+    """Why the last of these did."""
+
+    def failed(self, error: str, now_s: float) -> None:
+        """Note that a round has failed."""
+        self.failures_in_a_row += 1
+        self.last_error = self.why_failed = error
+        self.failed_at_s.append(now_s)
+        if len(self.failed_at_s) > FAILURES_MAX:
+            self.failed_at_s.popleft()
+
+    def report(self, now_s: float) -> dict[str, object]:
+        """Return the lane's part of the driver's report."""
+        lately = [now_s - at_s for at_s in self.failed_at_s if now_s - at_s < LATELY_S]
+        return {
+            "lane": self.lane,
+            "rounds": self.rounds,
+            "failures_in_a_row": self.failures_in_a_row,
+            "last_error": self.last_error,
+            "failed_lately": len(lately),
+            "failed_s_ago": round(lately[-1], 1) if lately else None,
+            "why_failed": self.why_failed if lately else "",
+        }
 
     def is_well(self) -> None:
         """Forget earlier failures: a round has ended well, or works."""
         self.failures_in_a_row, self.last_error, self.not_before_s = 0, "", 0.0
+
+    def failure_line(self) -> str:
+        """Return the line for the first, second, fourth ... failure in a row; else nothing."""
+        count = self.failures_in_a_row
+        if count & (count - 1):
+            return ""
+        again = "" if count == 1 else f" ({count} times in a row)"
+        return f"lane {self.lane}: round failed: {self.last_error}{again}"
 
 
 @dataclass(slots=True)
@@ -68,6 +109,8 @@ class LaneRound:
     """What it was told to give up and has not let go of, with the change's generation."""
     changes: list[PlanChange] = field(default_factory=list)
     """Those that it has not acknowledged."""
+    taken: int = 0
+    """How many partitions it was told to take since it began, each time counted."""
     begun_s: float = 0.0
     must_end: bool = False
     """A new round takes its place, as a change is too large, or needs more than a change tells."""
@@ -179,10 +222,12 @@ class LanePlans:
         if not old and not new:
             return False
         is_short = len(old) + len(new) + _announced(self.rounds()) <= CHANGED_MAX
-        taken = self._contents.taken(new) if is_short else None
+        is_short &= item.taken + len(new) <= max(TAKEN_MAX, len(wanted))
+        taken = self._contents.taken(new, item.has) if is_short else None
         if taken is None:
             item.must_end = True
             return True
+        item.taken += len(new)
         generation = self._new_generation()
         item.changes.append(
             PlanChange(
@@ -327,9 +372,8 @@ class LanePlans:
             self._landed.update(had)
             self._leases.forget(round_id)
         else:
-            health.failures_in_a_row += 1
-            health.last_error = essence(str(error))
-            is_found = self._contents.failed(item.spec, health.last_error)
+            health.failed(essence(str(error)), self._clock.monotonic_s())
+            is_found = self._contents.failed(item.spec, blame_of(error), health.last_error)
             pause_s = RETRY_FIRST_S * 2 ** (0 if is_found else min(health.failures_in_a_row, 10))
             health.not_before_s = self._clock.monotonic_s() + min(RETRY_MAX_S, pause_s)
             self._failed.add(round_id, had)

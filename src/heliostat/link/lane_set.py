@@ -252,8 +252,8 @@ class LaneSet:
             self._changed.notify_all()
         if is_stopping:
             return
-        if error is not None:
-            self._events.warn(f"lane {lane.health.lane}: round failed: {lane.health.last_error}")
+        if error is not None and (text := lane.health.failure_line()):
+            self._events.warn(text)
         self._wake()
 
     # -- announcing ----------------------------------------------------------------------------

@@ -1,8 +1,7 @@
 """Loops with a health record: last successful run, failures in a row, last error.
 
 A loop continues after a failure, and the status shows its health: it is stale after three missed
-runs. The same failure is logged the first, second, fourth, eighth ... time: some loops run each
-second.
+runs. A failure is told once, see `troubles`: some loops run each second.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from dataclasses import dataclass
 
 from heliostat.clock import Clock
 from heliostat.errors import HeliostatError, Verdict
-from heliostat.ops.events import Events
+from heliostat.link.troubles import Troubles
 from heliostat.ops.loop_spec import LoopSpec
 
 STALE_AFTER_TURNS = 3
@@ -42,8 +41,8 @@ class Loop:
 
     Parameters
     ----------
-    name
-        For health, logs and the thread.
+    link, part
+        What it is part of, and its name there: for health, logs and the thread.
     interval_s
         Seconds from the end of one run to the next.
     turn
@@ -52,29 +51,32 @@ class Loop:
         Called with an error after which the loop must not continue.
     wall_ms
         The wall clock, in ms since the epoch.
-    events
-        Where failures are logged.
+    troubles
+        Where failures are told.
     wake
         Set by others to have the next run at once.
     """
 
     def __init__(
         self,
-        name: str,
+        link: str,
+        part: str,
         interval_s: float,
         turn: Callable[[], None],
         *,
         on_halt: Callable[[BaseException], None],
         wall_ms: Callable[[], int],
-        events: Events,
+        troubles: Troubles,
         wake: threading.Event | None = None,
     ) -> None:
+        name = f"{link} {part}"
+        self._part = part
         self.health = LoopHealth(name, interval_s)
         self._wake = wake or threading.Event()
         self._turn = turn
         self._on_halt = on_halt
         self._wall_ms = wall_ms
-        self._events = events
+        self._troubles = troubles
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
@@ -100,6 +102,7 @@ class Loop:
                 if error.verdict is Verdict.HALT:
                     self._on_halt(error)
                     return
+                self._troubles.failed(self._part, error)
             except Exception as error:  # noqa: BLE001  # a bug in a loop must be seen, not vanish
                 self._failed(error)
                 self._on_halt(error)
@@ -108,15 +111,13 @@ class Loop:
                 self.health.last_good_ms = self._wall_ms()
                 self.health.failures_in_a_row = 0
                 self.health.last_error = ""
+                self._troubles.works(self._part)
             self._wake.wait(self._pause_s())
             self._wake.clear()
 
     def _failed(self, error: BaseException) -> None:
-        failures = self.health.failures_in_a_row = self.health.failures_in_a_row + 1
-        was, self.health.last_error = self.health.last_error, str(error)
-        if self.health.last_error != was or failures & (failures - 1) == 0:
-            again = "" if failures == 1 else f" ({failures} times in a row)"
-            self._events.warn(f"{self.health.name}: {error}{again}")
+        self.health.failures_in_a_row += 1
+        self.health.last_error = str(error)
 
     def _pause_s(self) -> float:
         failures = self.health.failures_in_a_row
@@ -134,29 +135,30 @@ class Loops:
         Its name, the prefix of the loops' names.
     on_halt
         See `Loop`.
-    clock, events
-        Time, and where failures are logged.
+    clock, troubles
+        Time, and where failures are told.
     """
 
     def __init__(
-        self, link: str, on_halt: Callable[[BaseException], None], clock: Clock, events: Events
+        self, link: str, on_halt: Callable[[BaseException], None], clock: Clock, troubles: Troubles
     ) -> None:
         self._link = link
         self._on_halt = on_halt
         self._clock = clock
-        self._events = events
+        self._troubles = troubles
         self._loops: list[Loop] = []
 
     def start(self, *specs: LoopSpec) -> list[Loop]:
         """Start loops; a loop may call this too."""
         started = [
             Loop(
-                f"{self._link} {spec.name}",
+                self._link,
+                spec.name,
                 spec.interval_s,
                 spec.turn,
                 on_halt=self._on_halt,
                 wall_ms=self._clock.wall_ms,
-                events=self._events,
+                troubles=self._troubles,
                 wake=spec.wake,
             )
             for spec in specs

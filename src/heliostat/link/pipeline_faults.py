@@ -11,30 +11,20 @@ link's state shows it.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from heliostat.names import LaneId, TopicPartition
+from heliostat.names import LaneId, TopicId, TopicPartition, is_another
+from heliostat.records.copier.blame import Blame
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec, RoundReport, Suspect
 from heliostat.records.copier.pipeline_steps import Pipeline
 
 CAREFUL = (0, 64, 1)
 """Records in the pipeline at a time: at first without limit, after each failure fewer."""
 REASON_CHARACTERS_MAX = 300
-_OURS = re.compile(
-    r"\[(CONNECTION_LOST|LEASE_ENDED|ACCESS|AUTHENTICATION|TLS|TOKEN|CREDENTIALS|PROTOCOL|SPARK"
-    r"|OFFSET_MAP|LINK|BROKER|KAFKA)[A-Z_]*\]|ExecutorLost|cancelled|killed intentionally"
-)
-"""Errors of a round for which no record is to blame."""
-_UNSURE = re.compile(
-    r"SocketException|EOFException|exited unexpectedly|crashed|Connection reset|it hangs"
-)
-"""A worker is gone, and nobody says why: the pipeline ended it, or somebody killed it. Or nothing
-came back in time, which may be for want of a processor."""
 CRASHES = 3
-"""How often that must happen at one record before it is to blame."""
+"""How often a round must end without a reason at one record before that is to blame."""
 
 
 @dataclass(slots=True)
@@ -65,7 +55,10 @@ class PipelineFaults:
         self._refused = refused
         self._lock = threading.Lock()
         self._lanes: dict[LaneId, _Lane] = {}
-        self._fails: dict[TopicPartition, tuple[int, str]] = {}
+        self._fails: dict[TopicPartition, tuple[TopicId | None, int, str]] = {}
+        """Id of the source's topic, offset, and why."""
+        self._ids: dict[TopicPartition, TopicId | None] = {}
+        """Ids of the topics that lanes copy."""
 
     def learn(self, pipelines: Mapping[str, Pipeline], refused: Mapping[str, str]) -> None:
         """Take pipelines that know more schemas, and why Spark refuses some of them now."""
@@ -97,13 +90,15 @@ class PipelineFaults:
             return specs
         with self._lock:
             fails, refused = dict(self._fails), self._refused
+            self._ids = {at: spec.source_topic_id for at, spec in specs.items() if spec.pipeline}
         found = dict(specs)
         for source, spec in specs.items():
             if spec.pipeline in refused:
                 found[source] = replace(spec, why_fails=refused[spec.pipeline])
             elif spec.pipeline and source in fails:
-                offset, why = fails[source]
-                found[source] = replace(spec, fails_at=offset, why_fails=why)
+                topic_id, offset, why = fails[source]
+                if not is_another(topic_id, spec.source_topic_id):
+                    found[source] = replace(spec, fails_at=offset, why_fails=why)
         return found
 
     def heard(self, report: RoundReport) -> None:
@@ -116,13 +111,22 @@ class PipelineFaults:
                 found.round_id = f"{report.lane}/{report.generation}/{report.round_number}"
                 found.suspect = report.suspect
 
-    def failed(self, lane: LaneSpec, error: str) -> bool:
+    def failed(self, lane: LaneSpec, blame: Blame, error: str) -> bool:
         """Take the failure of a lane's round; it may have been alone with one record.
 
         Returns whether more is known now: then there is nothing to wait for before the next round.
+
+        Parameters
+        ----------
+        lane
+            What the round began with.
+        blame
+            What the classes of its error say.
+        error
+            The error in words: shown, and never searched, as a record may be in it.
         """
         pipeline = lane.row_pipeline
-        if pipeline is None or _OURS.search(error):
+        if pipeline is None or blame is Blame.NONE:
             return False
         with self._lock:
             found = self._lanes.setdefault(lane.lane, _Lane())
@@ -131,12 +135,13 @@ class PipelineFaults:
             before = found.level
             if suspect is None:
                 found.level = 2 if found.found else 1
-            elif suspect.before - suspect.first > 1 or self._may_be_killed(found, suspect, error):
+            elif suspect.before - suspect.first > 1 or self._may_be_killed(found, suspect, blame):
                 found.level = 2
             else:
                 found.level, found.found = 0, True
                 why = f"pipeline {pipeline.name} fails at source offset {suspect.first}: "
-                self._fails[suspect.source] = suspect.first, why + _first_line(error)
+                topic_id = self._ids.get(suspect.source)
+                self._fails[suspect.source] = topic_id, suspect.first, why + _first_line(error)
                 return True
             return found.level > before
 
@@ -146,12 +151,12 @@ class PipelineFaults:
             self._fails.pop(source, None)
 
     @staticmethod
-    def _may_be_killed(lane: _Lane, suspect: Suspect, error: str) -> bool:
+    def _may_be_killed(lane: _Lane, suspect: Suspect, blame: Blame) -> bool:
         """Whether the record is not to blame yet: its worker may have been killed, or slow."""
         is_same = suspect == lane.crashed_at
         lane.crashes = lane.crashes + 1 if is_same else 1
         lane.crashed_at = suspect
-        return _UNSURE.search(error) is not None and lane.crashes < CRASHES
+        return blame is Blame.UNSURE and lane.crashes < CRASHES
 
 
 def _first_line(error: str) -> str:

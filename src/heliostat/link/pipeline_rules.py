@@ -73,9 +73,13 @@ def _pipeline_note(pipeline: Pipeline, topics: Sequence[TopicName]) -> str:
     if not topics:
         return f"pipeline {pipeline.name}: no topic of the link goes through it"
     way = "on the bytes of batches" if pipeline.is_in_place else "as rows of Spark"
-    named = ", ".join(topics[:NAMED_MAX]) + (", ..." if len(topics) > NAMED_MAX else "")
     plural = "" if len(topics) == 1 else "s"
-    return f"pipeline {pipeline.name}: {len(topics)} topic{plural} ({named}), {way}"
+    return f"pipeline {pipeline.name}: {len(topics)} topic{plural} ({named(topics)}), {way}"
+
+
+def named(topics: Sequence[TopicName]) -> str:
+    """Return the first of these topics' names."""
+    return ", ".join(topics[:NAMED_MAX]) + (", ..." if len(topics) > NAMED_MAX else "")
 
 
 def decoded_of(link: LinkConfig, topic: TopicName) -> SchemaFrames:

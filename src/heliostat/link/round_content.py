@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from heliostat.link.pipeline_faults import PipelineFaults
-from heliostat.names import LaneId
+from heliostat.names import LaneId, TopicPartition
 from heliostat.offsets.offset_map import MapTail
+from heliostat.records.copier.blame import Blame
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec, TakenPartition
 
 CopiedRows = tuple[tuple[int, int, int, int], ...]
@@ -74,12 +75,9 @@ class Contents:
             may_land_s=may_land_s,
         )
 
-    def failed(self, spec: LaneSpec, error: str) -> bool:
-        """Note that a round has failed: the next one may have to find the record.
-
-        Returns whether this one has narrowed down where that is.
-        """
-        return self._faults.failed(spec, error)
+    def failed(self, spec: LaneSpec, blame: Blame, error: str) -> bool:
+        """See `PipelineFaults.failed`."""
+        return self._faults.failed(spec, blame, error)
 
     def is_outdated(self, spec: LaneSpec) -> bool:
         """Whether the pipeline of a round has changed since, as more schemas are known."""
@@ -89,14 +87,17 @@ class Contents:
         """Return the id of the maps' topic as the driver knows it; empty: not known."""
         return self._maps((), ())[2]
 
-    def taken(self, specs: Sequence[PartitionSpec]) -> tuple[TakenPartition, ...] | None:
-        """Describe partitions that a running round takes; None if one has an offset map.
+    def taken(
+        self, specs: Sequence[PartitionSpec], had: Mapping[TopicPartition, PartitionSpec]
+    ) -> tuple[TakenPartition, ...] | None:
+        """Describe partitions that a running round takes; None if it doesn't know the map of one.
 
-        A round has all rows of maps since it began, but not the part before.
+        A round has all rows of maps since it began, and those before of the mirrors that it `had`.
         """
         rows = self._copied(specs)
         maps, _, _ = self._maps(specs, rows)
-        if maps:
+        mapped = {specs[index].source for index, _ in maps}
+        if not all(_knows_map(had.get(spec.source), spec, spec.source in mapped) for spec in specs):
             return None
         copied = {index: (offset, epoch, end) for index, offset, epoch, end in rows}
         rates = dict(self._rates(specs))
@@ -104,3 +105,16 @@ class Contents:
             TakenPartition(spec, copied.get(index), rates.get(index, 0.0))
             for index, spec in enumerate(specs)
         )
+
+
+def _knows_map(had: PartitionSpec | None, spec: PartitionSpec, is_mapped: bool) -> bool:
+    """Return whether a round that has, or has not, a partition knows its mirror's offset map.
+
+    One that was lost may have been rebuilt: what the round has read of it holds no more.
+    """
+    if had is not None and had.map_lost and not spec.map_lost:
+        return False
+    if not is_mapped:
+        return True
+    mirror = spec.target, spec.target_topic_id
+    return had is not None and (had.target, had.target_topic_id) == mirror

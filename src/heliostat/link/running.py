@@ -5,32 +5,38 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from heliostat.clock import Clock, SystemClock
+from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.link.flow import Lanes
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_count import LaneCount
 from heliostat.link.lane_set import Runner
+from heliostat.link.report_reader import ReportReader
 from heliostat.link.service import LinkService
 from heliostat.link.spark_start import SparkStart
+from heliostat.link.troubles import Troubles
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
-from heliostat.other_links.same_file import Neighbours
+from heliostat.other_links.same_file import Neighbours, TopicNames, ask_topics
 from heliostat.records.spark.pipeline import SparkRounds
 from heliostat.state.link_state import progress_topic
 from heliostat.status.board import StatusBoard
-from heliostat.status.changes import Changes
-from heliostat.status.reader import StatusReader
 
 POLL_S = 0.5
-SILENT_S = 4.0
-"""Without a report for so long, though a driver writes one a second, they are read with another
-client: lanes without answers stop, and one whose broker hangs stays with it."""
-FOLLOW_AGAIN_S = 2.0
-"""Between two tries to read reports, when the target does not answer."""
+READERS_END_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """What all tries of one link, and the reader of its reports, share."""
+
+    board: StatusBoard
+    events: Events
+    troubles: Troubles
 
 
 class Running:
@@ -72,27 +78,24 @@ class Running:
         self._lent = rounds
         self._starting = starting
         self.spark: SparkRounds | None = None
-        self._readers: list[threading.Thread] = []
+        self._readers: list[ReportReader] = []
         self._stop_asked = stop_asked or threading.Event()
         self._stopping = threading.Event()
+        self._names = TopicNames(functools.partial(ask_topics, config))
         self.kept: list[KeptLink] = []
         """The links, in the order of the file."""
 
     def start(self) -> None:
-        """Start Spark, then every link.
-
-        Returns when each runs, waits for another instance, has halted, or can't start now and is
-        retried.
+        """Start Spark, then every link; returns while they begin, each by itself.
 
         Raises
         ------
         SparkUnavailable
             Spark can't be started.
         """
-        if self._lent is not None:
-            spark = self._lent
-        else:
-            spark = (self._starting or SparkStart(self._config, self._links)).rounds()
+        spark = self._session()
+        if spark is None:
+            return
         self.spark = spark
         self._warn_of_few_slots(spark)
         for text in sent_in_clear(self._config, self._links):
@@ -101,26 +104,45 @@ class Running:
             run=spark.run, cancel=spark.cancel, misplaced=spark.misplaced, refused=spark.refused
         )
         for link in self._links:
-            board = StatusBoard(LinkName(link.name))
-            kept = KeptLink(
-                link,
-                functools.partial(
-                    self._service, link, runner, self._lane_count(link, spark), board
-                ),
-                board,
-                clock=self._clock,
-                events=self._events,
-            )
-            self.kept.append(kept)
-            kept.start()
-        for kept in self.kept:
-            while not (kept.is_settled or self._stop_asked.is_set()):
-                self._stopping.wait(POLL_S / 5)
-            reader = threading.Thread(
-                target=self._follow, args=(kept,), name=f"{kept.link.name} status", daemon=True
-            )
-            reader.start()
-            self._readers.append(reader)
+            if self._stop_asked.is_set():
+                return
+            self._begin(link, runner, self._lane_count(link, spark))
+
+    def _session(self) -> SparkRounds | None:
+        """Return the session, once it has started; None if asked to stop meanwhile."""
+        if self._lent is not None:
+            return self._lent
+        self._starting = self._starting or SparkStart(self._config, self._links)
+        while not self._starting.is_over(POLL_S / 5):
+            if self._stop_asked.is_set():
+                return None
+        return self._starting.rounds()
+
+    def _begin(self, link: LinkConfig, runner: Runner, lanes: LaneCount) -> None:
+        """Start a link, and the reader of its reports: neither waits for another link (I7)."""
+        shared = self._shared(link)
+        kept = KeptLink(
+            link,
+            functools.partial(self._service, link, runner, lanes, shared),
+            shared.board,
+            events=shared.events,
+            troubles=shared.troubles,
+        )
+        self.kept.append(kept)
+        kept.start()
+        reader = self._reader(link, shared)
+        self._readers.append(reader)
+        reader.start()
+
+    def _shared(self, link: LinkConfig) -> _Shared:
+        board, events = StatusBoard(LinkName(link.name)), self._events.of(link.name)
+        access = [self._config.clusters[alias].access() for alias in (link.source, link.target)]
+        aliases = {each.described: each.alias for each in access}
+
+        def behind() -> int | None:
+            return board.status(self._clock.wall_ms()).lag_records
+
+        return _Shared(board, events, Troubles(aliases, self._clock, events, behind))
 
     @property
     def failures(self) -> dict[LinkName, BaseException]:
@@ -146,28 +168,33 @@ class Running:
         return None
 
     def stop(self) -> None:
-        """Stop all links gracefully, then Spark."""
+        """Stop all links gracefully, at once, then Spark."""
         self._stopping.set()
-        for kept in self.kept:
-            kept.stop()
+        stops = [threading.Thread(target=kept.stop, daemon=True) for kept in self.kept]
+        for thread in stops:  # one whose cluster is dead takes its time
+            thread.start()
+        for thread in stops:
+            thread.join()
         for reader in self._readers:
-            reader.join(5)
-        if self.spark is not None and self.spark is not self._lent:
-            self.spark.stop()
+            reader.join(READERS_END_S)
+        spark = self.spark if self._starting is None else self._starting.ended()
+        if spark is not None and spark is not self._lent:
+            spark.stop()
         self.spark = None
 
     def _service(
-        self, link: LinkConfig, runner: Runner, lanes: Lanes, board: StatusBoard
+        self, link: LinkConfig, runner: Runner, lanes: Lanes, shared: _Shared
     ) -> LinkService:
         return LinkService(
             self._config,
             link,
             runner,
             lanes,
-            board=board,
+            board=shared.board,
             clock=self._clock,
-            events=self._events,
-            claimed=Neighbours(self._config, link).claims,
+            events=shared.events,
+            troubles=shared.troubles,
+            claimed=Neighbours(self._config, link, self._names.of).claims,
         )
 
     def _warn_of_few_slots(self, spark: SparkRounds) -> None:
@@ -198,40 +225,19 @@ class Running:
             by_load=spark.is_local,
         )
 
-    def _follow(self, kept: KeptLink) -> None:
-        """Feed a link's board from its progress topic, as a remote `heliostat status` does."""
-        target = self._config.clusters[kept.link.target].access()
-        name = LinkName(kept.link.name)
-        progress = RecentRecords(target, progress_topic(name))
-        reader = StatusReader(name, progress, kept.board)
-        changes = Changes(name, self._events)
-        try:
-            while not self._stopping.is_set():
-                try:
-                    if not progress.exists():  # a link that could not start has none yet
-                        self._stopping.wait(FOLLOW_AGAIN_S)
-                        continue
-                    reader.begin()
-                    heard_s = self._clock.monotonic_s()
-                    while not self._stopping.is_set():
-                        now_s = self._clock.monotonic_s()
-                        if reader.read(POLL_S):
-                            heard_s = now_s
-                        elif now_s > heard_s + SILENT_S:
-                            heard_s = now_s
-                            progress.look_again()
-                        now_ms = self._clock.wall_ms()
-                        changes.look(kept.board.problems(), now_ms)
-                        changes.consume(kept.board.alarms(now_ms))
-                except (ConnectionLost, BrokerError) as error:
-                    if not self._stopping.is_set():
-                        self._events.warn(f"link {name}: its reports can't be read now: {error}")
-                    progress.close()
-                    self._stopping.wait(FOLLOW_AGAIN_S)
-        except Exception as error:  # noqa: BLE001  # a link without reports must not look healthy
-            self._events.warn(f"link {name}: its reports can't be read: {error}")
-        finally:
-            progress.close()
+    def _reader(self, link: LinkConfig, shared: _Shared) -> ReportReader:
+        target = self._config.clusters[link.target].access()
+        name = LinkName(link.name)
+        foreign = ForeignRecords(shared.events.warn)
+        return ReportReader(
+            name,
+            lambda: RecentRecords(target, progress_topic(name), foreign),
+            shared.board,
+            clock=self._clock,
+            events=shared.events,
+            troubles=shared.troubles,
+            stopping=self._stopping,
+        )
 
 
 def sent_in_clear(config: Config, links: Sequence[LinkConfig]) -> list[str]:

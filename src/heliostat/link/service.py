@@ -15,6 +15,7 @@ import threading
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import ClusterConfig, Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
@@ -26,6 +27,7 @@ from heliostat.link.lane_template import lane_template
 from heliostat.link.leases import renew_every_s
 from heliostat.link.loops import Loops
 from heliostat.link.owner_guard import OWN_LASTS_S, OwnerGuard
+from heliostat.link.troubles import Troubles
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
@@ -55,8 +57,8 @@ class LinkService:
         Runs rounds on Spark.
     lane_count
         The most lanes there may be now.
-    clock, events
-        Time, and where changes are logged.
+    clock, events, troubles
+        Time, and where changes and failures are told.
     board
         The link's status, updated from the lanes' reports.
     claimed
@@ -72,6 +74,7 @@ class LinkService:
         *,
         clock: Clock,
         events: Events,
+        troubles: Troubles,
         board: StatusBoard,
         claimed: NeighbourClaims,
     ) -> None:
@@ -81,24 +84,22 @@ class LinkService:
         self._lease_s = link.lanes.lease_s
         self._beginning = threading.Lock()
         self._begun = threading.Event()
-        self.waits = threading.Event()
-        """Set while another instance drives the link."""
         source, target = config.clusters[link.source], config.clusters[link.target]
-        state = LinkState(link, target)
+        foreign = ForeignRecords(events.warn)
+        state = LinkState(link, target, foreign)
         ownership = Ownership(
             LinkName(link.name),
             state,
             clock=clock,
             events=events,
             must_stop=self._stopping.is_set,
-            on_wait=self.waits.set,
         )
         owner = OwnerGuard(ownership)
         self._context = LinkContext(
-            link, source, target, state, board, owner, clock=clock, events=events
+            link, source, target, state, foreign, board, owner, clock=clock, events=events
         )
         self._resources = Resources(runner, lane_count, claimed)
-        self._loops = Loops(link.name, owner.halt, clock, events)
+        self._loops = Loops(link.name, owner.halt, clock, troubles)
         self._admins: list[ClusterAdmin] = []
         self._source: ClusterAdmin | None = None
         self._known = Known({}, {})
@@ -138,7 +139,6 @@ class LinkService:
         if not owner.ownership.claim():
             return False
         state.end_watch()
-        self.waits.clear()
         state.claim = owner.ownership.claim_number
         report = owner.guarded(lambda: state.put_driver(self._report("running")))
         begin = owner.guarded(lambda: self._begin_copying(target))
@@ -217,6 +217,7 @@ class LinkService:
             "state": state,
             "instance": ownership.instance,
             "claim": ownership.claim_number,
+            "owner": ownership.place,
             **self._known.report(),
             **(REPORT_WITHOUT_SOURCE if self._copying is None else self._copying.report()),
             "loops": self._loops.report(now_ms),

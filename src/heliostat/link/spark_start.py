@@ -11,7 +11,11 @@ from collections.abc import Sequence
 
 from heliostat.config import Config, LinkConfig
 from heliostat.link.pipeline_rules import pipelines_of
+from heliostat.ops.jvm_output import Tell, to_stderr
 from heliostat.records.spark.pipeline import SparkRounds
+
+STARTED_WITHIN_S = 20.0
+"""How long a stop waits for a start that is under way; the process then ends beside it."""
 
 
 class SparkStart:
@@ -23,15 +27,28 @@ class SparkStart:
         The configuration.
     links
         Which of its links will run in it.
+    tell
+        Receives what Spark's JVM prints.
     """
 
-    def __init__(self, config: Config, links: Sequence[LinkConfig]) -> None:
+    def __init__(self, config: Config, links: Sequence[LinkConfig], tell: Tell = to_stderr) -> None:
+        self._tell = tell
         self._config = config
         self._links = links
         self._rounds: SparkRounds | None = None
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name="Spark's start", daemon=True)
         self._thread.start()
+
+    def is_over(self, within_s: float) -> bool:
+        """Wait at most so long; return whether it has started, or can't be."""
+        self._thread.join(within_s)
+        return not self._thread.is_alive()
+
+    def ended(self) -> SparkRounds | None:
+        """Return the session to stop, once its start is over; None if there is none."""
+        self._thread.join(STARTED_WITHIN_S)
+        return self._rounds
 
     def rounds(self) -> SparkRounds:
         """Wait until Spark has started; whoever calls this stops it.
@@ -60,6 +77,7 @@ class SparkStart:
                     for link in self._links
                     for each in pipelines_of(link).values()
                 ),
+                tell=self._tell,
             )
         except BaseException as error:  # noqa: BLE001  # raised where it is awaited
             self._failure = error

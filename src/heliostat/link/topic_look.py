@@ -9,7 +9,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.other_links.at_source import feeds_at
 from heliostat.other_links.at_target import OtherLinks, claims_on, plan_beside
-from heliostat.other_links.same_file import Neighbours
+from heliostat.other_links.same_file import NamesOf, Neighbours
 from heliostat.state.link_state import LinkState, Stored
 from heliostat.topics.observe import observe
 from heliostat.topics.topic_plan import TopicPlan
@@ -31,9 +31,18 @@ class Seen:
 
 
 def see(
-    config: Config, link: LinkConfig, source_admin: ClusterAdmin, target_admin: ClusterAdmin
+    config: Config,
+    link: LinkConfig,
+    source_admin: ClusterAdmin,
+    target_admin: ClusterAdmin,
+    names_of: NamesOf | None = None,
 ) -> Seen:
     """Observe topics, and plan what the link would do with them; reads only.
+
+    Parameters
+    ----------
+    names_of
+        Returns the topics of other links' sources; by default each is asked.
 
     Raises
     ------
@@ -46,12 +55,18 @@ def see(
     feeds, odd = feeds_at(config.clusters[link.source], source)
     source = replace(source, at_beginning=stored.at_beginning, feeds=feeds)
     found = Seen(stored, source, target, TopicPlan(), odd)
-    return replace(found, plan=planned(config, link, target_admin, found))
+    return replace(found, plan=planned(config, link, target_admin, found, names_of))
 
 
-def planned(config: Config, link: LinkConfig, target_admin: ClusterAdmin, seen: Seen) -> TopicPlan:
+def planned(
+    config: Config,
+    link: LinkConfig,
+    target_admin: ClusterAdmin,
+    seen: Seen,
+    names_of: NamesOf | None = None,
+) -> TopicPlan:
     """Return the plan, by what was seen and by what other links have; raises as `see`."""
-    neighbours = Neighbours(config, link).claims
+    neighbours = Neighbours(config, link, names_of).claims
     return plan_beside(
         link,
         seen.source,

@@ -8,7 +8,7 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.link.known import Known
 from heliostat.names import TopicName
-from heliostat.ops.events import Events, shortened
+from heliostat.ops.events import Events, joined, shortened
 from heliostat.state.link_state import LinkState
 from heliostat.topics.apply import ApplyReport
 from heliostat.topics.producer_age import old_backlog_note
@@ -73,6 +73,6 @@ class TurnNotes:
     def remark(self, known: Known, notes: tuple[str, ...]) -> None:
         """Log notes on the link that are new."""
         new = sorted(set(notes) - set(known.notes))
-        for line in shortened(new, LISTED_MAX, "remarks: see `heliostat plan`"):
+        for line in shortened(joined(new), LISTED_MAX, "remarks: see `heliostat plan`"):
             self.events.info(line)
         known.notes = notes

@@ -15,13 +15,15 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self
 
 from heliostat.access import Reachable
-from heliostat.clusters.keyed_topic import KeyedTopic
+from heliostat.clusters.keyed_topic import KeyedTopic, OwnRows, read_as_row
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition, is_another
 from heliostat.state_topics import state_topic
 
 TOPIC_KEY = "maps"
 MAPPED_PREFIX = "mapped/"
 LOST_PREFIX = "map-lost/"
+OWN_MARKS = OwnRows((TOPIC_KEY, MAPPED_PREFIX, LOST_PREFIX))
+"""The other rows of the state topic are read, and judged, elsewhere."""
 MirrorId = tuple[TopicPartition, str]
 """A partition of a target topic, and that topic's id: together they name a map."""
 
@@ -94,6 +96,23 @@ class Marks:
         """Mirrors that have a map."""
         return frozenset(name for mapped in self.mapped.values() for name in mapped.names())
 
+    def take(self, key: str, value: Mapping[str, Any]) -> None:
+        """Apply one row of the state topic, if it is a mark."""
+        if key == TOPIC_KEY:
+            self.topic = MapTopic(**value)
+        elif key.startswith(MAPPED_PREFIX):
+            source = TopicName(key.removeprefix(MAPPED_PREFIX))
+            self.mapped[source] = Mapped.from_json(value)
+        elif key.startswith(LOST_PREFIX):
+            mirror = TopicPartition(TopicName(value["target"]), PartitionId(value["partition"]))
+            name = mirror, str(value["target_id"])
+            if value["is_rebuilt"]:
+                self.rebuilt.add(name)
+            else:
+                self.lost[name] = value["why"]
+                if value.get("had"):
+                    self.had[name] = MapTopic(**value["had"])
+
 
 class MapMarks:
     """Reads and writes these marks; every write is durable when it returns.
@@ -103,7 +122,7 @@ class MapMarks:
     """
 
     def __init__(self, cluster: Reachable, link: LinkName) -> None:
-        self._topic = KeyedTopic(cluster, state_topic(link))
+        self._topic = KeyedTopic(cluster, state_topic(link), own=OWN_MARKS)
 
     def close(self) -> None:
         """Close the connections."""
@@ -113,20 +132,8 @@ class MapMarks:
         """Read the current marks; none if the state topic does not exist."""
         found = Marks()
         for key, value in self._topic.read_all().items():
-            if key == TOPIC_KEY:
-                found.topic = MapTopic(**value)
-            elif key.startswith(MAPPED_PREFIX):
-                source = TopicName(key.removeprefix(MAPPED_PREFIX))
-                found.mapped[source] = Mapped.from_json(value)
-            elif key.startswith(LOST_PREFIX):
-                mirror = TopicPartition(TopicName(value["target"]), PartitionId(value["partition"]))
-                name = mirror, str(value["target_id"])
-                if value["is_rebuilt"]:
-                    found.rebuilt.add(name)
-                else:
-                    found.lost[name] = value["why"]
-                    if value.get("had"):
-                        found.had[name] = MapTopic(**value["had"])
+            with read_as_row(self._topic.topic, key):
+                found.take(key, value)
         return found
 
     def put_topic(self, topic: MapTopic) -> None:

@@ -11,6 +11,8 @@ from heliostat.config import STATE_TOPIC_PREFIX, Config, LinkConfig
 from heliostat.errors import BrokerError, Refused
 from heliostat.gaps.dead_letters import DeadLetter, DeadLetters
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.operate.reach import require_answer
+from heliostat.operate.replayed_ids import check_ids
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.records.batches.encode import NewRecord, encode_batch
 from heliostat.state.link_state import LinkState
@@ -35,6 +37,7 @@ def letters_of(
     ProtocolError
         Somebody else wrote among them.
     """
+    require_answer(config.clusters[link.target])
     found = _of(config, link).read().values()
     return [
         each
@@ -71,7 +74,8 @@ def replay(
     Raises
     ------
     Refused
-        A letter is a damaged batch, or the topic is a mirror or does not exist; nothing is written.
+        A letter is a damaged batch, or has a schema id that is not the same schema's at the target;
+        or the topic is a mirror or does not exist. Nothing is written.
     ConnectionLost, BrokerError
         A cluster does not answer or refuses. Letters that are still there may have been written.
     """
@@ -87,6 +91,7 @@ def replay(
                 _write(config, link, letters, source, target, lambda each: each.source)
             return
         _check(config, link, to, target)
+        check_ids(config, link, letters)
         topic = target.describe_topics([to])[to]
         if topic.error is not None:
             raise Refused(f"topic {to} is not at {link.target}, or can't be described there")

@@ -13,6 +13,7 @@ from heliostat.gaps.ledger import GapDecision, GapLedger, GapRow
 from heliostat.names import LinkName, Offset, PartitionId, TopicName
 from heliostat.operate.links import links_of
 from heliostat.operate.plan import plan_link
+from heliostat.operate.reach import require_answer
 from heliostat.operate.status import link_statuses
 from heliostat.records.copier.lane import PartitionState
 
@@ -81,15 +82,18 @@ def gap_reports(config: Config, link_name: str | None = None) -> list[GapReport]
     ConnectionLost
         A cluster does not answer.
     """
-    return [_report(config, link) for link in links_of(config, link_name)]
+    links = links_of(config, link_name)
+    names = {name for link in links for name in (link.source, link.target)}
+    require_answer(*(config.clusters[name] for name in sorted(names)))
+    return [_report(config, link) for link in links]
 
 
 def _report(config: Config, link: LinkConfig) -> GapReport:
     with closing(ledger_of(config, link)) as ledger:
         ledger.read()
-        rows = sorted(ledger.rows.values(), key=lambda row: (row.at_ms, row.topic, row.partition))
+        rows = tuple(ledger.rows.values())
         stopped = tuple(pending_decisions(config, link, ledger))
-    return GapReport(LinkName(link.name), link.gaps.policy, tuple(rows), stopped)
+    return GapReport(LinkName(link.name), link.gaps.policy, rows, stopped)
 
 
 def ledger_of(config: Config, link: LinkConfig) -> GapLedger:

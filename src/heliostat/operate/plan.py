@@ -11,12 +11,14 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.gaps.gone_records import gone_lines
+from heliostat.gaps.ledger import read_copied
 from heliostat.link.exact import filling_notes, why_not_exact
-from heliostat.link.pipeline_rules import pipeline_notes
+from heliostat.link.pipeline_rules import named, pipeline_notes, pipelines_of, topics_of_pipelines
 from heliostat.link.topic_look import see
 from heliostat.names import LinkName, TopicName, id_text
 from heliostat.offsets.store import read_maps
 from heliostat.other_links.at_source import blind_note
+from heliostat.other_links.same_file import NamesOf
 from heliostat.topics.producer_age import old_backlog_note
 from heliostat.topics.topic_plan import TopicPlan
 
@@ -26,12 +28,21 @@ class NotCopied:
     """Selected source topics that a link does not copy, with the reason."""
 
     refused: Mapping[TopicName, str] = field(default_factory=dict)
+    """Topics that it refuses now that it has mirrored, or would have."""
+    would_refuse: Mapping[TopicName, str] = field(default_factory=dict)
+    """Topics that it would refuse if it ran, of a link without state: their mirrors are another's,
+    or its own state is gone. A comparison may be meant to show whose they are."""
     left_out: Mapping[TopicName, str] = field(default_factory=dict)
     """Topics whose records come from the target."""
 
 
-def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
+def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None) -> TopicPlan:
     """Return what `run` would do to the target's topics; changes nothing.
+
+    Parameters
+    ----------
+    names_of
+        Returns the topics of other links' sources; by default each is asked.
 
     Raises
     ------
@@ -41,7 +52,7 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
         One of the clusters does not answer.
     """
     with _admins(config, link) as (source_admin, target_admin):
-        seen = see(config, link, source_admin, target_admin)
+        seen = see(config, link, source_admin, target_admin, names_of)
         stored, plan = seen.stored, seen.plan
         maps = cache(lambda: read_maps(config.clusters[link.target].access(), LinkName(link.name)))
         note = old_backlog_note(
@@ -61,17 +72,42 @@ def plan_link(config: Config, link: LinkConfig) -> TopicPlan:
             source_admin,
             target_admin,
             maps,
+            noted=lambda: read_copied(LinkName(link.name), config.clusters[link.target]),
         )
     piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
     notes = (*unfilled, *odd, *piped, *(() if note is None else (note,)))
     return replace(plan, notes=(*plan.notes, *notes), gone=gone)
 
 
+def with_pipelines(config: Config, link: LinkConfig, plan: TopicPlan) -> TopicPlan:
+    """Return a plan with why pipelines of its topics are refused.
+
+    Starts Spark if records would be rows of it.
+
+    Raises
+    ------
+    SparkUnavailable
+        Spark can't be started.
+    """
+    topics = topics_of_pipelines(link, (mirror.source for mirror in plan.mirrors))
+    used = [each for each in pipelines_of(link).values() if topics[each.name]]
+    if not used:
+        return plan
+    # Only here: it loads Arrow and PySpark.
+    from heliostat.records.spark.frames import refused, refused_in_place
+
+    found = refused_in_place(used)
+    if of_rows := [each for each in used if not each.is_in_place]:
+        from heliostat.records.spark.trial import trial_session
+
+        with trial_session(config.spark.conf) as session:
+            found |= refused(session, of_rows)
+    lines = (f"{why}; not copied: {named(sorted(topics[name]))}" for name, why in found.items())
+    return replace(plan, pipelines=tuple(lines))
+
+
 def not_copied(config: Config, link: LinkConfig) -> NotCopied:
     """Return which selected topics the link does not copy, and why; changes nothing.
-
-    For a link that has never run, or whose state is gone, no topic counts as refused: a comparison
-    may be meant to show whose mirrors they are.
 
     Raises
     ------
@@ -83,9 +119,10 @@ def not_copied(config: Config, link: LinkConfig) -> NotCopied:
     with _admins(config, link) as (source_admin, target_admin):
         seen = see(config, link, source_admin, target_admin)
     left_out = seen.plan.left_out
+    refused = {name: item.text() for name, item in seen.plan.refuse.items()}
     if seen.stored.at_beginning is None:
-        return NotCopied(left_out=left_out)
-    return NotCopied({name: item.text() for name, item in seen.plan.refuse.items()}, left_out)
+        return NotCopied(would_refuse=refused, left_out=left_out)
+    return NotCopied(refused, left_out=left_out)
 
 
 @contextmanager

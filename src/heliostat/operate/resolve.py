@@ -26,9 +26,10 @@ from heliostat.gaps.choices import (
 from heliostat.gaps.facts import Ask, asks_of, gather
 from heliostat.gaps.ledger import GapDecision
 from heliostat.gaps.originals import look
-from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.store import read_maps
 from heliostat.operate.gaps import PendingDecision, ledger_of, pending_decisions
+from heliostat.operate.reach import require_answer
 from heliostat.state.link_state import LinkState, Starts, Stored
 from heliostat.topics.values import MirrorRecord
 
@@ -49,6 +50,8 @@ class DecisionOptions:
     stopped: PendingDecision
     facts: Facts
     options: tuple[Option, ...]
+    source_id: str = ""
+    """Id of the source's topic as its mirror knows it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer for `--json`."""
@@ -81,6 +84,7 @@ def explain(
     ConnectionLost
         A cluster does not answer.
     """
+    require_answer(config.clusters[link.source], config.clusters[link.target])
     with closing(ledger_of(config, link)) as ledger:
         ledger.read()
         stopped = [
@@ -104,7 +108,7 @@ def explain(
         ):
             configs = source.describe_configs([topic], ["cleanup.policy"])[topic]
             return [
-                DecisionOptions(item, facts, _options(facts))
+                DecisionOptions(item, facts, _options(facts), id_text(record.source_id))
                 for item in stopped
                 for facts in _at_position(
                     item,
@@ -202,6 +206,7 @@ def decide(
             choice,
             user,
             SystemClock().wall_ms(),
+            item.source_id,
         )
         decisions[decision.key] = decision
     with closing(ledger_of(config, link)) as ledger:

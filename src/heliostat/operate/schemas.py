@@ -134,10 +134,18 @@ def verify_schemas(config: Config, link_name: str | None) -> Iterator[LinkVerifi
         yield LinkVerified(LinkName(link.name), len(seen.plan.ids), found, missing)
 
 
-def mirrored_ids(config: Config, link: LinkConfig) -> MirroredIds:
-    """Return which schema ids a link's mirrors have instead of the source's, as of now.
+class SeenRegistries(NamedTuple):
+    """What both registries have, and what is to be done at the target's."""
 
-    Not of keys or values that a pipeline changes: what it makes has the target's id already.
+    source: RegistryContent
+    target: RegistryContent
+    mirrors: Mapping[TopicName, TopicName]
+    rules: SchemaRules
+    plan: SchemaPlan
+
+
+def seen_registries(config: Config, link: LinkConfig) -> SeenRegistries:
+    """Read both registries of a link whole, and plan; changes nothing.
 
     Raises
     ------
@@ -151,7 +159,22 @@ def mirrored_ids(config: Config, link: LinkConfig) -> MirroredIds:
         mirrors, topics = _topics(config, link)
         rules = rules_of(link, mirrors, topics)(there)
         content = observe_registry(target)
-    plan = plan_schemas(there, content, rules)
+    return SeenRegistries(there, content, mirrors, rules, plan_schemas(there, content, rules))
+
+
+def mirrored_ids(config: Config, link: LinkConfig) -> MirroredIds:
+    """Return which schema ids a link's mirrors have instead of the source's, as of now.
+
+    Not of keys or values that a pipeline changes: what it makes has the target's id already.
+
+    Raises
+    ------
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        A registry does not answer, or refuses.
+    ConnectionLost
+        One of the clusters does not answer.
+    """
+    there, content, mirrors, rules, plan = seen_registries(config, link)
     found = frames_in(there, mirrors)
     frames = {
         topic: frames_of(link.schemas, topic, found) & ~changed_schemas_of(link, topic)

@@ -1,27 +1,34 @@
-"""`heliostat status`: the state of links, even if a target hangs."""
+"""`heliostat status`: the state of links within seconds, even if a cluster hangs."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 from contextlib import closing, suppress
 from functools import partial
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
-from heliostat.config import Config, LinkConfig
+from heliostat.config import ClusterConfig, Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.names import LinkName
 from heliostat.operate.links import links_of
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import StatusBoard, unreachable
-from heliostat.status.reader import last_reported
+from heliostat.status.both_ends import read_ends
+from heliostat.status.reader import last_heard
 from heliostat.status.values import LinkStatus
 
-STATUS_WITHIN_S = 10.0
-"""Enough for many thousand mirrors. Limited because the state topics' leader may hang."""
-PROBE_S = 1.5
+READ_WITHIN_S = 3.0
+"""Enough for a thousand mirrors. Then it counts whether brokers hang: the state topics' leader may.
+"""
+READ_MAX_S = 15.0
+"""Where no broker hangs: many thousand mirrors take so long."""
+PROBE_S = 1.0
+ENDS_WITHIN_S = 1.2
+"""A status without these ends says less, and is in time."""
 
 
 def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStatus]:
@@ -44,58 +51,108 @@ def statuses_apart(
 ) -> list[tuple[LinkStatus, HeliostatError | None]]:
     """Return the state of each link, with the error if its target does not answer.
 
-    Links are read concurrently, none for longer than `STATUS_WITHIN_S` and a probe.
+    Links are read concurrently, and their targets probed meanwhile: some of their brokers may hang.
     """
-    looks = [StatusLook(config, link) for link in links_of(config, link_name)]
-    until_s = time.monotonic() + STATUS_WITHIN_S
-    return [look.status(max(0.0, until_s - time.monotonic())) for look in looks]
+    links = links_of(config, link_name)
+    looks = [StatusLook(config, link) for link in links]
+    probes = {name: Probe(config.clusters[name]) for name in {link.target for link in links}}
+    began_s = time.monotonic()
+    _wait(looks, began_s + READ_WITHIN_S)
+    until_s = began_s + READ_WITHIN_S + PROBE_S
+    for look in looks:
+        if look.must_probe:
+            look.hung = probes[look.link.target].hung(max(0.0, until_s - time.monotonic()))
+    _wait([look for look in looks if look.hung is None], began_s + READ_MAX_S)
+    return [look.status() for look in looks]
+
+
+def _wait(looks: Iterable[StatusLook], until_s: float) -> None:
+    for look in looks:
+        look.wait(max(0.0, until_s - time.monotonic()))
+
+
+class Probe:
+    """Asks a cluster which of its brokers hang, on a thread of its own."""
+
+    def __init__(self, cluster: ClusterConfig) -> None:
+        self._asked = PendingAnswer(partial(_hung, cluster), "probe")
+
+    def hung(self, within_s: float) -> ConnectionLost | None:
+        """Return an error that names the brokers that hang, or says that none answers."""
+        with suppress(NoAnswerYet):
+            return self._asked.answer(within_s)
+        return ConnectionLost("no broker of the target answers in time")
 
 
 class StatusLook:
     """Reads one link's state topics on a thread of its own, as their leader may hang."""
 
     def __init__(self, config: Config, link: LinkConfig) -> None:
-        self._config = config
-        self._link = link
+        self.link = link
+        self.hung: ConnectionLost | None = None
+        """Names brokers of the target that hang."""
         self._asked = PendingAnswer(partial(_status, config, link), f"{link.name} look")
+        self._found: LinkStatus | None = None
+        self._error: HeliostatError | None = None
 
-    def status(self, within_s: float) -> tuple[LinkStatus, HeliostatError | None]:
-        """Return the status within `within_s` seconds, or an error that names hung brokers."""
-        error: HeliostatError | None = None
-        try:
-            return self._asked.answer(within_s), None
-        except NoAnswerYet:
-            pass
-        except HeliostatError as found:
-            error = found
-        if error is None or isinstance(error, (ConnectionLost, BrokerError)):
-            error = self._hung() or error or ConnectionLost("the target's answers take too long")
+    def wait(self, within_s: float) -> None:
+        """Wait for the answer."""
+        if self._found is None and self._error is None:
+            try:
+                self._found = self._asked.answer(within_s)
+            except NoAnswerYet:
+                pass
+            except HeliostatError as error:
+                self._error = error
+
+    @property
+    def must_probe(self) -> bool:
+        """Whether hung brokers may be why there is no status."""
+        return self._found is None and isinstance(self._error, ConnectionLost | BrokerError | None)
+
+    def status(self) -> tuple[LinkStatus, HeliostatError | None]:
+        """Return the status, or what is wrong with the target."""
+        if self._found is not None:
+            return self._found, None
+        error = self.hung or self._error or ConnectionLost("the target's answers take too long")
         now_ms = SystemClock().wall_ms()
-        return unreachable(LinkName(self._link.name), now_ms, error), error
+        return unreachable(LinkName(self.link.name), now_ms, error), error
 
-    def _hung(self) -> ConnectionLost | None:
-        access = self._config.clusters[self._link.target].access()
-        settings = DialSettings("heliostat-status", request_timeout_s=PROBE_S)
-        with closing(WireCluster(access, settings)) as target:
-            with suppress(ConnectionLost):
-                target.metadata([])
-            hung = ", ".join(str(each) for each in target.silent(PROBE_S))
-        if not hung:
-            return None
-        return ConnectionLost(
-            f"the status of link {self._link.name} can't be read: {hung} of {access.described} "
-            "accepts connections and does not answer",
-            hint="the broker hangs: check its machine and disk; other brokers become leaders of "
-            "its partitions once the cluster's controller has noticed",
-        )
+
+def _hung(cluster: ClusterConfig) -> ConnectionLost | None:
+    access, dead = cluster.access(), None
+    settings = DialSettings(
+        "heliostat-status", connect_timeout_s=PROBE_S, request_timeout_s=PROBE_S
+    )
+    with closing(WireCluster(access, settings)) as target:
+        try:
+            target.metadata([])
+        except ConnectionLost as error:
+            dead = error
+        hung = ", ".join(str(each) for each in target.silent(PROBE_S))
+    if not hung:
+        return dead
+    return ConnectionLost(
+        f"{hung} of {access.described} accepts connections and does not answer",
+        hint="the broker hangs: check its machine and disk; other brokers become leaders of "
+        "its partitions once the cluster's controller has noticed",
+    )
 
 
 def _status(config: Config, link: LinkConfig) -> LinkStatus:
     name, target = LinkName(link.name), config.clusters[link.target]
-    board = last_reported(name, target.access())
-    if board is None:
-        board = StatusBoard(name)
-    else:
-        with closing(LinkState(link, target)) as state:
-            board.know_stops(state.read_stops())
-    return board.status(SystemClock().wall_ms())
+    clock = SystemClock()
+    read = last_heard(name, target.access(), clock)
+    if read is None:
+        return StatusBoard(name).status(clock.wall_ms())
+    board, now_ms = read
+    with closing(LinkState(link, target)) as state:
+        board.know_stops(state.read_stops())
+    reports = board.to_read(now_ms)
+    if not reports:
+        return board.status(now_ms)
+    source = config.clusters[link.source].access()
+    asked = PendingAnswer(partial(read_ends, source, target.access(), reports), f"{name} ends")
+    with suppress(NoAnswerYet, HeliostatError):
+        return board.status(now_ms, asked.answer(ENDS_WITHIN_S))
+    return board.status(now_ms)

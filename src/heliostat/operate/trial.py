@@ -11,6 +11,8 @@ from heliostat.errors import Refused
 from heliostat.link.pipeline_rules import pipeline_of, pipelines_of
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.pipeline_steps import Pipeline
+from heliostat.records.spark.frames import on_lane
+from heliostat.records.spark.row_workers import LaneRows
 from heliostat.records.spark.trial import TriedRecord, trial_session, tried
 from heliostat.schemas.registry.values import SchemaId
 from heliostat.verify.reader import Isolation, LogReader
@@ -69,6 +71,7 @@ def try_pipeline(config: Config, link: LinkConfig, topic: TopicName, last: int) 
         pipeline = _with_schemas(config, link, topic, pipeline, tables)
     found: list[TriedRecord] = []
     with trial_session(config.spark.conf) as session:
+        on_lane(session, LaneRows(), pipeline)  # refused, also if there is no record
         for table in tables:
             if table.num_rows:
                 found += tried(session, pipeline, table)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 
 
 class NoAnswerYet(Exception):
@@ -37,3 +38,31 @@ class PendingAnswer(Generic[T]):
         if not self._found:
             raise NoAnswerYet
         return self._found[0]
+
+
+def each_answer(asks: Mapping[K, Callable[[], T]], at_once: int) -> dict[K, T | BaseException]:
+    """Ask all questions, some at a time; return the answer of each, or what it raised.
+
+    The process can end without the answers.
+    """
+    left, answers, lock = list(asks.items()), dict[K, T | BaseException](), threading.Lock()
+
+    def work() -> None:
+        while True:  # ends when no question is left
+            with lock:
+                if not left:
+                    return
+                key, ask = left.pop(0)
+            try:
+                answer: T | BaseException = ask()
+            except BaseException as error:  # noqa: BLE001  # the caller decides
+                answer = error
+            with lock:
+                answers[key] = answer
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(min(at_once, len(left)))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return {key: answers[key] for key in asks}

@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from heliostat.errors import SparkUnavailable
+from heliostat.ops.jvm_output import Tell, passed_on, to_stderr
 from heliostat.ops.pyspark_private import (
+    JvmProcess,
     active_context,
     gateway_of,
     java_process,
+    jvm_started_as,
     silence_accumulators,
 )
 
@@ -34,7 +37,7 @@ DEATH_HINT = (
 )
 
 
-def begun(start: Callable[[], Any], context_kind: Any) -> Any:
+def begun(start: Callable[[], Any], context_kind: Any, tell: Tell = to_stderr) -> Any:
     """Start Spark; return what `start` returns.
 
     Parameters
@@ -43,6 +46,8 @@ def begun(start: Callable[[], Any], context_kind: Any) -> Any:
         Starts (or returns) a session or a `SparkContext`.
     context_kind
         PySpark's class `SparkContext`, which keeps a process's JVM.
+    tell
+        Receives what the JVM prints.
 
     Raises
     ------
@@ -54,7 +59,8 @@ def begun(start: Callable[[], Any], context_kind: Any) -> Any:
         _find_java()
     _silence_py4j()
     try:
-        started = start()
+        with passed_on(tell) as output, jvm_started_as(context_kind, JvmProcess(output)):
+            started = start()
     except Exception as error:
         # What PySpark and py4j raise then has no common base class. A setting that Spark refuses
         # does not end the JVM: Spark's own message says more.

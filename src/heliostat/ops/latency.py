@@ -59,26 +59,15 @@ class LatencyHistogram:
 
 
 class LiveLatency(LatencyHistogram):
-    """Latency of records written while their partition was copied: a backlog's age is lag.
+    """Latency of records written while their partition was copied: a backlog's age is lag."""
 
-    Parameters
-    ----------
-    began_ms
-        Wall clock when the copy began.
-    """
-
-    __slots__ = ("_began_ms",)
-
-    def __init__(self, began_ms: int) -> None:
-        super().__init__()
-        self._began_ms = began_ms
+    __slots__ = ()
 
     def landed(self, written_ms: int, records: int, level_ms: int, now_ms: int) -> None:
         """Count `records` with timestamp `written_ms`, unless they waited for the link to start.
 
-        Those are older than `level_ms`, when the partition had no lag, or (-1) older than the start
-        of the copy; or their producer set an old timestamp.
+        Those are older than `level_ms`, when the partition had no lag; -1: it has always had some
+        in this round. Or their producer set an old timestamp.
         """
-        since_ms = level_ms if level_ms >= 0 else self._began_ms
-        if written_ms >= since_ms - LIVE_WITHIN_MS:
+        if 0 <= level_ms <= written_ms + LIVE_WITHIN_MS:
             self.add(now_ms - written_ms, records)

@@ -6,8 +6,13 @@ callers pass its objects in.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import signal
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+from typing_extensions import override
 
 
 def gateway_of(context_kind: Any) -> Any:
@@ -32,6 +37,53 @@ def active_context(context_kind: Any) -> Any:
 def java_process(context_kind: Any) -> Any:
     """Return the JVM's process (`subprocess.Popen`); None where `spark-submit` started us."""
     return getattr(gateway_of(context_kind), "proc", None)
+
+
+class JvmProcess(dict[str, Any]):
+    """Arguments for the process of a JVM (`subprocess.Popen`), to which PySpark adds its own.
+
+    Parameters
+    ----------
+    output
+        File descriptor for all that it prints.
+
+    Notes
+    -----
+    The JVM ignores SIGTERM, as PySpark has it ignore SIGINT: a JVM leaves a signal alone that is
+    ignored when it starts. Whoever ends a service signals all of its processes, and lanes could not
+    end gracefully without Spark. It ends when its standard input is closed, with this process.
+    """
+
+    def __init__(self, output: int) -> None:
+        super().__init__(stdout=output, stderr=output)
+
+    @override
+    def __setitem__(self, key: str, value: Any) -> None:
+        """Set an argument; what runs before the JVM's start also has it ignore SIGTERM."""
+        super().__setitem__(key, _ignoring_sigterm(value) if key == "preexec_fn" else value)
+
+
+def _ignoring_sigterm(before: Callable[[], None]) -> Callable[[], None]:
+    def prepare() -> None:
+        before()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+    return prepare
+
+
+@contextmanager
+def jvm_started_as(context_kind: Any, process: JvmProcess) -> Iterator[None]:
+    """Have PySpark start its JVM with these arguments, if it does so within the block.
+
+    The public parameter for them is that of a function which `SparkContext` calls without it.
+    """
+    module: Any = sys.modules[context_kind.__module__]
+    launch = module.launch_gateway
+    module.launch_gateway = lambda conf=None: launch(conf, process)
+    try:
+        yield
+    finally:
+        module.launch_gateway = launch
 
 
 def silence_accumulators(context: Any) -> None:
@@ -91,9 +143,23 @@ class NumpyOnly:
         return self._converter.convert(value, gateway_client)
 
 
+def java_exception(error: Any) -> Any:
+    """Return the exception of the JVM that a call raised; None: it is Python's own.
+
+    Py4j has it as such; PySpark, which makes classes of its own of some, keeps it.
+    """
+    return getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+
+
 def plan_of(frame: Any) -> Any:
     """Return a frame's analyzed logical plan (class `LogicalPlan`)."""
     return frame._jdf.queryExecution().analyzed()  # noqa: SLF001  # no public way
+
+
+def has_pattern(plan: Any, name: str, session: Any) -> bool:
+    """Return whether a plan's expressions have one of a kind (`TreePattern`)."""
+    kinds = getattr(jvm_of(session).org.apache.spark.sql.catalyst.trees, "TreePattern$")
+    return bool(plan.containsPattern(getattr(getattr(kinds, "MODULE$"), name)()))
 
 
 def node_names(frame: Any) -> list[str]:

@@ -228,6 +228,20 @@ def zip_package(folder: Path) -> Path:
     return draft.rename(folder / f"heliostat-{digest}.zip")
 
 
+_DEATHS = (
+    (
+        "Python worker exited unexpectedly",
+        "a Python worker of Spark has died: killed, or out of memory (see the machine's log)",
+    ),
+    (
+        "Python worker failed to connect back",
+        "a Python worker of Spark has not started in time (see the machine's load)",
+    ),
+    ("ExecutorLostFailure", "an executor of Spark is gone: killed, or its machine is"),
+)
+"""Spark tells these by Java's stack only."""
+
+
 def essence(text: str) -> str:
     """Return the line of a Spark error that says what happened; ours have a code in brackets."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
@@ -236,5 +250,9 @@ def essence(text: str) -> str:
         return coded[-1]
     if lines and lines[0].startswith("["):  # of Spark SQL, with its condition
         return lines[0][:500]
+    for words, meaning in _DEATHS:
+        if words in text:
+            return meaning
+    lines = [line.removeprefix("Caused by: ") for line in lines if not line.startswith("at ")]
     causes = [line for line in lines if "Error" in line or "Exception" in line]
     return (causes or lines or ["no text"])[-1][:500]

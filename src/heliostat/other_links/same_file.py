@@ -9,12 +9,15 @@ produce the same name; existing mirrors of ours continue.
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import defaultdict
 from collections.abc import Callable, Collection
+from functools import partial
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.names import Alias, LinkName, TopicName
 from heliostat.other_links.claims import Claims
 from heliostat.topics.naming import naming_of
@@ -23,8 +26,14 @@ from heliostat.topics.select import selection_of
 CONNECT_WITHIN_S = 2.0
 """Enough for a try or two: with no time kafka-python gives up even on a cluster that is up."""
 ANSWER_WITHIN_MS = 5_000
+SAME_WITHIN_S = 2.0
+"""Links of one process look at a cluster's topics together. Two that would create one topic at the
+same time are told apart by what they write at the target before (`at_target`)."""
 AGAIN_AFTER_S = 30.0
 """A source that hangs delays a reconciliation by some seconds, at most once in this time."""
+
+
+NamesOf = Callable[[Alias], Collection[TopicName]]
 
 
 def neighbours_of(config: Config, link: LinkConfig) -> tuple[LinkConfig, ...]:
@@ -37,6 +46,60 @@ def neighbours_of(config: Config, link: LinkConfig) -> tuple[LinkConfig, ...]:
         and other.name != link.name
         and not slot.is_beside(other.topics.slot)
     )
+
+
+class TopicNames:
+    """The topics of a file's clusters, asked once for all links of the process. Thread-safe.
+
+    A hundred links of two clusters would ask a source ten thousand times otherwise.
+
+    Parameters
+    ----------
+    ask
+        Returns all topics of a cluster, by its alias.
+    monotonic_s
+        Monotonic clock (s).
+    """
+
+    def __init__(
+        self,
+        ask: NamesOf,
+        monotonic_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ask = ask
+        self._monotonic_s = monotonic_s
+        self._locks: defaultdict[Alias, threading.Lock] = defaultdict(threading.Lock)
+        self._known: dict[Alias, tuple[float, Collection[TopicName] | HeliostatError]] = {}
+
+    def of(self, alias: Alias) -> Collection[TopicName]:
+        """Return a cluster's topics, as of a moment ago at most.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            It does not answer, or did not within the last `AGAIN_AFTER_S`.
+        """
+        with self._locks[alias]:
+            until_s, found = self._known.get(alias, (-1.0, ()))
+            if self._monotonic_s() >= until_s:
+                try:
+                    found, lasts_s = self._ask(alias), SAME_WITHIN_S
+                except (ConnectionLost, BrokerError) as error:
+                    found, lasts_s = error, AGAIN_AFTER_S
+                self._known[alias] = self._monotonic_s() + lasts_s, found
+        if isinstance(found, HeliostatError):
+            raise found
+        return found
+
+
+def ask_topics(config: Config, alias: Alias) -> Collection[TopicName]:
+    """Return all topics of a cluster; raises soon if it does not answer."""
+    with ClusterAdmin(
+        config.clusters[alias].access(),
+        connect_timeout_s=CONNECT_WITHIN_S,
+        request_timeout_ms=ANSWER_WITHIN_MS,
+    ) as admin:
+        return tuple(admin.describe_topics())
 
 
 class Neighbours:
@@ -56,12 +119,12 @@ class Neighbours:
         self,
         config: Config,
         link: LinkConfig,
-        names_of: Callable[[Alias], Collection[TopicName]] | None = None,
+        names_of: NamesOf | None = None,
         monotonic_s: Callable[[], float] = time.monotonic,
     ) -> None:
         self._config = config
         self._others = neighbours_of(config, link)
-        self._names_of = names_of or self._ask
+        self._names_of = names_of or partial(ask_topics, config)
         self._monotonic_s = monotonic_s
         self._seen: dict[Alias, Collection[TopicName]] = {}
         self._away_until_s: dict[Alias, float] = {}
@@ -79,8 +142,10 @@ class Neighbours:
         by: dict[TopicName, LinkName] = {}
         unsure: dict[TopicName, str] = {}
         notes: list[str] = []
+        sources = {other.source for other in self._others}
+        there = {alias for alias in sorted(sources) if self._look(alias)}
         for other in self._others:
-            is_there = self._look(other.source)
+            is_there = other.source in there
             seen = self._seen.get(other.source)
             told = self._config.clusters[other.source].access().described
             if not is_there:
@@ -109,11 +174,3 @@ class Neighbours:
             self._away_until_s[alias] = self._monotonic_s() + AGAIN_AFTER_S
             return False
         return True
-
-    def _ask(self, alias: Alias) -> Collection[TopicName]:
-        with ClusterAdmin(
-            self._config.clusters[alias].access(),
-            connect_timeout_s=CONNECT_WITHIN_S,
-            request_timeout_ms=ANSWER_WITHIN_MS,
-        ) as admin:
-            return tuple(admin.describe_topics())

@@ -19,7 +19,8 @@ from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.fenced_writer import FencedWriter
-from heliostat.clusters.keyed_topic import KeyedTopic, missing_topics, read_as_row
+from heliostat.clusters.foreign_records import ForeignRecords
+from heliostat.clusters.keyed_topic import KeyedTopic, OwnRows, missing_topics, read_as_row
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
@@ -30,7 +31,7 @@ from heliostat.records.transport.announcements import CONTROL_KEY
 from heliostat.records.transport.plan_rows import encode_announcement
 from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schema_ids
 from heliostat.state.ownership import Owner
-from heliostat.state.stops import Changed, StopBook, Stops, stop_key, stop_row, stops_in
+from heliostat.state.stops import Changed, StopBook, Stops, sound_stops_in, stop_key, stop_row
 from heliostat.state_topics import state_topic
 from heliostat.topics.values import Feed, MirrorRecord
 
@@ -50,6 +51,18 @@ BEGINNING_PREFIX = "beginning/"
 FRAMED_PREFIX = "framed/"
 """Topics whose records have schema ids that are replaced: without a registry's answer nothing else
 tells a new driver."""
+VITAL = (
+    PRODUCER_KEY,
+    OWNER_KEY,
+    MIRROR_PREFIX,
+    MAKING_PREFIX,
+    HANDED_BACK_PREFIX,
+    START_PREFIX,
+    BEGINNING_PREFIX,
+    FRAMED_PREFIX,
+)
+"""Rows without which a link would take itself for another one: what replaced one halts it. Stops
+are found again by lanes, and marks are judged where they are read (`MapMarks`)."""
 NAMES_MAX = 5_000
 """Most topic names in one row: about 200 kB of the 1 MiB that a record may have."""
 OWNER_WITHIN_S = 16.0
@@ -100,7 +113,7 @@ class Stored:
         """Apply one row."""
         self.mirrors |= mirrors_in({key: value})
         self.starts |= starts_in({key: value})
-        self.stops |= stops_in({key: value})
+        self.stops |= sound_stops_in({key: value})
         if key == PRODUCER_KEY:
             self.producer_id = ProducerId(int(value["producer_id"]))
         elif key == PRODUCERS_KEY:
@@ -183,10 +196,6 @@ def owner_id(link: LinkName) -> str:
     return f"{STATE_TOPIC_PREFIX}{link}.owner"
 
 
-def _owner(value: Mapping[str, Any] | None) -> Owner | None:
-    return None if value is None else Owner.from_json(value)
-
-
 def _offsets(value: Mapping[str, int]) -> dict[PartitionId, Offset]:
     return {PartitionId(int(partition)): Offset(offset) for partition, offset in value.items()}
 
@@ -204,12 +213,17 @@ class LinkState:
         Configuration of the link.
     target
         Configuration of the target cluster, which holds the state.
+    foreign
+        Told of records that others wrote there and that concern no row of ours.
     """
 
-    def __init__(self, link: LinkConfig, target: ClusterConfig) -> None:
+    def __init__(
+        self, link: LinkConfig, target: ClusterConfig, foreign: ForeignRecords | None = None
+    ) -> None:
         access = target.access()
+        foreign = foreign or ForeignRecords()
         self._replicas = link.state.replication_factor
-        self._state = KeyedTopic(access, state_topic(link.name))
+        self._state = KeyedTopic(access, state_topic(link.name), own=OwnRows(VITAL, foreign))
         self._owner_writer = FencedWriter(
             access, TopicName(state_topic(link.name)), owner_id(link.name)
         )
@@ -223,7 +237,8 @@ class LinkState:
         self._watched: Owner | None = None
         self.claim = 0
         """Number of this process's claim; 0 before it owns the link."""
-        self._control = KeyedTopic(access, control_topic(link.name))
+        # Each announcement is complete, and the next one replaces whatever is there.
+        self._control = KeyedTopic(access, control_topic(link.name), own=OwnRows((), foreign))
         self._progress = RecentRecords(access, progress_topic(link.name))
         self._progress_writer = KeyedTopic(access, progress_topic(link.name))
 
@@ -282,7 +297,7 @@ class LinkState:
         Records in the topic that are not the link's own are ignored.
         """
         rows, _ = self._state.read_sound()
-        return stops_in(rows)
+        return sound_stops_in(rows)
 
     def _put_stops(self, changed: Changed) -> None:
         rows = {
@@ -335,18 +350,22 @@ class LinkState:
 
     def read_owner(self) -> Owner | None:
         """Return the owner as of now."""
-        return _owner(self._state.read_all(OWNER_WITHIN_S).get(OWNER_KEY))
+        return self._owner_in(self._state.read_all(OWNER_WITHIN_S).get(OWNER_KEY))
 
     def watch_owner(self, *, anew: bool) -> Owner | None:
         """Return the owner as of now if `anew`, else as of the changes since. For one thread."""
         if anew:
             self._watch.close()
-            self._watched = _owner(self._watch.read_all(OWNER_WITHIN_S).get(OWNER_KEY))
+            self._watched = self._owner_in(self._watch.read_all(OWNER_WITHIN_S).get(OWNER_KEY))
             return self._watched
         for change in self._watch.poll(CHANGES_WITHIN_S):
             if change.key == OWNER_KEY:
-                self._watched = _owner(change.value)
+                self._watched = self._owner_in(change.value)
         return self._watched
+
+    def _owner_in(self, value: Mapping[str, Any] | None) -> Owner | None:
+        with read_as_row(self._state.topic, OWNER_KEY):
+            return None if value is None else Owner.from_json(value)
 
     def end_watch(self) -> None:
         """Close the connection of `watch_owner`, once the link is claimed."""
@@ -354,7 +373,8 @@ class LinkState:
 
     def last_claim(self) -> int:
         """Return the highest claim announced to lanes; 0 before any."""
-        return int(self._control.read_all().get(CONTROL_KEY, {}).get("claim", 0))
+        claim = self._control.read_all().get(CONTROL_KEY, {}).get("claim")
+        return claim if isinstance(claim, int) else 0
 
     def put_mirrors(self, records: Mapping[TopicName, MirrorRecord]) -> None:
         """Record mirrors."""

@@ -135,8 +135,6 @@ class Ownership:
         The clock, and the sink of lines about waiting.
     must_stop
         Returns whether the instance was asked to end.
-    on_wait
-        Called once when it has to wait for another instance.
     """
 
     def __init__(
@@ -147,14 +145,12 @@ class Ownership:
         clock: Clock,
         events: Events,
         must_stop: Callable[[], bool],
-        on_wait: Callable[[], None] = lambda: None,
     ) -> None:
         self._link = link
         self._store = store
         self._clock = clock
         self._events = events
         self._must_stop = must_stop
-        self._on_wait = on_wait
         self._lock = threading.RLock()
         self._me = Owner.here(clock.wall_ms())
         self._until_s = 0.0
@@ -165,6 +161,11 @@ class Ownership:
     def instance(self) -> str:
         """Name of this instance."""
         return self._me.instance
+
+    @property
+    def place(self) -> dict[str, object]:
+        """Where this instance runs, and since when it has the link (wall ms), for people."""
+        return {"host": self._me.host, "pid": self._me.pid, "since_ms": self._me.since_ms}
 
     @property
     def claim_number(self) -> int:
@@ -242,9 +243,7 @@ class Ownership:
 
     def _tell(self, owner: Owner) -> None:
         now_s = self._clock.monotonic_s()
-        if self._notified_at_s is None:
-            self._on_wait()
-        elif now_s < self._notified_at_s + TELL_EVERY_S:
+        if self._notified_at_s is not None and now_s < self._notified_at_s + TELL_EVERY_S:
             return
         self._notified_at_s = now_s
         since = datetime.fromtimestamp(owner.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")

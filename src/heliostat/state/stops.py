@@ -10,11 +10,13 @@ I7  A stopped partition is shown as stopped until it is seen to be copied, or is
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from heliostat.clusters.foreign_records import NOT_A_ROW
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import (
     PartitionCode,
@@ -139,10 +141,18 @@ def stop_key(source: TopicPartition) -> str:
     return f"{STOP_PREFIX}{source.topic}/{source.partition}"
 
 
-def stops_in(rows: Mapping[str, Mapping[str, Any]]) -> Stops:
-    """Return the stops in a state topic's latest values."""
-    found = (_stop(key, row) for key, row in rows.items() if key.startswith(STOP_PREFIX))
-    return {stop.source: stop for stop in found}
+def sound_stops_in(rows: Mapping[str, Mapping[str, Any]]) -> Stops:
+    """Return the stops in a state topic's latest values, without what others wrote there.
+
+    A stop that is not known is found again by its lane.
+    """
+    stops: Stops = {}
+    for key, row in rows.items():
+        if key.startswith(STOP_PREFIX):
+            with contextlib.suppress(*NOT_A_ROW):
+                stop = _stop(key, row)
+                stops[stop.source] = stop
+    return stops
 
 
 def _stop(key: str, row: Mapping[str, Any]) -> PartitionReport:

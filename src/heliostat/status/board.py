@@ -12,11 +12,11 @@ from typing import Any
 from heliostat.errors import HeliostatError
 from heliostat.names import LinkName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
-from heliostat.records.transport.progress_reports import decode_progress
+from heliostat.records.transport.progress_reports import LaneProgress, decode_progress
 from heliostat.state.link_state import DRIVER_KEY
+from heliostat.status.lag import Ends, missing_records
 from heliostat.status.reports import Reports
-from heliostat.status.rows import missing_records
-from heliostat.status.snapshot import Snapshot, Stops, standing
+from heliostat.status.snapshot import NO_ENDS, Snapshot, Stops, standing
 from heliostat.status.sums import problems_of
 from heliostat.status.values import LinkStatus, PartitionProblem
 
@@ -54,10 +54,13 @@ class StatusBoard:
                 self._reports.take_driver(value)
             self.listener(None)
         elif key.startswith(LANE_PREFIX):
-            progress = decode_progress(value)
-            with self._lock:
-                self._reports.take_lane(progress)
-            self.listener(progress.report)
+            self.take_lane(decode_progress(value))
+
+    def take_lane(self, progress: LaneProgress) -> None:
+        """Process a lane's report."""
+        with self._lock:
+            self._reports.take_lane(progress)
+        self.listener(progress.report)
 
     def know_stops(self, stops: Stops) -> None:
         """Set the stops in the link's state, shown where no lane of its driver has reported."""
@@ -74,10 +77,22 @@ class StatusBoard:
         with self._lock:
             return self._reports.is_complete()
 
-    def status(self, now_ms: int) -> LinkStatus:
-        """Return the status of the link at `now_ms`."""
+    def status(self, now_ms: int, ends: Ends = NO_ENDS) -> LinkStatus:
+        """Return the status of the link at `now_ms`; `ends`: where logs end, if they were read."""
         with self._lock:
-            return Snapshot(self._reports, self._stops, now_ms).status(self._link)
+            return Snapshot(self._reports, self._stops, now_ms, ends).status(self._link)
+
+    @property
+    def driver_at_ms(self) -> int | None:
+        """When the driver last reported, by its clock; None: it has not, or it has stopped."""
+        with self._lock:
+            driver = self._reports.driver
+            return int(driver["at_ms"]) if driver.get("state") == "running" else None
+
+    def to_read(self, now_ms: int) -> list[PartitionReport]:
+        """Return the last reports of partitions whose lag they don't tell."""
+        with self._lock:
+            return Snapshot(self._reports, self._stops, now_ms).outdated()
 
     def reports(self) -> list[PartitionReport]:
         """Return the last report of each partition."""
@@ -156,4 +171,5 @@ def unreachable(link: LinkName, now_ms: int, error: HeliostatError) -> LinkStatu
     """Return the status of a link whose target does not answer."""
     status = StatusBoard(link).status(now_ms)
     status.state, status.troubles = "unreachable", [str(error)]
+    status.lag_records = status.lag_s = None
     return status

@@ -1,12 +1,14 @@
 """Log lines for partitions that stop or are retried, each alarm of a link, and their ends.
 
 Without a terminal nobody sees the live view: the start and the end of each problem are logged once,
-in one line for all partitions of a topic that have the same.
+in one line for all partitions of a topic that have the same. What is retried with one code is one
+line for all topics, as is its end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
@@ -16,11 +18,29 @@ LISTED_MAX = 20
 """Most lines about partitions per look; a broker that fails affects thousands."""
 SETTLES_WITHIN_MS = 2_000
 """A retried partition is logged only after this time: leaders move."""
+DELETED = frozenset({"UNKNOWN_TOPIC_OR_PARTITION", "UNKNOWN_TOPIC_ID"})
+DELETED_WITHIN_MS = 30_000
+"""A deleted topic is not said to be retried for so long: a reconciliation says that it is gone."""
+HELD_MS = 3_000
+"""Retries are over if no partition was seen retried for so long: others follow the first."""
 RETRYING = "retrying"
+TOPICS_MAX = 3
+"""Most topics named in one line."""
 NUMBERS_MAX = 12
 """Most partitions of a topic named in one line."""
 _Key = tuple[str, int]
 _What = tuple[str, str]
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Retry:
+    """Partitions that are retried for one reason."""
+
+    since_ms: int
+    last_ms: int = 0
+    """When any of them was seen to be last."""
+    keys: set[_Key] = field(default_factory=set)
 
 
 class Changes:
@@ -39,6 +59,8 @@ class Changes:
         self._events = events
         self._problems: dict[_Key, tuple[_What, int]] = {}
         """State and code as last logged, and their start (wall ms), by partition."""
+        self._retries: dict[str, Retry] = {}
+        """What is retried now, by code."""
         self._alarms: dict[str, str] = {}
 
     def look(self, problems: Sequence[PartitionProblem], now_ms: int) -> None:
@@ -46,44 +68,65 @@ class Changes:
         now = {
             (item.source, item.partition): item
             for item in problems
-            if item.state != RETRYING or now_ms - item.since_ms >= SETTLES_WITHIN_MS
+            if item.state != RETRYING or now_ms - item.since_ms >= _settles_within_ms(item)
         }
         still = {(item.source, item.partition) for item in problems}
+        retried = {key: item for key, item in now.items() if item.state == RETRYING}
         worse = [
             item
             for key, item in now.items()
-            if key not in self._problems or self._problems[key][0] != _what(item)
+            if key not in retried
+            and (key not in self._problems or self._problems[key][0] != _what(item))
         ]
+        for key in retried:
+            self._problems.pop(key, None)
         over = [key for key in self._problems if key not in still]
         for item in worse:
             # If no lane has checked it since the driver started, the start is unknown.
             since_ms = item.since_ms if item.since_ms > 0 else now_ms
             self._problems[item.source, item.partition] = (_what(item), since_ms)
-        told = [
-            (item.source, item.partition, f"{item.state} [{item.code}]: {item.reason}")
-            for item in worse
-        ]
+        told = {(item.source, item.partition): _words(item) for item in worse}
         self._tell(told, "partitions are not copied as they should be", self._warn)
-        ended = []
+        ended: dict[_Key, str] = {}
         for key in over:
             (state, code), since_ms = self._problems.pop(key)
             lasted_s = max(0, now_ms - since_ms) / 1000
-            ended.append((*key, f"no longer {state} [{code}], after {lasted_s:.0f} s"))
+            ended[key] = f"no longer {state} [{code}], after {lasted_s:.0f} s"
         self._tell(ended, "partitions are copied again", self._info)
+        self._look_at_retries(retried, now_ms)
 
-    def _tell(
-        self,
-        told: Iterable[tuple[str, int, str]],
-        words: str,
-        say: Callable[[str], None],
-    ) -> None:
-        """Log what is told of topics' partitions: a line for each topic and text."""
+    def _look_at_retries(self, retried: Mapping[_Key, PartitionProblem], now_ms: int) -> None:
+        """Log what is retried: a line for each code when the first partitions are, and are over.
+
+        A broker that is away is one fact, whatever each of its partitions says of it, and whichever
+        follow it later.
+        """
+        by_code: dict[str, dict[_Key, PartitionProblem]] = {}
+        for key, item in retried.items():
+            by_code.setdefault(item.code, {})[key] = item
+        for code, items in by_code.items():
+            first = next(iter(items.values()))
+            retry = self._retries.get(code)
+            if retry is None:
+                retry = self._retries[code] = Retry(first.since_ms)
+                self._warn(f"{_named(_by_topic(items))} {_words(first)}")
+            retry.last_ms = now_ms
+            retry.keys.update(items)
+        for code, retry in list(self._retries.items()):
+            if now_ms - retry.last_ms >= HELD_MS:
+                lasted_s = max(0, retry.last_ms - retry.since_ms) / 1000
+                words = f"no longer {RETRYING} [{code}], after {lasted_s:.0f} s"
+                self._info(f"{_named(_by_topic(retry.keys))} {words}")
+                del self._retries[code]
+
+    def _tell(self, told: Mapping[_Key, str], words: str, say: Say) -> None:
+        """Log what is told of partitions: a line for each topic and text."""
         alike: dict[tuple[str, str], list[int]] = {}
-        for topic, partition, text in told:
+        for (topic, partition), text in told.items():
             alike.setdefault((topic, text), []).append(partition)
         lines = list(alike.items())
         for (topic, text), found in lines[:LISTED_MAX]:
-            say(f"{topic}-{_numbers(sorted(found))} {text}")
+            say(f"{_named({topic: found})} {text}")
         if left := sum(len(found) for _, found in lines[LISTED_MAX:]):
             self._warn(f"and {left} more {words}: see `heliostat status`")
 
@@ -106,8 +149,31 @@ def _what(item: PartitionProblem) -> _What:
     return item.state, item.code
 
 
+def _words(item: PartitionProblem) -> str:
+    return f"{item.state} [{item.code}]: {item.reason.replace(f'[{item.code}] ', '', 1)}"
+
+
+def _by_topic(keys: Iterable[_Key]) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for topic, partition in keys:
+        found.setdefault(topic, []).append(partition)
+    return found
+
+
+def _settles_within_ms(item: PartitionProblem) -> int:
+    return DELETED_WITHIN_MS if item.code in DELETED else SETTLES_WITHIN_MS
+
+
+def _named(topics: Mapping[str, Sequence[int]]) -> str:
+    """Return partitions of one topic, or of the first of several, with the verb."""
+    shown = [f"{topic}-{_numbers(sorted(topics[topic]))}" for topic in list(topics)[:TOPICS_MAX]]
+    left = len(topics) - len(shown)
+    more = f" and {left} more topics" if left else ""
+    are = "is" if len(topics) == len(topics[next(iter(topics))]) == 1 else "are"
+    return f"{'; '.join(shown)}{more} {are}"
+
+
 def _numbers(partitions: Sequence[int]) -> str:
     named = ", ".join(map(str, partitions[:NUMBERS_MAX]))
     left = len(partitions) - NUMBERS_MAX
-    more = f" and {left} more" if left > 0 else ""
-    return f"{named}{more} {'is' if len(partitions) == 1 else 'are'}"
+    return f"{named} and {left} more" if left > 0 else named

@@ -39,11 +39,6 @@ class PartitionRow:
     rate: float = 0.0
     """Records a second, as of `rated_ms`."""
     rated_ms: int = 0
-    has_all_to_ms: int = -1
-    """No missing record is older than this (wall ms), according to reports (-1: not known)."""
-
-    def __post_init__(self) -> None:
-        self.has_all_to_ms = _has_all_to_ms(self.report, self.at_ms)
 
     def replace(self, lane: LaneId, plan: int, item: PartitionReport, at_ms: int) -> None:
         """Take a newer report, but keep the figures while a new round has no position yet."""
@@ -53,8 +48,6 @@ class PartitionRow:
             self.starting_ms = self.starting_ms or item.since_ms
         else:
             self.starting_ms = 0
-            was_ms = self.has_all_to_ms if item.position >= self.report.position else -1
-            self.has_all_to_ms = max(was_ms, _has_all_to_ms(item, at_ms))
             self.report, self.reported_in = item, plan
         self.lane, self.plan, self.at_ms = lane, plan, at_ms
         self.left_ms = 0
@@ -73,30 +66,3 @@ class PartitionRow:
 def is_old(was_ms: int, now_ms: int) -> bool:
     """Whether a report is too old to outrank a later one: generations may have restarted."""
     return now_ms - was_ms > OVERRULES_FOR_S * 1000
-
-
-def missing_records(item: PartitionReport) -> int:
-    """Return the number of records missing that could be copied; 0 while unknown."""
-    if not item.is_known:
-        return 0
-    return max(0, item.high_watermark - item.open_records - item.position)
-
-
-def age_of_missing_s(row: PartitionRow, lag: int, now_ms: int) -> float | None:
-    """Return the age of the oldest missing record, or slightly more; None: not known.
-
-    If nothing is being copied, its timestamp was looked up. Else it is newer than the last copied
-    record, and than the last time without lag; a round that has copied nothing yet uses those of
-    earlier rounds.
-    """
-    item = row.report
-    if lag == 0:
-        return 0.0 if item.is_known else None
-    seen_ms = item.missing_ms if item.missing_ms >= 0 else row.has_all_to_ms
-    return max(0.0, (now_ms - seen_ms) / 1000) if seen_ms >= 0 else None
-
-
-def _has_all_to_ms(item: PartitionReport, at_ms: int) -> int:
-    # A producer may set timestamps in the future: they give no age.
-    last_ms = item.last_timestamp_ms if item.last_timestamp_ms <= at_ms else -1
-    return max(last_ms, item.caught_up_ms)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
-from heliostat.records.copier.lane import PartitionReport
+from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.state.stops import has_passed_stops
+from heliostat.status.lag import Ends, Reading
 from heliostat.status.reports import LaneReports, Reports
 from heliostat.status.rows import PartitionRow
-from heliostat.status.sums import Sums
+from heliostat.status.sums import SILENT, STOPPED, Sums, is_starting
 from heliostat.status.values import MAX_LAG_S, HeldBack, LinkStatus
 
 NO_LANE = LaneId(-1)
 SILENT_AFTER_S = 10.0
 """A lane reports every second; after this silence its figures are outdated."""
+DRIVER_SILENT_AFTER_S = 5.0
+"""The driver reports every second, whatever its lanes do."""
+FAILED_TOLD_S = 15.0
+"""Where rounds fail again and again, a lane is in trouble for so long after the last failure."""
+NO_ENDS: Ends = MappingProxyType({})
 
 Stops = Mapping[TopicPartition, PartitionReport]
 """The stops in the link's state, by source partition."""
@@ -34,12 +41,15 @@ class Snapshot:
         The stops in the link's state.
     now_ms
         Wall time of the moment, in ms since the epoch.
+    ends
+        Where logs end, of partitions for which that was read.
     """
 
-    def __init__(self, reports: Reports, stops: Stops, now_ms: int) -> None:
+    def __init__(self, reports: Reports, stops: Stops, now_ms: int, ends: Ends = NO_ENDS) -> None:
         self._reports = reports
         self._stops = stops
         self._now_ms = now_ms
+        self._ends = ends
         self.state = self._state()
         """`running`, `stopped`, `silent`, or `unknown` if nothing was reported."""
 
@@ -48,6 +58,7 @@ class Snapshot:
         if self.state != "running":
             return {}
         found = {f"lane {n}": _silence(n, s) for n, s in self._silent_lanes().items()}
+        found |= {f"rounds of lane {n}": text for n, text in self._failing_lanes().items()}
         held = _held_back(self._reports.driver, self._now_ms)
         return found | {item.key: item.text() for item in held if item.age_s > MAX_LAG_S}
 
@@ -55,25 +66,27 @@ class Snapshot:
         """Return the whole status."""
         now_ms, state = self._now_ms, self.state
         silent = self._silent_lanes() if state == "running" else {}
-        sums = Sums(now_ms)
-        rows = standing(self._reports, self._stops)
-        for row in rows:
-            sums.add(row, is_reporting=row.lane not in silent, is_own=self._reports.is_own(row))
+        failing = self._failing_lanes() if state == "running" else {}
+        sums = Sums(now_ms, self._ends)
+        rows = self._rows()
+        for row, shown, reading in rows:
+            sums.add(row, state=shown, reading=reading)
+        lag = sums.close(self._unreported(len(rows)))
         latency = LatencyHistogram()
         for lane in self._reports.lanes.values():
             for _, _, counts in lane.recent:
                 latency.merge(counts)
             is_reporting = not _is_silent(lane.newest.at_ms, now_ms)
-            if is_reporting and lane.seconds > 0 and state != "stopped":
+            if is_reporting and lane.seconds > 0 and state == "running":
                 for partition, (records, size) in lane.sums().items():
                     topic = sums.topics.get(partition.topic)
                     if topic is not None:
                         topic.records_per_s += records / lane.seconds
                         topic.bytes_per_s += size / lane.seconds
         topics = sorted(
-            sums.topics.values(), key=lambda row: (-row.bytes_per_s, -row.lag_records, row.source)
+            sums.topics.values(),
+            key=lambda row: (-row.bytes_per_s, -(row.lag_records or 0), row.source),
         )
-        lags = [row.lag_s for row in topics if row.lag_s is not None]
         return LinkStatus(
             link=link,
             at_ms=now_ms,
@@ -82,8 +95,8 @@ class Snapshot:
             partitions=sum(row.partitions for row in topics),
             records_per_s=sum(row.records_per_s for row in topics),
             bytes_per_s=sum(row.bytes_per_s for row in topics),
-            lag_records=sum(row.lag_records for row in topics),
-            lag_s=max(lags, default=None),
+            lag_records=lag.records if topics else None,
+            lag_s=lag.age_s if topics else None,
             latency_p50_ms=latency.percentile_ms(0.50),
             latency_p99_ms=latency.percentile_ms(0.99),
             states=dict(sums.states),
@@ -92,13 +105,61 @@ class Snapshot:
             notes=list(self._reports.driver.get("notes", [])),
             lanes=[_lane(lane, now_ms) for _, lane in sorted(self._reports.lanes.items())],
             driver=self._reports.driver,
+            owner=dict(self._reports.driver.get("owner", {})),
             heartbeat_age_s=_heartbeat_age_s(self._reports.driver, now_ms),
             open_records=sum(row.open_records for row in topics),
             mapped=sum(row.mapped for row in topics),
-            unknown=sum(row.unknown for row in topics) + self._unreported(len(rows)),
+            unknown=lag.unknown,
             held_back=_held_back(self._reports.driver, now_ms),
-            troubles=_troubles(self._reports.driver) + [_silence(*item) for item in silent.items()],
+            troubles=[
+                *_troubles(self._reports.driver),
+                *(_silence(*item) for item in silent.items()),
+                *(text for lane, text in failing.items() if lane not in silent),
+            ],
         )
+
+    def outdated(self) -> list[PartitionReport]:
+        """Return the reports of partitions whose lag they don't tell."""
+        return [
+            row.report
+            for row, _, reading in self._rows()
+            if reading is not Reading.CURRENT or row.report.is_end_old
+        ]
+
+    def _rows(self) -> list[tuple[PartitionRow, str, Reading]]:
+        """Return partitions' rows, the state to show if one is outdated, and how far it holds."""
+        silent, failing = self._silent_lanes(), self._failing_lanes()
+        found: list[tuple[PartitionRow, str, Reading]] = []
+        for row in standing(self._reports, self._stops):
+            is_own = self._reports.is_own(row)
+            if self.state == "stopped":
+                shown, reading = STOPPED, Reading.ENDED
+            elif self.state != "running" or row.lane in silent:
+                shown, reading = SILENT, Reading.OUTDATED
+            elif is_starting(row, self._now_ms) or not (is_own or row.report.state.is_stopped):
+                shown, reading = PartitionState.STARTING.value, Reading.OUTDATED
+            elif row.lane in failing:
+                shown, reading = PartitionState.RETRYING.value, Reading.OUTDATED
+            else:
+                shown, reading = "", Reading.CURRENT if is_own else Reading.OUTDATED
+            found.append((row, shown, reading))
+        return found
+
+    def _failing_lanes(self) -> dict[LaneId, str]:
+        """Return lanes whose rounds fail, with the reason: once, or again and again."""
+        driver, found = self._reports.driver, {}
+        for row in driver.get("rounds", ()):
+            ago_s = row.get("failed_s_ago")
+            if ago_s is None:
+                continue
+            number, lately = LaneId(row["lane"]), row["failed_lately"]
+            lane = self._reports.lanes.get(number)
+            failed_ms = int(driver.get("at_ms", 0)) - int(ago_s * 1000)
+            is_back = lane is not None and lane.newest.at_ms > failed_ms
+            if not is_back or (lately > 1 and self._now_ms - failed_ms < FAILED_TOLD_S * 1000):
+                times = "the last round" if lately == 1 else f"{lately} rounds within a minute"
+                found[number] = f"lane {number}: {times} failed: {row['why_failed']}"
+        return found
 
     def _unreported(self, reported: int) -> int:
         """Return the number of partitions assigned to lanes that no lane has reported."""
@@ -119,8 +180,11 @@ class Snapshot:
     def _state(self) -> str:
         if self._reports.driver.get("state") == "stopped":
             return "stopped"
+        driver_ms = int(self._reports.driver.get("at_ms", 0))
+        if driver_ms:
+            is_late = self._now_ms - driver_ms > DRIVER_SILENT_AFTER_S * 1000
+            return "silent" if is_late else "running"
         newest = max((lane.newest.at_ms for lane in self._reports.lanes.values()), default=0)
-        newest = max(newest, int(self._reports.driver.get("at_ms", 0)))
         if not newest:
             return "unknown"
         return "silent" if _is_silent(newest, self._now_ms) else "running"

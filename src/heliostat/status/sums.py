@@ -7,13 +7,16 @@ from collections.abc import Iterable
 
 from heliostat.names import TopicName
 from heliostat.records.copier.lane import PartitionState
-from heliostat.status.rows import PartitionRow, age_of_missing_s, missing_records
+from heliostat.status.lag import Ends, Lag, Reading, lag_of, summed
+from heliostat.status.rows import PartitionRow
 from heliostat.status.values import PartitionProblem, TopicStatus
 
 STARTING_UNSEEN_S = 5.0
 """A new round finds its positions within a second; until then the last figures are shown."""
 SILENT = "silent"
 """State of a partition whose lane does not report: its last known state is outdated."""
+STOPPED = "stopped"
+"""State of a partition of a link that was stopped."""
 
 
 class Sums:
@@ -23,50 +26,60 @@ class Sums:
     ----------
     now_ms
         Wall time of the status, in ms since the epoch.
+    ends
+        Where logs end, of partitions for which that was read.
     """
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, ends: Ends) -> None:
         self._now_ms = now_ms
+        self._ends = ends
+        self._lags: dict[TopicName, list[Lag]] = {}
         self.topics: dict[TopicName, TopicStatus] = {}
         self.problems: list[PartitionProblem] = []
         self.states: Counter[str] = Counter()
 
-    def add(self, row: PartitionRow, *, is_reporting: bool, is_own: bool) -> None:
+    def add(self, row: PartitionRow, *, state: str, reading: Reading) -> None:
         """Add a partition.
 
         Parameters
         ----------
-        is_reporting
-            Whether its lane reports.
-        is_own
-            Whether the lane belongs to the current driver: the position of an earlier driver's lane
-            is outdated.
+        state
+            Its state if its last report is outdated; empty: that of the report.
+        reading
+            How far its last report holds.
         """
         item = row.report
         topic = self.topics.get(item.source.topic)
         if topic is None:
             topic = TopicStatus(item.source.topic, item.target.topic)
             self.topics[item.source.topic] = topic
-        is_starting = self._is_starting(row) or not (is_own or item.state.is_stopped)
-        state = item.state.value if is_reporting else SILENT
-        if is_reporting and is_starting:
-            state = PartitionState.STARTING.value
+        shown = _shown(item.state, state)
         topic.partitions += 1
-        topic.states[state] = topic.states.get(state, 0) + 1
-        self.states[state] += 1
-        lag = missing_records(item)
-        topic.lag_records += lag
+        topic.states[shown] = topic.states.get(shown, 0) + 1
+        self.states[shown] += 1
         topic.open_records += item.open_records
         topic.mapped += item.breaks > 0
-        lag_s = age_of_missing_s(row, lag, self._now_ms)
-        topic.unknown += is_starting or not (is_reporting and is_own) or lag_s is None
-        if lag_s is not None:
-            topic.lag_s = lag_s if topic.lag_s is None else max(topic.lag_s, lag_s)
+        lag = lag_of(item, reading, self._now_ms, self._ends.get(item.source))
+        self._lags.setdefault(item.source.topic, []).append(lag)
         self.problems += problems_of([row])
 
-    def _is_starting(self, row: PartitionRow) -> bool:
-        since_ms = row.starting_ms
-        return bool(since_ms) and self._now_ms - since_ms > STARTING_UNSEEN_S * 1000
+    def close(self, unreported: int) -> Lag:
+        """Sum up the lags; return that of the link, of which so many partitions have no report."""
+        for name, topic in self.topics.items():
+            lag = summed(self._lags[name])
+            topic.lag_records, topic.lag_s, topic.unknown = lag.records, lag.age_s, lag.unknown
+        every = [lag for lags in self._lags.values() for lag in lags]
+        return summed([*every, Lag(None, None, unreported)])
+
+
+def is_starting(row: PartitionRow, now_ms: int) -> bool:
+    """Return whether a newer round has not found the partition's position for a while."""
+    return bool(row.starting_ms) and now_ms - row.starting_ms > STARTING_UNSEEN_S * 1000
+
+
+def _shown(reported: PartitionState, state: str) -> str:
+    """Return the state to show: a stop stays one, whoever reports."""
+    return reported.value if not state or reported.is_stopped else state
 
 
 def problems_of(rows: Iterable[PartitionRow]) -> list[PartitionProblem]:

@@ -18,21 +18,28 @@ class TopicStatus:
     """One topic; rates per second, lag in records and seconds (None: not known)."""
 
     source: str
+    """Name at the source."""
     target: str
+    """Name of its mirror."""
     partitions: int = 0
+    """Partitions that are copied, or should be."""
     records_per_s: float = 0.0
+    """Records appended a second, over some seconds."""
     bytes_per_s: float = 0.0
-    lag_records: int = 0
-    """Sum over partitions whose lag is known."""
+    """Bytes appended a second."""
+    lag_records: int | None = 0
+    """Records missing at the target; at least so many if `unknown` is not 0 (None: not known)."""
     lag_s: float | None = None
-    """Age of the oldest record missing at the target."""
+    """Age of the oldest of them, by its timestamp; at least so old if `unknown` is not 0 (None: not
+    known)."""
     states: dict[str, int] = field(default_factory=dict)
+    """Partitions by state."""
     open_records: int = 0
     """Records after open transactions at the source; not part of the lag."""
     mapped: int = 0
     """Partitions whose offsets differ from the source's."""
     unknown: int = 0
-    """Partitions whose lag was not reported lately, or has no known age."""
+    """Partitions that may lack more: their lag was not reported, or not lately."""
 
 
 @dataclass(slots=True)
@@ -40,12 +47,19 @@ class PartitionProblem:
     """A partition that is not copied as it should be."""
 
     source: str
+    """Name of its topic at the source."""
     partition: int
+    """Its number there."""
     state: str
+    """Its state."""
     code: str
+    """Why it is in that state, as a code."""
     reason: str
+    """The same in words."""
     since_ms: int
+    """Since when, in ms since the epoch."""
     position: int
+    """Next source offset to copy (-1: not known)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,15 +67,19 @@ class HeldBack:
     """An open transaction at the source, which holds back the records after it."""
 
     source: str
+    """Name of the topic at the source."""
     partition: int
+    """Number of the partition."""
     first: int
     """Source offset of its first record."""
     records: int
     """Records held back in this partition: its own, and later ones of others."""
     producer_id: int
+    """Its producer."""
     transactional_id: str
     """Empty if we have no permission to see it, or brokers can't list it (before Kafka 3.0)."""
     age_s: float
+    """How long it has been open."""
 
     @property
     def key(self) -> str:
@@ -83,25 +101,43 @@ class LinkStatus:
     """A link at one moment."""
 
     link: str
+    """Name of the link."""
     at_ms: int
+    """The moment, in ms since the epoch."""
     state: str
-    """`running`, `silent` (neither a lane nor the driver has reported for 10 s), `stopped`,
-    `unknown`, or `unreachable` if the target does not answer."""
+    """`running`, `silent` (the driver has not reported for 5 s), `stopped`, `unknown` (it was never
+    started, or not within an hour), or `unreachable` if the target does not answer."""
     topics: list[TopicStatus]
+    """Its topics, the busiest first."""
     partitions: int
+    """Partitions that are copied, or should be."""
     records_per_s: float
+    """Records appended a second, over some seconds."""
     bytes_per_s: float
-    lag_records: int
+    """Bytes appended a second."""
+    lag_records: int | None
+    """Records missing at the target; at least so many if `unknown` is not 0 (None: not known)."""
     lag_s: float | None
+    """Age of the oldest of them, by its timestamp; at least so old if `unknown` is not 0 (None: not
+    known)."""
     latency_p50_ms: float | None
+    """Median of the latency of the last seconds, without backlog; None: nothing was copied."""
     latency_p99_ms: float | None
+    """The same, of all but the slowest percent."""
     states: dict[str, int]
+    """Partitions by state."""
     problems: list[PartitionProblem]
+    """Partitions that are not copied as they should be."""
     refused: dict[str, str]
+    """Topics that are not mirrored because of a problem, and why."""
     notes: list[str]
     """Remarks of the last reconciliation, such as mirrors whose source topic is gone."""
     lanes: list[dict[str, Any]]
+    """Its lanes, as they last reported."""
     driver: dict[str, Any]
+    """The driver's last report, as it is: its loops, groups, gaps, schemas and rounds."""
+    owner: dict[str, Any] = field(default_factory=dict)
+    """Where its driver runs, or ran last: `host`, `pid`, `since_ms`."""
     heartbeat_age_s: float | None = None
     """Age of the newest heartbeat at the target; None if heartbeats are off, or none arrived."""
     open_records: int = 0
@@ -109,7 +145,7 @@ class LinkStatus:
     mapped: int = 0
     """Partitions whose offsets differ from the source's."""
     unknown: int = 0
-    """Partitions whose lag is unknown: it was not reported yet, or not lately."""
+    """Partitions that may lack more: their lag was not reported, or not lately."""
     held_back: list[HeldBack] = field(default_factory=list)
     """Open transactions at the source, the oldest first."""
     troubles: list[str] = field(default_factory=list)
@@ -119,7 +155,7 @@ class LinkStatus:
     def why_not_in_sync(self, max_lag_s: float = MAX_LAG_S) -> list[str]:
         """Return reasons why the target may lack more than the last `max_lag_s`; empty: in sync."""
         if self.state != "running":
-            return [f"the link is {self.state}"]
+            return [f"the link is {self.state}", *_missing(self)]
         if not self.driver.get("turns", 1):
             return ["the driver has not looked at the topics yet"]
         why = list(self.troubles)
@@ -141,6 +177,15 @@ class LinkStatus:
         """Return the status as plain JSON."""
         why = self.why_not_in_sync(max_lag_s)
         return {**asdict(self), "in_sync": not why, "why_not_in_sync": why}
+
+
+def _missing(status: LinkStatus) -> list[str]:
+    """Return how much is missing of a link that does not run, as far as known."""
+    if not status.lag_records:
+        return []
+    least = "at least " if status.unknown else ""
+    age = "" if status.lag_s is None else f", the oldest {status.lag_s:.0f} s old"
+    return [f"{least}{status.lag_records} records are missing{age}"]
 
 
 def _lagging(topics: list[TopicStatus], max_lag_s: float) -> list[str]:

@@ -268,7 +268,8 @@ class _Draft:
     def note_gone(self, name: TopicName, record: MirrorRecord) -> None:
         """Note a mirror whose source topic is no longer selected, or was deleted."""
         why = "is no longer selected" if name in self.source.names else "is gone at the source"
-        self.notes.append(f"{name} {why}; its mirror {record.target} stays as it is")
+        mirror = "its mirror" if record.target == name else f"its mirror {record.target}"
+        self.notes.append(f"{name} {why}; {mirror} stays as it is")
 
     def _record(
         self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs, slot: Slot

@@ -26,6 +26,11 @@ from heliostat.topics.values import (
 _ANEW = "rename or delete the target topic to mirror it again from the start"
 
 
+def _choices(case: Case) -> str:
+    """Return the hint for what an operator decides: nothing need be deleted by hand."""
+    return f"heliostat resolve {case.topic.name} shows each choice, and what it would cost"
+
+
 @dataclass(frozen=True, slots=True)
 class Case:
     """One source topic with all that the decision on its mirror depends on.
@@ -209,7 +214,7 @@ def _source_recreated(case: Case) -> RefusedTopic | None:
     return RefusedTopic(
         RefusalCode.SOURCE_RECREATED,
         "it was deleted and created again at the source, its offsets start again",
-        _ANEW,
+        _choices(case),
     )
 
 
@@ -231,7 +236,7 @@ def _target_recreated(case: Case) -> RefusedTopic | None:
         RefusalCode.TARGET_RECREATED,
         f"{case.name} was deleted and created again at the target and has been written to; this "
         "link's state only has a row for the earlier topic",
-        _ANEW,
+        _choices(case),
     )
 
 

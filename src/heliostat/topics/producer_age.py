@@ -55,7 +55,8 @@ def old_backlog_note(
     positions, starts = _positions(mirrors, target)
     begun = set(positions)
     for partition, offset in _offsets(source, starts).items():
-        positions[partition] = offset
+        if offset != NO_OFFSET:  # else it has no record from there on
+            positions[partition] = offset
     latest = _offsets(source, dict.fromkeys(positions, LATEST))
     _look_at_maps(positions, begun, latest, mirrors, position_at)
     behind = [p for p, end in latest.items() if p in positions and positions[p] < end]
@@ -65,8 +66,9 @@ def old_backlog_note(
     firsts = _offsets(source, {p: FIRST_RECORD for p in young if p.topic in compacted})
     old = {
         partition: (latest[partition] if first == NO_OFFSET else first)
-        - max(positions[partition], firsts.get(partition, NO_OFFSET))
+        - max(positions[partition], firsts.get(partition, Offset(0)))
         for partition, first in young.items()
+        if firsts.get(partition) != NO_OFFSET
     }
     old = {partition: records for partition, records in old.items() if records > 0}
     if not old:

@@ -147,7 +147,8 @@ class TopicPlan:
     `refuse` is by source topic. `remember` are new or changed records of mirrors; they must be
     durable before the first record is copied. `left_out` are source topics that come from the
     target through other links, each with its origin; `let_go` claimed mirrors that are left to
-    another link; `gone` source records that can't be copied any more, a line each.
+    another link; `gone` source records that can't be copied any more, a line each; `pipelines` why
+    pipelines are refused, so that their topics stop, a line each.
     """
 
     create: tuple[CreateTopic, ...] = ()
@@ -160,12 +161,13 @@ class TopicPlan:
     left_out: Mapping[TopicName, str] = field(default_factory=dict)
     let_go: tuple[TopicName, ...] = ()
     gone: tuple[str, ...] = ()
+    pipelines: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do, refused or gone: the pair is in sync."""
         to_do = self.create or self.grow or self.configure or self.remember or self.let_go
-        return not (to_do or self.refuse or self.gone)
+        return not (to_do or self.refuse or self.gone or self.pipelines)
 
     def describe(self) -> list[str]:
         """Plain lines for people, in the order of execution."""
@@ -182,6 +184,7 @@ class TopicPlan:
             f"refuse {name}: {refusal.reason} (hint: {refusal.hint})"
             for name, refusal in self.refuse.items()
         ]
+        lines += self.pipelines
         lines += [f"gone {line}" for line in self.gone]
         lines += [f"leave out {name}: {why}" for name, why in self.left_out.items()]
         return lines + [f"note: {note}" for note in self.notes]

@@ -69,7 +69,7 @@ def verify_pair(
     *,
     ranges: RangeSpec | None = None,
     tasks: int | None = None,
-    blocked: Mapping[TopicPartition, str] | None = None,
+    blocked: Mapping[TopicPartition, NotMirrored] | None = None,
     not_copied: Mapping[TopicName, NotMirrored] | None = None,
     decode_all: bool = False,
     conf: Mapping[str, str] | None = None,
@@ -177,7 +177,7 @@ def _planned(  # noqa: PLR0917 - both sides, and all that is known of them
     sides: ComparedClusters,
     pairs: Sequence[TopicPair],
     ranges: RangeSpec,
-    blocked: Mapping[TopicPartition, str] | None,
+    blocked: Mapping[TopicPartition, NotMirrored] | None,
     read_map: Callable[[], MapView] | None,
     not_copied: Mapping[TopicName, NotMirrored] | None,
 ) -> tuple[ComparePlan, SideView, SideView]:

@@ -67,7 +67,7 @@ class SideView:
 
 @dataclass(frozen=True, slots=True)
 class NotMirrored:
-    """Why a link does not copy a topic, and whether that is a problem."""
+    """Why a link does not copy a topic or partition, and whether that is a problem."""
 
     reason: str
     is_problem: bool
@@ -147,7 +147,7 @@ def plan(
     source: SideView,
     target: SideView,
     spec: RangeSpec,
-    blocked: Mapping[TopicPartition, str] | None = None,
+    blocked: Mapping[TopicPartition, NotMirrored] | None = None,
     *,
     map_view: MapView = no_map,
     not_copied: Mapping[TopicName, NotMirrored] | None = None,
@@ -207,7 +207,7 @@ def _plan_topic(
     target: SideView,
     *,
     spec: RangeSpec,
-    blocked: Mapping[TopicPartition, str],
+    blocked: Mapping[TopicPartition, NotMirrored],
     map_view: MapView,
 ) -> None:
     topic_id = target.topics[pair.target].topic_id
@@ -241,7 +241,7 @@ def _plan_partition(
     pair: tuple[TopicPartition, TopicPartition],
     bounds: tuple[Bounds, Bounds],
     spec: RangeSpec,
-    known: tuple[str | None, Places],
+    known: tuple[NotMirrored | None, Places],
 ) -> None:
     one, two = pair
     source, target = bounds
@@ -260,8 +260,9 @@ def _plan_partition(
         made.behind_records += behind
         made.tails.append(OffsetRange(one, Offset(source.end - behind), Offset(source.end)))
     if blocked is not None and behind:
-        reason = f"the link does not copy it: {blocked}"
-        made.not_compared.append(_one(one, two, reason, behind, is_problem=False))
+        reason = f"the link does not copy it: {blocked.reason}"
+        is_problem = blocked.is_problem
+        made.not_compared.append(_one(one, two, reason, behind, is_problem=is_problem))
     elif target.end <= target.start and behind and not spec.is_complete:
         reason = "the target has no record of it yet"
         made.not_compared.append(_one(one, two, reason, behind, is_problem=False))

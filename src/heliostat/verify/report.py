@@ -76,6 +76,8 @@ class VerifyReport:
     behind_records: int = 0
     """Source records not copied yet; neither lost nor compared."""
     elapsed_s: float = 0.0
+    refused: dict[str, str] = field(default_factory=dict)
+    """Source topics that were compared though the link would refuse their mirrors, and why."""
 
     def _sum(self, name: str) -> int:
         return sum(getattr(one.findings, name) for one in self.results)
@@ -131,9 +133,18 @@ class VerifyReport:
     @property
     def is_clean(self) -> bool:
         """Whether there are no findings, and nothing was left out because of a problem."""
-        return all(one.findings.is_clean for one in self.results) and not any(
-            one.is_problem for one in self.not_compared
+        return (
+            not self.says_nothing
+            and not self.refused
+            and all(one.findings.is_clean for one in self.results)
+            and not any(one.is_problem for one in self.not_compared)
         )
+
+    @property
+    def says_nothing(self) -> bool:
+        """Whether no topic was found, or no record compared though the source has some."""
+        has_topics = bool(self.results or self.not_compared)
+        return not has_topics or (not self.records and self.behind_records > 0)
 
     @property
     def first_difference(self) -> dict[str, Any] | None:
@@ -169,6 +180,7 @@ class VerifyReport:
             "mapped_partitions": self.mapped,
             **asdict(self.compacted),
             "not_copied_yet": self.behind_records,
+            "refused": self.refused,
             "not_compared": [one.to_json() for one in self.not_compared],
             "source_only": sorted(
                 {one.source for one in self.not_compared if one.reason == NO_TARGET_TOPIC}
@@ -227,6 +239,9 @@ class VerifyReport:
             out.append(f"not compared: {name}: {other.reason} ({other.records:,} records)")
         if len(left_out) > SHOWN_PARTITIONS_MAX:
             out.append(f"... and {len(left_out) - SHOWN_PARTITIONS_MAX:,} more not compared")
+        out += [f"the link refuses {name}: {why}" for name, why in self.refused.items()]
+        if self.says_nothing:
+            out.append("nothing was compared: no selected topic has a mirror with records")
         return [*out, self.summary_line()]
 
 
@@ -237,6 +252,7 @@ def joined(reports: Sequence[VerifyReport]) -> VerifyReport:
         not_compared=[one for report in reports for one in report.not_compared],
         behind_records=sum(report.behind_records for report in reports),
         elapsed_s=sum(report.elapsed_s for report in reports),
+        refused={name: why for report in reports for name, why in report.refused.items()},
     )
 
 

@@ -46,7 +46,8 @@ def link(name: str = "summit-to-usdf", topics: list[TopicStatus] = TOPICS) -> Li
         refused={},
         notes=[],
         lanes=[],
-        driver={"host": "antu.cp.lsst.org"},
+        driver={},
+        owner={"host": "antu.cp.lsst.org"},
     )
 
 

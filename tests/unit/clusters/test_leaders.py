@@ -198,7 +198,14 @@ class Control:
 
 
 def metadata(broker: int, epoch: int) -> Any:
-    row = SimpleNamespace(partition_index=0, leader_id=broker, leader_epoch=epoch, error_code=0)
+    row = SimpleNamespace(
+        partition_index=0,
+        leader_id=broker,
+        leader_epoch=epoch,
+        error_code=0,
+        replica_nodes=[broker],
+        offline_replicas=[],
+    )
     one = SimpleNamespace(name=T.topic, topic_id=UUID(int=7), error_code=0, partitions=[row])
     return SimpleNamespace(brokers=[], topics=[one])
 

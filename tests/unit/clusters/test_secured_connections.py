@@ -8,6 +8,7 @@ import pickle
 import random
 import select
 import selectors
+import ssl
 import struct
 import subprocess
 import time
@@ -23,6 +24,7 @@ from heliostat.clusters.wire.buffers import HeldBytes
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.frames import Frame
 from heliostat.clusters.wire.primitives import request_header
+from heliostat.clusters.wire.tls import explained
 from heliostat.errors import (
     AuthenticationRefused,
     ConnectionLost,
@@ -31,6 +33,7 @@ from heliostat.errors import (
     TlsFailed,
     Verdict,
 )
+from heliostat.names import Endpoint
 from heliostat.records.copier.lane import LaneSpec
 from heliostat_sandbox.certificates import KeyPair, issue, make_authority
 
@@ -412,3 +415,29 @@ def test_unsent_bytes_can_be_copied_and_arrive_whole(made: Path) -> None:
             connection.send_on()
         check(connection.receive(ANSWER_S), expected)
         assert copied.bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "text", "hint"),
+    [
+        (9, "is not valid now", "issue a new one for the broker"),
+        (10, "is not valid now", "issue a new one for the broker"),
+        (19, "is not trusted", "ca_file must hold the authority"),
+        (20, "is not trusted", "ca_file must hold the authority"),
+        (62, "is for another host", "dial a name that is in the certificate"),
+    ],
+)
+def test_the_hint_fits_what_is_wrong_with_a_certificate(code: int, text: str, hint: str) -> None:
+    """Given OpenSSL's codes of a certificate that is refused / then what to do about that one."""
+    error = ssl.SSLCertVerificationError()
+    error.verify_code, error.verify_message = code, "as OpenSSL words it"
+    found = explained(error, Endpoint("broker", 9093))
+    assert text in found.text
+    assert hint in found.hint
+
+
+def test_our_own_certificate_that_has_expired_is_said_to_be_ours() -> None:
+    error = ssl.SSLError()
+    error.reason = "SSLV3_ALERT_CERTIFICATE_EXPIRED"
+    found = explained(error, Endpoint("broker", 9093))
+    assert (found.text, "certificate_file" in found.hint) == ("our certificate has expired", True)

@@ -150,9 +150,9 @@ def test_environment_variables_are_filled_in(tmp_path):
 CASES = {
     "unknown key": (
         LINK.replace("{include:", "{inclde: [b], include:"),
-        'links[0].topics.inclde: unknown key, did you mean include? (got ["b"])',
+        "links[0].topics.inclde: unknown key, did you mean include?",
     ),
-    "unknown section": ("bogus: 1\n" + LINK, "bogus: unknown key (got 1)"),
+    "unknown section": ("bogus: 1\n" + LINK, "bogus: unknown key"),
     "wrong type": (
         LINK.replace("[a]", "[a], refresh_interval_s: '10'"),
         'links[0].topics.refresh_interval_s: input should be a valid number (got "10")',
@@ -319,15 +319,51 @@ def test_all_problems_are_reported_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("", "file: must be a map with clusters and links (got nothing)"),
-        ("- 1", "file: must be a map with clusters and links (got [1])"),
-        ("a: [1\nb: }", "file: bad YAML in line 2: expected ',' or ']', but got ':'"),
-        ("a: !!python/object:os.system x", "file: bad YAML in line 1: could not determine"),
+        ("", "file: must be a map with clusters and links (got"),
+        ("- 1", "file: must be a map with clusters and links (got"),
+        ("links: []\na: [1\nb: }", "file: bad YAML in line 3: expected ',' or ']', but got ':'"),
+        (
+            "clusters: {}\na: !!python/object:os.system x",
+            "file: bad YAML in line 2: could not determine",
+        ),
     ],
 )
 def test_files_that_are_no_configuration(tmp_path, text, expected):
     (found,) = problems(tmp_path, text)
     assert found.startswith(expected)
+
+
+CANARY = "geheim-4711"
+MIRROR_MAKER = "; this looks like MirrorMaker 2's: heliostat import-mm2 "
+JAAS = f'required username="u" password="{CANARY}";'
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (f"clusters = a, b\na.bootstrap.servers = h:1\na.sasl.jaas.config = {JAAS}", MIRROR_MAKER),
+        (f"clusters: a, b\na.bootstrap.servers: h:1\na.sasl.jaas.config: {JAAS}", ""),
+        (f"a->b.enabled = true\na.sasl.jaas.config = {JAAS}", MIRROR_MAKER),
+        (f'{{"connector.class": "MirrorSourceConnector", "p": "{CANARY}"}}', MIRROR_MAKER),
+        (f"kind: KafkaMirrorMaker2\nspec: {{password: {CANARY}}}", MIRROR_MAKER),
+        (f"root:$6${CANARY}:1::\nother:$6${CANARY}:1::", ""),
+        (f"root:${CANARY}:1::\nroot:${CANARY}:1::", ""),
+        (f"{CANARY}", ""),
+        (f"[client]\npassword = {CANARY}", ""),
+        (f"password: *{CANARY}", ""),
+        (f"password: !{CANARY} x", ""),
+        (f"password: %{CANARY}", ""),
+        (f"- {CANARY}", ""),
+        (f"sasl.jaas.config: {CANARY}\nclusters: {{}}\nlinks: []", ""),
+        (f"links: []\nclusters: {{a: {{bootstrap: [b], sasl.jaas.config: {CANARY}}}}}", ""),
+        (f"clusters: {{}}\nlinks: [{{name: a, sasl.jaas.config: {CANARY}}}]", ""),
+    ],
+)
+def test_nothing_of_a_file_that_is_not_ours_is_shown(tmp_path, text, told):
+    """Given another program's file, with a secret / then the error does not hold it."""
+    said = "\n".join(problems(tmp_path, text))
+    assert CANARY not in said
+    assert told in said
 
 
 def test_missing_file(tmp_path):

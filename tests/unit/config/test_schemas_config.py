@@ -127,9 +127,7 @@ REFUSED = {
     "interval_s: 3601": (
         "links[0].schemas.interval_s: input should be less than or equal to 3600 (got 3601)"
     ),
-    "stratgy: preserve": (
-        'links[0].schemas.stratgy: unknown key, did you mean strategy? (got "preserve")'
-    ),
+    "stratgy: preserve": "links[0].schemas.stratgy: unknown key, did you mean strategy?",
 }
 
 

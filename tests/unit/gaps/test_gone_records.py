@@ -9,6 +9,7 @@ from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import SimulatedCluster
 
 from heliostat.gaps.gone_records import LISTED_MAX, gone_lines
+from heliostat.gaps.ledger import CopiedTopic, CopyNote
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition, id_text
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.offset_map import Break, MapReader, MapRow
@@ -38,7 +39,7 @@ class Clusters:
         self.maps, self.reads = MapReader(), 0
         self.partitions = partitions
 
-    def lines(self) -> tuple[str, ...]:
+    def lines(self, *notes: CopyNote) -> tuple[str, ...]:
         n = self.partitions
         mirror = Mirror(
             *(T, T, None, self.target_id, n, n, "earliest", 1 << 20),
@@ -46,11 +47,25 @@ class Clusters:
             is_log_append_time=False,
         )
         admins = SimulatedAdmin(self.source), SimulatedAdmin(self.target)
-        return gone_lines([mirror], self.starts, *admins, self._read)
+        by_number = {PartitionId(number): note for number, note in enumerate(notes)}
+        noted = {T: CopiedTopic("", by_number)}
+        return gone_lines([mirror], self.starts, *admins, self._read, noted=lambda: noted)
 
     def _read(self) -> MapReader:
         self.reads += 1
         return self.maps
+
+
+def test_what_a_pipeline_left_nothing_of_is_not_gone() -> None:
+    """Given source offsets that the link has noted as copied / when they expire / then no line;
+
+    a note that is of another end of the mirror says nothing.
+    """
+    clusters = Clusters(copied=100, gone_to=150)
+    assert clusters.lines(CopyNote(150, 0, 100)) == ()
+    [line] = clusters.lines(CopyNote(140, 0, 100))
+    assert line.startswith("t-0: source offsets 140 to 149 are gone")
+    assert len(clusters.lines(CopyNote(150, 0, 90))) == 1
 
 
 def test_expired_records_after_the_mirrors_end_are_reported_with_offsets() -> None:

@@ -28,7 +28,7 @@ from support.gap_turns import (
 from support.simulated_cluster import Call
 
 from heliostat.gaps.choices import Cause, GapChoice
-from heliostat.gaps.ledger import CopyNote
+from heliostat.gaps.ledger import CopyNote, GapDecision
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break
 from heliostat.records.copier.lane import PartitionSpec
@@ -63,9 +63,10 @@ def test_by_policy_it_continues_after_a_recorded_gap_once() -> None:
 def test_records_that_expire_meanwhile_are_another_gap() -> None:
     world = Turns("continue")
     world.turn(stopped())
+    world.told()
     log_of(world.source).delete_before(170)
     world.clock.wall_ms = lambda: NOW_MS + 1
-    world.turn(stopped(since_ms=NOW_MS + 1))
+    world.turn(stopped())
     assert [(row.first, row.last) for row in world.rows()] == [(100, 149), (150, 169)]
     assert world.spec().jump == Break(100, 170)
 
@@ -346,6 +347,25 @@ def test_a_decision_is_settled_by_any_code_of_its_cause() -> None:
     assert not world.ledger.decisions
 
 
+@pytest.mark.parametrize(
+    ("source_id", "counts"), [(str(OLD_ID), True), ("", True), (str(NEW_ID), False)]
+)
+def test_a_decision_is_about_the_topic_of_its_time(source_id: str, *, counts: bool) -> None:
+    """Given a decision about a topic that was deleted since / when a partition of its successor has
+
+    the same trouble / then nobody has decided about that; one of an earlier version counts.
+    """
+    world = Turns()
+    where = (T, PartitionId(0), "SOURCE_OVERTOOK", GapChoice.CONTINUE, "ops", 7)
+    world.ledger.decide(GapDecision(*where, source_id))
+    world.ledger.read()
+    world.turn(stopped())
+    assert (len(world.rows()) == 1) is counts
+    assert not world.ledger.decisions
+    said = " ".join(call.args[0] for call in world.events.warn.call_args_list)
+    assert ("a topic of this name that was deleted" in said) is not counts
+
+
 def test_sums_for_the_status() -> None:
     world = Turns("continue")
     world.turn(stopped())
@@ -357,13 +377,40 @@ def test_sums_for_the_status() -> None:
     }
 
 
-def test_a_report_from_the_moment_of_settling_is_late() -> None:
-    """Given a gap recorded now / when a report has this very timestamp / then it is no new gap."""
+def test_a_report_from_before_lanes_were_told_is_late() -> None:
+    """Given a gap recorded now / when a lane that knows nothing of it reports / then it is no new
+
+    gap, whatever its clock says; with the next plan the lane takes the partition anew.
+    """
     world = Turns("continue")
+    before = world.spec().attempt
     world.turn(stopped())
     log_of(world.source).delete_before(170)
-    world.turn(stopped(since_ms=NOW_MS))
+    world.turn(stopped(since_ms=NOW_MS + 600_000))
     assert [(row.first, row.last) for row in world.rows()] == [(100, 149)]
+    assert world.spec().attempt > before
+
+
+@pytest.mark.parametrize("lane_ms", [-600_000, 0, 600_000])
+def test_a_clock_that_was_ahead_delays_and_doubles_nothing(lane_ms: int) -> None:
+    """Given a driver whose clock is 600 s ahead when it records a gap / when it is right again /
+
+    then the next gap is recorded once and passed at once, also by the driver after it.
+    """
+    world = Turns("continue")
+    world.clock.wall_ms = lambda: NOW_MS + 600_000
+    world.turn(stopped())
+    world.told()
+    assert world.spec().jump == Break(100, 150)
+    world.clock.wall_ms = lambda: NOW_MS
+    log_of(world.source).delete_before(170)
+    for _ in range(5):
+        world.turn(stopped(since_ms=NOW_MS + lane_ms))
+        world.told()
+    assert [(row.first, row.last) for row in world.rows()] == [(100, 149), (150, 169)]
+    assert world.spec().jump == Break(100, 170)
+    world.ledger.read()
+    assert world.spec().jump == Break(100, 170)
 
 
 def test_a_target_at_the_reported_end_is_decided_on_at_once() -> None:

@@ -84,13 +84,30 @@ def test_a_decision_about_a_topic_holds_for_its_partitions(memory: KeptTopic) ->
     assert ledger.decision_for(T, None, "SOURCE_OVERTOOK") == decision(partition=None)
 
 
-def test_the_newest_jump_of_a_partition_counts(memory: KeptTopic) -> None:
+def test_the_last_jump_that_was_written_counts(memory: KeptTopic) -> None:
+    """Given a row from when a clock was ahead / then a later one counts, whatever its time."""
     ledger = ledger_on(memory)
-    newest = row(at_ms=9, jump=Break(30, 70))
-    ledger.record([newest, row(), row(at_ms=11, jump=None), row(partition=1)])
-    jumps = ledger.jumps()
-    assert jumps[TopicPartition(T, PartitionId(0))] == newest
-    assert jumps[TopicPartition(T, PartitionId(1))] == row(partition=1)
+    last = row(at_ms=5, jump=Break(30, 70))
+    ledger.record([row(at_ms=600_000)])
+    ledger.record([last, row(at_ms=11, jump=None), row(partition=1)])
+    for _ in range(2):
+        jumps = ledger.jumps()
+        assert jumps[TopicPartition(T, PartitionId(0))] == last
+        assert jumps[TopicPartition(T, PartitionId(1))] == row(partition=1)
+        ledger.read()
+
+
+def test_no_row_takes_the_place_of_another_of_its_time(memory: KeptTopic) -> None:
+    """Given a clock that went back / when another row has its time / then both are kept; that a
+
+    row is done is written over it.
+    """
+    ledger, other = ledger_on(memory), row(first=Offset(20), is_done=False)
+    ledger.record([row(), other])
+    assert [each.first for each in ledger.rows.values()] == [10, 20]
+    ledger.record([other.done()])
+    assert [each.is_done for each in ledger.rows.values()] == [True, True]
+    assert len(memory.kept) == 2
 
 
 def test_a_deleted_ledger_is_recreated_with_all_rows(memory: KeptTopic) -> None:

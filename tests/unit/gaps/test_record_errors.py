@@ -10,14 +10,15 @@ from typing import Any, Literal
 from unittest.mock import Mock
 
 import pytest
-from support.gap_turns import NOW_MS, P, Turns, stopped
+from support.gap_turns import NEW_ID, NOW_MS, OLD_ID, RECORD, P, Turns, stopped
 
 from heliostat.clusters.plain_records import PlainRecord
 from heliostat.config import ErrorRule, ErrorsConfig, SchemaErrorRule
 from heliostat.errors import ConnectionLost
 from heliostat.framed_ids import Headers
 from heliostat.gaps import originals
-from heliostat.gaps.choices import Cause, GapChoice
+from heliostat.gaps.choices import Cause, FailingRange, GapChoice
+from heliostat.gaps.originals import Failing, Original
 from heliostat.gaps.record_errors import RecordErrors
 from heliostat.names import LaneId, Offset
 from heliostat.records.copier.lane import (
@@ -50,12 +51,13 @@ class World:
         self.ids: list[int | None] = []
         """By offset: the schema id of a record; None: it has none."""
         self.retried: list[Any] = []
+        self.letters = Mock()
         clock: Any = SimpleNamespace(monotonic_s=lambda: self.now_s, wall_ms=lambda: NOW_MS)
         self.errors = RecordErrors(
             ErrorsConfig(**rules),  # type: ignore[arg-type]  # checked by pydantic
             Mock(),
             Mock(),
-            Mock(),
+            self.letters,
             clock=clock,
             schemas=self,
             on_retry=self.retried.append,
@@ -224,6 +226,29 @@ def test_a_record_is_kept_before_its_row_is_written() -> None:
     assert world.spec().jump == (100, 101)
     assert world.errors.kept == [100]
     assert world.errors.retried == [P]
+
+
+def test_all_records_in_a_row_are_kept_with_the_id_of_their_topic() -> None:
+    """Given records in a row that miss schemas / then each is a letter; a topic of the same name,
+
+    created anew, has other letters.
+    """
+    world = World()
+    originals_found = tuple(
+        Original(PlainRecord(offset, 5, b"k", b"v%d" % offset, ()), Offset(offset))
+        for offset in (7, 8, 9)
+    )
+    failing = Failing(FailingRange(Offset(10), 3), originals_found)
+    facts: Any = SimpleNamespace(source=P, cause=Cause.SCHEMA_MISSING)
+    for source_id in (OLD_ID, NEW_ID):
+        world.errors.keep(failing, facts, replace(RECORD, source_id=source_id), "why", "policy")
+    found = [each for call in world.letters.put.call_args_list for each in call.args[0]]
+    assert [(each.offset, each.value) for each in found[:3]] == [
+        (7, b"v7"),
+        (8, b"v8"),
+        (9, b"v9"),
+    ]
+    assert len({each.name for each in found}) == 6
 
 
 def test_a_rule_wins_over_the_policy_for_gaps_which_counts_without_one() -> None:

@@ -69,6 +69,15 @@ def test_in_sync_ends_with_0(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) ->
     ]
 
 
+def test_groups_that_have_moved_as_they_should_are_in_sync(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    moved = view(Reason.MOVED_AT_TARGET, "a consumer at the target moved it itself", 12)
+    done = printed(monkeypatch, tmp_path, [moved])
+    assert done.exit_code == 0, done.output
+    assert "= g  1 partitions" in done.output
+
+
 def test_groups_held_back_are_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     held = view(Reason.ACTIVE_AT_TARGET, "held back", 4)
     done = printed(monkeypatch, tmp_path, [held], "--explain", "g")

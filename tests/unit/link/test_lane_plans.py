@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 import pytest
 from sim.sim_clock import SimClock
@@ -13,9 +14,12 @@ from support.one_partition import lane_spec
 from heliostat.access import ClusterAccess
 from heliostat.link.lane_plans import (
     CHANGED_MAX,
+    FAILURES_MAX,
+    LATELY_S,
     RETRY_FIRST_S,
     RETRY_MAX_S,
     STEADY_S,
+    TAKEN_MAX,
     LanePlans,
     LaneRound,
 )
@@ -24,7 +28,8 @@ from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.round_content import Contents
 from heliostat.names import LaneId, Offset, PartitionId, TopicName
 from heliostat.names import TopicPartition as Partition
-from heliostat.offsets.offset_map import MapTail
+from heliostat.offsets.offset_map import Break, MapTail
+from heliostat.records.copier.blame import Blame, RowsFailed
 from heliostat.records.copier.lane import PartitionSpec, PlanChange, RoundReport, Suspect
 from heliostat.records.copier.late_sends import LATE_S
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
@@ -197,6 +202,50 @@ def test_what_a_failed_round_had_may_go_to_another_lane_at_once(driver: Driver) 
     assert change.may_land_s == LANDS_WITHIN_S
 
 
+def test_what_a_failed_round_was_giving_up_waits_for_its_lease_as_well(driver: Driver) -> None:
+    """Given a partition that a round was told to give up / when the round fails before its word /
+
+    then whoever takes it waits for that round's lease (I10).
+    """
+    first, _ = driver.begun({ZERO: [0, 1], ONE: [2]})
+    driver.assign({ZERO: [0], ONE: [1, 2]})
+    assert driver.plans.announcement().rounds[ONE].changes == ()
+    driver.plans.end(driver.plans.lanes[ZERO], first, RuntimeError("x"))
+    change = driver.change_of(ONE)
+    assert [each.spec for each in change.take] == [spec(1)]
+    assert (change.waits_for, change.may_land_s) == ((first.spec.round_id,), LANDS_WITHIN_S)
+
+
+def test_what_has_landed_may_land_again_once_another_round_is_told(driver: Driver) -> None:
+    """Given a partition that a round has let go of / when the next one fails / then what that one
+
+    has sent may land.
+    """
+    first, _ = driver.begun({ZERO: [0, 1], ONE: [2]})
+    driver.assign({ZERO: [0], ONE: [2], LaneId(2): [1]})
+    driver.plans.heard(first.spec.round_id, driver.change_of(ZERO).generation)
+    third = driver.begin(LaneId(2))
+    assert third.spec.may_land_s == 0.0
+    driver.plans.end(driver.plans.lanes[LaneId(2)], third, RuntimeError("x"))
+    assert driver.begin(LaneId(2)).spec.may_land_s == LANDS_WITHIN_S
+
+
+def test_one_partition_of_which_something_may_land_is_enough(driver: Driver) -> None:
+    """Given a round that ended well / when the next has a partition more / then records of an
+
+    earlier driver may still land in that one.
+    """
+    (item,) = driver.begun({ZERO: [0]})
+    assert item.spec.may_land_s == LANDS_WITHIN_S
+    lane = driver.plans.lanes[ZERO]
+    driver.plans.end(lane, item, None)
+    driver.assign({ZERO: [0, 1]})
+    again = driver.begin(ZERO)
+    assert again.spec.may_land_s == LANDS_WITHIN_S
+    driver.plans.end(lane, again, None)
+    assert driver.begin(ZERO).spec.may_land_s == 0.0
+
+
 def test_a_failed_round_without_a_lease_has_sent_nothing(driver: Driver) -> None:
     driver.assign({ZERO: [0]})
     driver.plans.end(driver.plans.lanes[ZERO], driver.begin(ZERO), RuntimeError("no slot"))
@@ -217,6 +266,52 @@ def test_what_a_change_cannot_tell_is_told_by_a_new_round(driver: Driver, why: s
     again = driver.begin(ZERO)
     assert again.spec.partitions == tuple(map(spec, wanted))
     assert len(again.spec.maps) == (why == "mapped")
+
+
+def test_a_mapped_mirror_that_is_treated_otherwise_stays_in_its_round(driver: Driver) -> None:
+    """Given a mirror with an offset map / when a record of it is passed / then its round takes it
+
+    anew, as it has that map, and its neighbours notice nothing.
+    """
+    (item,) = driver.begun({ZERO: [0, 1]})
+    driver.mapped = {at(1)}
+    other = replace(spec(1), jump=Break(5, 7))
+    assert driver.plans.assign({ZERO: (spec(0), other)})
+    assert driver.plans.announcement().rounds[ZERO].round_id == item.spec.round_id
+    change = driver.change_of(ZERO)
+    assert (change.give_up, [each.spec for each in change.take]) == ((at(1),), [other])
+
+
+@pytest.mark.parametrize("why", ["rebuilt", "identity", "recreated"])
+def test_a_map_that_a_round_may_not_have_is_told_by_a_new_round(driver: Driver, why: str) -> None:
+    """Given a map that was lost and rebuilt, or a mirror that was recreated / then what a round has
+
+    read of its map holds no more.
+    """
+    lost = replace(spec(1), map_lost="gone" if why != "recreated" else "")
+    driver.plans.assign({ZERO: (spec(0), lost)})
+    driver.begin(ZERO)
+    driver.mapped = set() if why == "identity" else {at(1)}
+    target_id = UUID(int=5) if why == "recreated" else None
+    driver.plans.assign({ZERO: (spec(0), replace(spec(1), target_topic_id=target_id))})
+    assert driver.plans.announcement().rounds[ZERO].round_id == ""
+
+
+def test_a_round_that_has_taken_many_partitions_one_by_one_is_followed_by_another(
+    driver: Driver,
+) -> None:
+    """Given a partition that is taken again and again / then its task does not grow for ever."""
+    (item,) = driver.begun({ZERO: [0, 1]})
+    for attempt in range(1, TAKEN_MAX + 1):
+        assert driver.plans.assign({ZERO: (spec(0), replace(spec(1), attempt=attempt))})
+        assert driver.plans.heard(item.spec.round_id, driver.change_of(ZERO).generation)
+    assert driver.plans.announcement().rounds[ZERO].round_id == item.spec.round_id
+    driver.plans.assign({ZERO: (spec(0), replace(spec(1), attempt=0))})
+    assert driver.plans.announcement().rounds[ZERO].round_id == ""
+    driver.plans.end(driver.plans.lanes[ZERO], item, None)
+    again = driver.begin(ZERO)
+    driver.plans.assign({ZERO: (spec(0), replace(spec(1), attempt=1))})
+    assert driver.plans.announcement().rounds[ZERO].round_id == again.spec.round_id
 
 
 def test_the_changes_of_all_lanes_together_have_a_limit(driver: Driver) -> None:
@@ -287,6 +382,25 @@ def test_failures_are_forgotten_once_a_round_works(driver: Driver) -> None:
     assert (lane.health.failures_in_a_row, lane.health.last_error) == (0, "")
 
 
+def test_failures_are_told_for_a_while_though_rounds_work_between_them(driver: Driver) -> None:
+    """Given a worker that dies every 11 s / when asked / then how often, how long ago, and why."""
+    driver.begun({ZERO: [0]})
+    lane = driver.plans.lanes[ZERO]
+    dead = "Job aborted\nPython worker exited unexpectedly (crashed)\n\tat java.base/Thread.run\n"
+    for _ in range(FAILURES_MAX + 1):
+        item = lane.round or driver.begin(ZERO)
+        driver.clock.sleep(STEADY_S + 1.0)
+        driver.plans.heard(item.spec.round_id, item.spec.generation)
+        driver.plans.end(lane, item, RuntimeError(dead))
+    driver.clock.sleep(2.0)
+    told = lane.health.report(driver.clock.monotonic_s())
+    assert (told["failed_lately"], told["failed_s_ago"]) == (LATELY_S // (STEADY_S + 1.0) + 1, 2.0)
+    assert str(told["why_failed"]).startswith("a Python worker of Spark has died: killed")
+    driver.clock.sleep(LATELY_S)
+    told = lane.health.report(driver.clock.monotonic_s())
+    assert (told["failed_lately"], told["failed_s_ago"], told["why_failed"]) == (0, None, "")
+
+
 def test_a_round_follows_at_once_while_a_failing_record_is_looked_for(driver: Driver) -> None:
     """Given rounds that fail in their pipeline / when each narrows down where / then the next one
 
@@ -303,7 +417,7 @@ def test_a_round_follows_at_once_while_a_failing_record_is_looked_for(driver: Dr
             report = RoundReport(ZERO, at_work.generation, at_work.round_number, 0, 0, "", [])
             report.suspect = Suspect(piped.source, 0, records)
             driver.faults.heard(report)
-        driver.plans.end(lane, item, RuntimeError("[CAST_INVALID_INPUT] x"))
+        driver.plans.end(lane, item, RowsFailed("[CAST_INVALID_INPUT] x", Blame.RECORD))
         waits.append(driver.plans.wait_s(lane) or 0.0)
         driver.clock.sleep(waits[-1])
     assert waits[:6] == pytest.approx([RETRY_FIRST_S] * 6)

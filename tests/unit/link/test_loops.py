@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 
+from typing_extensions import override
+
 from heliostat.clock import SystemClock
 from heliostat.errors import ConnectionLost
 from heliostat.link.loops import Loop, Loops
+from heliostat.link.troubles import Troubles
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 
@@ -14,16 +17,21 @@ TURNS = 20
 WITHIN_S = 30.0
 
 
-def test_the_same_failure_is_logged_ever_less_often_and_another_at_once():
-    told: list[str] = []
+def quiet() -> Troubles:
+    return Troubles({}, SystemClock(), Events(lambda: 0, None))
+
+
+def test_a_failure_is_told_once_with_its_part_and_counted_by_the_loop() -> None:
+    lines: list[str] = []
     done = threading.Event()
     turns = 0
 
     class CapturedEvents(Events):
-        def warn(self, text):
-            told.append(text)
+        @override
+        def write(self, level: str, text: str) -> None:
+            lines.append(f"{level} {text}")
 
-    def turn():
+    def turn() -> None:
         nonlocal turns
         turns += 1
         if turns == TURNS:
@@ -32,32 +40,25 @@ def test_the_same_failure_is_logged_ever_less_often_and_another_at_once():
 
     loop = Loop(
         "l",
+        "copies",
         0.001,
         turn,
         on_halt=lambda error: None,
         wall_ms=lambda: 0,
-        events=CapturedEvents(lambda: 0, None),
+        troubles=Troubles({}, SystemClock(), CapturedEvents(lambda: 0, None)),
     )
     loop.start()
     assert done.wait(WITHIN_S)
     assert loop.stop(WITHIN_S)
-    gone = [text for text in told if "gone" in text]
-    assert ["times in a row" in text for text in gone] == [False, True, True, True]
-    assert [text.rpartition("(")[2] for text in gone[1:]] == [
-        f"{n} times in a row)" for n in (2, 4, 8)
-    ]
-    refused = [text for text in told if "refused" in text]
-    assert [text.rpartition("(")[2] for text in refused[:2]] == [
-        "11 times in a row)",
-        "16 times in a row)",
-    ]
+    assert len(lines) == 1
+    assert lines[0].startswith("WARN copies is tried again: [CONNECTION_LOST] gone")
     assert loop.health.failures_in_a_row == turns
 
 
 def test_a_loop_may_start_others_and_all_of_them_are_stopped() -> None:
     """Given a loop that starts another / when all are stopped / then no turn is taken any more."""
     turned = threading.Event()
-    loops = Loops("l", lambda error: None, SystemClock(), Events(lambda: 0, None))
+    loops = Loops("l", lambda error: None, SystemClock(), quiet())
 
     def begin() -> None:
         if len(loops.report(0)) == 1:

@@ -8,17 +8,19 @@ import pytest
 from support.one_partition import lane_spec
 
 from heliostat.access import access_of
+from heliostat.errors import BatchError, ConnectionLost, TransformFailed
 from heliostat.link.pipeline_faults import CAREFUL, CRASHES, PipelineFaults
-from heliostat.names import LaneId, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import LaneId, Offset, PartitionId, TopicId, TopicName, TopicPartition
+from heliostat.records.copier.blame import Blame, RowsFailed, blame_of
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec, RoundReport, Suspect
 from heliostat.records.copier.pipeline_steps import Pipeline, Where
 
 P = TopicPartition(TopicName("orders"), PartitionId(1))
 PIPELINE = Pipeline("hide", (Where("true"),))
 SPEC = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False, pipeline="hide")
-SQL = "[CAST_INVALID_INPUT] The value can't be cast"
-CRASH = "Caused by: java.io.EOFException"
-HANGS = "[TRANSFORM_FAILED] nothing has come back for 5 s: it hangs"
+SQL = RowsFailed("[CAST_INVALID_INPUT] The value 'cancelled' can't be cast", Blame.RECORD)
+CRASH = RowsFailed("Caused by: java.io.EOFException", Blame.UNSURE)
+HANGS = TransformFailed("nothing has come back for 5 s: it hangs")
 WHOLE, FEW, ONE = CAREFUL
 
 
@@ -30,7 +32,7 @@ class Rounds:
         access = access_of(["here:9092"])
         self.lane = replace(lane_spec(access, access, SPEC), lane=LaneId(7), pipeline=PIPELINE)
 
-    def fail(self, error: str, *suspects: Suspect | None) -> int:
+    def fail(self, error: Exception, *suspects: Suspect | None) -> int:
         """Let a round report these suspects and fail; return how careful the next one is."""
         self.lane = replace(self.lane, round_number=self.lane.round_number + 1)
         for suspect in suspects:
@@ -39,7 +41,7 @@ class Rounds:
             )
             report.suspect = suspect
             self.faults.heard(report)
-        self.faults.failed(self.lane, error)
+        self.faults.failed(self.lane, blame_of(error), str(error))
         return self.faults.careful(self.lane.lane)
 
     def marked(self) -> tuple[int, str]:
@@ -71,13 +73,41 @@ def test_nothing_is_to_blame_that_had_come_back_before() -> None:
 
 def test_no_record_is_to_blame_for_other_errors() -> None:
     lane = rounds()
-    for error in ("heliostat.errors.ConnectionLost: [CONNECTION_LOST] gone", "ExecutorLostFailure"):
+    for error in (ConnectionLost("gone"), RowsFailed("ExecutorLostFailure", Blame.NONE)):
         assert lane.fail(error, Suspect(P, 3, 4)) == WHOLE
     assert lane.marked() == (-1, "")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        "cancelled",
+        "[BROKER_FEE]",
+        "[CONNECTION_LOST] gone",
+        "ExecutorLost",
+        "EOFException",
+        "it hangs",
+    ],
+)
+def test_a_record_names_no_cause(words: str) -> None:
+    """Given a record that holds words of other errors / when the pipeline fails at it / then the
+
+    record is found as any other: only an error's class says what it is.
+    """
+    lane = rounds()
+    error = RowsFailed(f"[CAST_INVALID_INPUT] The value '{words}' can't be cast", Blame.RECORD)
+    assert lane.fail(error) == FEW
+    assert lane.fail(error, Suspect(P, 0, 64)) == ONE
+    assert lane.fail(error, Suspect(P, 7, 8)) == WHOLE
+    assert lane.marked() == (7, f"pipeline hide fails at source offset 7: {error}")
+
+
+def test_a_batch_that_can_not_be_read_as_rows_is_to_blame() -> None:
+    assert blame_of(BatchError("records are damaged")) is Blame.RECORD
+
+
 @pytest.mark.parametrize("error", [CRASH, HANGS])
-def test_a_worker_that_is_gone_or_slow_once_is_no_proof(error: str) -> None:
+def test_a_worker_that_is_gone_or_slow_once_is_no_proof(error: Exception) -> None:
     lane = rounds()
     assert lane.fail(error) == FEW
     assert lane.fail(error, Suspect(P, 0, 64)) == ONE
@@ -138,3 +168,18 @@ def test_a_pipeline_that_learns_is_another_one() -> None:
     assert not faults.has_changed(learnt)
     assert faults.marked({P: SPEC})[P].why_fails == ""
     assert faults.pipeline("other") is None
+
+
+def test_a_topic_that_was_recreated_has_other_records() -> None:
+    """Given an offset at which a pipeline fails / when the topic is another one of that name / then
+
+    its record there is not to blame.
+    """
+    lane = rounds()
+    was, now = (replace(SPEC, source_topic_id=TopicId(int=number)) for number in (1, 2))
+    lane.faults.marked({P: was})
+    lane.fail(SQL)
+    lane.fail(SQL, Suspect(P, 0, 64))
+    lane.fail(SQL, Suspect(P, 7, 8))
+    assert lane.faults.marked({P: was})[P].fails_at == 7
+    assert lane.faults.marked({P: now})[P].fails_at == -1

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import Mock
 
+import pytest
+
 from heliostat.clock import SystemClock
+from heliostat.clusters.foreign_records import ForeignRecords
+from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import LinkConfig
 from heliostat.errors import ConnectionLost, HeliostatError, ProtocolError
+from heliostat.link import running as running_module
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.running import Running
+from heliostat.link.spark_start import SparkStart
+from heliostat.link.troubles import Troubles
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
 from heliostat.status.board import StatusBoard
@@ -25,7 +34,6 @@ class Service:
 
     def __init__(self, ends: list[Exception | None]) -> None:
         self.failure: BaseException | None = None
-        self.waits = threading.Event()
         self.runs = False
         self._ends = ends
         self.stops = 0
@@ -54,8 +62,8 @@ class Kept:
             LinkConfig.model_validate(settings),
             self._make,
             StatusBoard(LinkName("l")),
-            clock=SystemClock(),
-            events=self.events,
+            events=self.events.of("l"),
+            troubles=Troubles({}, SystemClock(), self.events.of("l")),
         )
         self.link.start()
 
@@ -80,7 +88,7 @@ def test_a_passing_failure_is_retried_and_reported() -> None:
     eventually(lambda: kept.made and kept.made[-1].runs)
     assert kept.link.failure is None
     assert [service.stops > 0 for service in kept.made] == [True, True, False]
-    assert "link l is tried again: [CONNECTION_LOST] west is away" in kept.said()
+    assert "link l: start is tried again: [CONNECTION_LOST] west is away" in kept.said()
     kept.link.stop()
     assert all(service.stops for service in kept.made)
 
@@ -105,7 +113,7 @@ def test_a_bug_halts_its_link_only_and_is_named() -> None:
 
 def test_a_link_that_is_stopped_before_it_begins_does_not_begin() -> None:
     kept = Kept(*[ConnectionLost("away")] * 50)
-    eventually(lambda: kept.link.is_settled)
+    eventually(kept.said)
     kept.link.stop()
     assert not any(service.runs for service in kept.made)
 
@@ -128,3 +136,156 @@ def test_a_process_runs_while_one_of_its_links_does() -> None:
     assert some.wait(0.0) is None
     assert some.failures == {"l0": bad}
     assert running(bad, ProtocolError("worse")).wait(0.0) is bad
+
+
+class BlockedService(Service):
+    """A link whose source is dead: its beginning lasts until it is stopped."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self._stopped = threading.Event()
+
+    def start(self) -> bool:
+        self._stopped.wait(WITHIN_S)
+        return False
+
+    def stop(self) -> None:
+        super().stop()
+        self._stopped.set()
+
+
+class Progress(RecentRecords):
+    """A progress topic in memory; each look at it takes what was written since."""
+
+    written: dict[str, list[tuple[bytes | None, bytes | None]]]
+
+    def exists(self) -> bool:
+        return True
+
+    def newest_ms(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+    def look_again(self) -> None:
+        pass
+
+    def _polled(self, timeout_s: float) -> list[Any]:
+        del timeout_s
+        time.sleep(0.01)  # a broker holds a fetch
+        rows, self.written[self.topic] = self.written.get(self.topic, []), []
+        return [
+            SimpleNamespace(key=key, value=value, timestamp=1, offset=at)
+            for at, (key, value) in enumerate(rows)
+        ]
+
+
+REPORT = {"at_ms": 1, "state": "running", "instance": "i", "claim": 1, "turns": 1}
+DRIVER = (b"driver", json.dumps(REPORT).encode())
+
+
+class Process:
+    """A process with two links, of which the source of `dead` is dead."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, names: list[str], **options: Any) -> None:
+        self.events = Events(lambda: 0, None)
+        settings = [{"name": name, "source": "a", "target": "b"} for name in names]
+        links = [LinkConfig.model_validate(each) for each in settings]
+        config = Mock()
+        config.clusters = {"b": Mock(), "a": Mock()}
+        config.spark.task_cpus = 0.5
+        self.stop_asked = threading.Event()
+        spark = Mock(cores=2, is_local=True)
+        spark.why_ended.return_value = None
+        self.written: dict[str, list[tuple[bytes | None, bytes | None]]] = {}
+        patch.setattr(running_module, "RecentRecords", self._topic)
+        patch.setattr(running_module, "sent_in_clear", lambda *_: [])
+        self.running = Running(
+            config, links, self.events, None, self.stop_asked, **{"rounds": spark, **options}
+        )
+        patch.setattr(self.running, "_service", self._service)
+        self.services: dict[str, Service] = {}
+
+    def _topic(self, _: object, topic: str, foreign: ForeignRecords) -> Progress:
+        made = Progress("127.0.0.1:1", topic, foreign)
+        made.written = self.written
+        return made
+
+    def _service(self, link: LinkConfig, *_: object) -> Any:
+        self.services[link.name] = BlockedService() if link.name == "dead" else Service([])
+        return self.services[link.name]
+
+    def report(self, name: str, *records: tuple[bytes | None, bytes | None]) -> None:
+        self.written[f"heliostat.{name}.progress"] = list(records)
+
+    def driver_of(self, name: str) -> dict[str, Any]:
+        kept = next(each for each in self.running.kept if each.link.name == name)
+        return kept.board.status(1).driver
+
+
+@pytest.fixture
+def process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
+    made = Process(monkeypatch, request.param)
+    yield made
+    made.running.stop()
+
+
+EACH_ORDER = pytest.mark.parametrize(
+    "process", [["dead", "well"], ["well", "dead"]], indirect=True, ids=["dead first", "dead last"]
+)
+
+
+@EACH_ORDER
+def test_a_link_that_does_not_begin_keeps_no_other_from_its_answers(process: Process) -> None:
+    """Given a dead source, first or last in the file / then both links' reports are read."""
+    began_s = time.monotonic()
+    process.running.start()
+    assert time.monotonic() - began_s < 1.0  # the view, and `--seconds`, begin now
+    for name in ("well", "dead"):
+        process.report(name, DRIVER)
+        eventually(lambda name=name: process.driver_of(name) == REPORT)
+    assert process.services["well"].runs
+
+
+GARBAGE = (None, b"", b"\xff\x00", b"7", b"[]", b'"text"', b'{"at_ms": "x"}', b"[" * 5000, b"NaN")
+
+
+@EACH_ORDER
+def test_what_others_write_among_reports_is_ignored_and_told(process: Process) -> None:
+    """Given foreign records among a link's reports / then the next report is read all the same."""
+    process.running.start()
+    keys = (None, b"\xff", b"driver", b"lane/0", b"what")
+    process.report("well", *((key, value) for key in keys for value in GARBAGE), DRIVER)
+    eventually(lambda: process.driver_of("well") == REPORT)
+    said = "\n".join(process.events.recent(100))
+    assert "link well: topic heliostat.well.progress has a record that is not ours" in said
+    assert said.count("is not ours") == 6, said  # of 45 the 1st, 2nd, 4th, ... 32nd
+
+
+@pytest.mark.parametrize("process", [["well"]], indirect=True)
+def test_a_report_of_which_no_status_can_be_made_replaces_none(process: Process) -> None:
+    """Given a foreign record that looks like the driver's report / then the one before it stays."""
+    process.running.start()
+    odd = json.dumps({**REPORT, "refused": 5}).encode()
+    process.report("well", DRIVER, (b"driver", odd))
+    eventually(lambda: "is not ours" in "\n".join(process.events.recent(10)))
+    assert process.driver_of("well") == REPORT
+
+
+def test_a_stop_during_sparks_start_begins_no_link(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a Spark that starts / when stopped / then no link begins, and that Spark is stopped."""
+    may_go_on, spark = threading.Event(), Mock()
+
+    def started(starting: Any) -> None:
+        may_go_on.wait(WITHIN_S)
+        starting._rounds = spark
+
+    monkeypatch.setattr(SparkStart, "_run", started)
+    process = Process(monkeypatch, ["well"], rounds=None, starting=SparkStart(Mock(), []))
+    process.stop_asked.set()
+    process.running.start()
+    assert not process.running.kept
+    may_go_on.set()
+    process.running.stop()
+    spark.stop.assert_called_once_with()

@@ -11,6 +11,7 @@ import pytest
 from heliostat.errors import SparkUnavailable
 from heliostat.link import spark_start
 from heliostat.link.spark_start import SparkStart
+from heliostat.ops.jvm_output import to_stderr
 
 CONFIG: Any = SimpleNamespace(
     spark=SimpleNamespace(master="local[2]", conf={"spark.ui.enabled": "true"}, task_cpus=0.5)
@@ -31,6 +32,7 @@ def test_it_starts_at_once_and_is_awaited_later(monkeypatch: pytest.MonkeyPatch)
     starting = SparkStart(CONFIG, LINKS)
     may_end.set()
     assert starting.rounds() == "rounds"
+    assert asked[0][1].pop("tell") is to_stderr
     assert asked == [
         (
             ("heliostat a,b", "local[2]", {"spark.ui.enabled": "true"}),

@@ -62,6 +62,8 @@ def test_lost_rows_are_recognized(was: Any, now: Any, *, is_lost: bool) -> None:
 class StateTopic:
     """Stands for the state topic."""
 
+    topic = TopicName("heliostat.l.state")
+
     def __init__(self) -> None:
         self.rows: dict[str, Any] = {"mirror/t": {}, "owner": {}}
 

@@ -79,7 +79,9 @@ def test_a_missing_executor_is_not_reported_as_a_dead_jvm() -> None:
 def no_jvm(monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.setattr(driver_death, "_silence_py4j", lambda: None)
-    return SimpleNamespace(_gateway=None)
+    module: Any = SimpleNamespace(launch_gateway=None)
+    monkeypatch.setitem(sys.modules, "no_pyspark", module)
+    return SimpleNamespace(_gateway=None, __module__="no_pyspark")
 
 
 @pytest.mark.parametrize("home", [None, "", "here"])

@@ -10,7 +10,7 @@ import pytest
 from heliostat.config import Config
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import Alias, TopicName
-from heliostat.other_links.same_file import AGAIN_AFTER_S, Neighbours
+from heliostat.other_links.same_file import AGAIN_AFTER_S, SAME_WITHIN_S, Neighbours, TopicNames
 
 OURS = {TopicName(name) for name in ("a", "b", "other.c")}
 
@@ -89,3 +89,23 @@ def test_an_unreachable_source_keeps_its_last_topics_and_is_retried_later() -> N
     sources.now_s, sources.names = AGAIN_AFTER_S, ["b"]
     found = asked.claims(OURS, ())
     assert (found.by, found.notes) == ({"b": "other"}, ())
+
+
+def test_a_hundred_links_of_one_source_ask_it_once() -> None:
+    """Given links of one source and target / when each asks what the others write / then once."""
+    sources = Sources("a", "b")
+    names = TopicNames(sources.of, lambda: sources.now_s)
+    links = [{"name": f"l{number}", "source": "east", "target": "west"} for number in range(100)]
+    clusters = {alias: {"bootstrap": [f"{alias}:1"]} for alias in ("east", "west")}
+    config = Config.model_validate({"clusters": clusters, "links": links})
+    for link in config.links:
+        Neighbours(config, link, names.of, lambda: sources.now_s).claims(OURS, ())
+    assert sources.asked == ["east"]
+    sources.now_s = SAME_WITHIN_S
+    assert names.of(Alias("east")) == ["a", "b"]
+    assert len(sources.asked) == 2
+    sources.now_s, sources.names = 2 * SAME_WITHIN_S, ConnectionLost("gone")
+    for _ in range(3):
+        with pytest.raises(ConnectionLost):
+            names.of(Alias("east"))
+    assert len(sources.asked) == 3

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -14,7 +16,16 @@ from heliostat.names import ClusterId, PartitionId, TopicId, TopicName, TopicPar
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.marks import Marks, MirrorId
 from heliostat.offsets.offset_map import Break, MapReader, MapRow
-from heliostat.rebuild.offset_maps import ROW_BREAKS, _Lost, _lost, _noted_end, map_rows
+from heliostat.rebuild import offset_maps
+from heliostat.rebuild.alignment import Contents
+from heliostat.rebuild.offset_maps import (
+    ROW_BREAKS,
+    _Lost,
+    _lost,
+    _noted_end,
+    map_rows,
+    rebuild_maps,
+)
 from heliostat.slots import Slot
 from heliostat.topics.values import MirrorRecord
 
@@ -92,3 +103,42 @@ def test_lost_maps_are_named_by_their_source() -> None:
     ):
         with pytest.raises(Refused, match="no offset map"):
             asked(found, *which)
+
+
+@pytest.mark.parametrize(("end_after", "is_written"), [(12, True), (13, False)])
+def test_a_map_is_not_rebuilt_of_a_mirror_that_moves(
+    monkeypatch: pytest.MonkeyPatch, end_after: int, *, is_written: bool
+) -> None:
+    """Given a mirror whose log end is another one once all was read / then nothing is written: the
+
+    map would lack what was appended meanwhile.
+    """
+    source = TopicPartition(TopicName("s"), PartitionId(0))
+    record = MirrorRecord(source.topic, MIRROR.topic, ID, ID, ClusterId("c"), "earliest", 1)
+    written: list[list[Break]] = []
+    ends = iter([12, end_after])
+    contents = Contents.of([])
+    given: dict[str, Any] = {
+        "LinkState": lambda *_: SimpleNamespace(close=lambda: None),
+        "GapLedger": lambda *_: SimpleNamespace(close=lambda: None, read=lambda: None),
+        "LogReader": lambda *_: nullcontext(
+            SimpleNamespace(bounds=lambda _: {source: SimpleNamespace(start=0, end=0)})
+        ),
+        "ClusterAdmin": lambda *_: nullcontext(),
+        "compared_rows": lambda *_: nullcontext(lambda _: SimpleNamespace(of_source=None)),
+        "rows_of": lambda *_: [],
+        "_lost": lambda *_: [_Lost(source, (MIRROR, str(ID)), record)],
+        "_refuse_other_topics": lambda *_: None,
+        "_is_compacted": lambda *_: False,
+        "_end": lambda *_: next(ends),
+        "_mirror_of": lambda *_: contents,
+        "_noted_end": lambda *_: None,
+        "align": lambda *_, **__: [Break(3, 5)],
+        "_write": lambda _state, _name, breaks: written.append(breaks),
+    }
+    for name, made in given.items():
+        monkeypatch.setattr(offset_maps, name, made)
+    config: Any = SimpleNamespace(clusters={"a": Mock(), "b": Mock()})
+    link: Any = SimpleNamespace(name="l", source="a", target="b")
+    (found,) = rebuild_maps(config, link, Mock())
+    assert (found.why_not == "", written == [[Break(3, 5)]]) == (is_written, is_written)

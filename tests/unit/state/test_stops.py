@@ -25,9 +25,9 @@ from heliostat.state.stops import (
     StopBook,
     Stops,
     changed_stops,
+    sound_stops_in,
     stop_key,
     stop_row,
-    stops_in,
 )
 from heliostat.status.board import StatusBoard
 
@@ -96,7 +96,11 @@ def test_a_stop_is_written_once_and_read_back_as_it_was(state: PartitionState) -
     book.keep([stop], everywhere)
     book.keep([replace(stop, since_ms=NOW_MS + 9_000)], everywhere)
     assert topic.writes == 1
-    assert stops_in({**topic.rows, "producer": {"producer_id": 1}}) == book.known == {at(0): stop}
+    assert (
+        sound_stops_in({**topic.rows, "producer": {"producer_id": 1}})
+        == book.known
+        == {at(0): stop}
+    )
 
 
 def test_another_stop_replaces_one() -> None:
@@ -152,7 +156,7 @@ def test_a_recreated_state_gets_all_stops_and_nothing_without_any() -> None:
     book.keep([report(GAP)], everywhere)
     topic.rows.clear()
     book.restore()
-    assert stops_in(topic.rows) == book.known != {}
+    assert sound_stops_in(topic.rows) == book.known != {}
 
 
 def test_a_stop_that_was_not_written_is_retried() -> None:

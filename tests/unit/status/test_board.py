@@ -32,6 +32,7 @@ def row(position: int, end: int, *, size: int = 0, state: PartitionState, reason
         last_timestamp_ms=NOW_MS - 4_000,
         caught_up_ms=NOW_MS - 2_000,
         since_ms=NOW_MS,
+        missing_ms=NOW_MS - 2_000,
         code="X" if reason else "",
         reason=reason,
     )

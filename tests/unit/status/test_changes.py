@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
-from heliostat.status.changes import LISTED_MAX, NUMBERS_MAX, SETTLES_WITHIN_MS, Changes
+from heliostat.status.changes import (
+    DELETED_WITHIN_MS,
+    HELD_MS,
+    LISTED_MAX,
+    NUMBERS_MAX,
+    SETTLES_WITHIN_MS,
+    Changes,
+)
 from heliostat.status.values import PartitionProblem
 
 NOW_MS = 1_700_000_000_000
@@ -68,7 +75,9 @@ def test_retries_are_logged_when_they_last() -> None:
     assert told.look(retried, after_ms=SETTLES_WITHIN_MS) == [
         "WARN link l: t-0 is retrying [NOT_LEADER_OR_FOLLOWER]: gone"
     ]
-    assert told.look(after_ms=9_000) == [
+    assert told.look(retried, after_ms=9_000) == []
+    assert told.look(after_ms=9_000 + HELD_MS - 1) == []
+    assert told.look(after_ms=9_000 + HELD_MS) == [
         "INFO link l: t-0 is no longer retrying [NOT_LEADER_OR_FOLLOWER], after 9 s"
     ]
 
@@ -93,6 +102,32 @@ def test_partitions_of_a_topic_with_the_same_problem_share_a_line() -> None:
         "INFO link l: t-1 is no longer diverged [SOURCE_OVERTOOK], after 3 s",
         "INFO link l: u-0 is no longer gap [SOURCE_OVERTOOK], after 3 s",
     ]
+
+
+def test_what_is_retried_with_one_code_is_one_line_and_its_end_another() -> None:
+    """A broker that is away is one fact, however many topics it leads and whenever they notice."""
+    told = Told()
+    topics = ["t", "t", "u", "v", "w", "x"]
+    retried = [
+        problem(number, "retrying", "NO_ANSWER", topic) for number, topic in enumerate(topics)
+    ]
+    assert told.look(*retried, after_ms=SETTLES_WITHIN_MS) == [
+        "WARN link l: t-0, 1; u-2; v-3 and 2 more topics are retrying [NO_ANSWER]: gone"
+    ]
+    later = replace(retried[0], source="y", reason="[NO_ANSWER] in other words")
+    assert told.look(*retried[3:], later, after_ms=5_000) == []
+    assert told.look(later, after_ms=9_000) == []
+    (over,) = told.look(after_ms=9_000 + HELD_MS)
+    assert "and 3 more topics are no longer retrying [NO_ANSWER], after 9 s" in over
+
+
+def test_a_deleted_topic_is_not_said_to_be_retried() -> None:
+    """Given partitions that no broker knows / when a reconciliation drops them / then no line."""
+    told = Told()
+    gone = problem(state="retrying", code="UNKNOWN_TOPIC_OR_PARTITION")
+    assert told.look(gone, after_ms=DELETED_WITHIN_MS - 1) == []
+    assert told.look(after_ms=DELETED_WITHIN_MS) == []
+    assert told.look(gone, after_ms=DELETED_WITHIN_MS) != []
 
 
 def test_of_many_partitions_of_a_topic_the_first_are_named() -> None:

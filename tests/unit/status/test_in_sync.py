@@ -73,7 +73,7 @@ def test_a_busy_link_is_in_sync_within_the_allowed_lag() -> None:
     """Given records of the last seconds / then in sync by default, not with a smaller limit."""
     link = Link()
     link.driver()
-    link.lane(row(100, 150, last_ms=NOW_MS - 3_000, level_ms=NOW_MS - 4_000))
+    link.lane(row(100, 150, missing_ms=NOW_MS - 3_000))
     assert link.why() == []
     assert link.why(2.0) == ["t lags by 50 records, 3.0 s"]
     assert "in sync: at most 10.0 s behind" in sync_lines(link.status(), 10.0).plain
@@ -87,12 +87,15 @@ def test_an_unknown_lag_is_not_zero() -> None:
     link = Link()
     link.driver(partitions=1)
     assert link.why() == ["the lag of 1 partitions is unknown"]
-    for item in (row(-1, -1, state=STARTING), row(5, -1), row(5, 9)):
+    for item in (row(-1, -1, state=STARTING), row(5, -1)):
         link.lane(item)
-        assert link.status().unknown == 1
+        status = link.status()
+        assert (status.unknown, status.lag_records, status.lag_s) == (1, None, None)
         assert link.why()
-        assert "rec?" not in plain_line(link.status())
-        assert "? rec" in plain_line(link.status())
+        assert "lag ? rec, ?" in plain_line(status)
+    link.lane(row(5, 9))  # its age was not looked up yet
+    assert link.why() == ["t lags by 4 records"]
+    assert "lag 4 rec, ?" in plain_line(link.status())
     link.lane(row(9, 9))
     assert (link.why(), link.status().unknown) == ([], 0)
 
@@ -178,16 +181,14 @@ def test_age_is_that_of_the_oldest_missing_record() -> None:
     """Given what becomes known in turn / when asked / then never less than the true age."""
     link = Link()
     link.driver()
-    link.lane(row(5, 9, last_ms=NOW_MS + 99_000, level_ms=NOW_MS - 7_000))
-    assert link.status().lag_s == 7.0  # a time that is yet to come is no age
-    link.lane(row(5, 9), its_round=1)
-    assert link.status().lag_s == 7.0  # of the round before
-    link.lane(row(6, 9, last_ms=NOW_MS - 3_000), its_round=1)
-    assert link.status().lag_s == 3.0
+    link.lane(row(5, 9, level_ms=NOW_MS, last_ms=NOW_MS, missing_ms=NOW_MS - 3_600_000))
+    assert link.status().lag_s == 3600.0  # not since when this round has seen it
+    link.lane(row(-1, -1, state=STARTING), its_round=1)
+    assert link.status().lag_s == 3600.0  # of the round before
     link.lane(row(6, 9, state=GAP, last_ms=NOW_MS - 3_000, missing_ms=NOW_MS - 8_000), its_round=1)
-    assert link.status().lag_s == 8.0  # it was looked up
-    link.lane(row(2, 9), its_round=1)
-    assert link.status().lag_s is None  # it fell back: what was known is void
+    assert link.status().lag_s == 8.0
+    link.lane(row(2, 9, last_ms=NOW_MS - 3_000), its_round=1)
+    assert link.status().lag_s is None
 
 
 def test_of_thousands_of_topics_a_few_are_named() -> None:

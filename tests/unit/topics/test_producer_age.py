@@ -89,6 +89,16 @@ def test_before_the_first_record_of_a_compacted_log_nothing_is_old() -> None:
     assert note(cluster, 2, is_compacted=True) is None
 
 
+def test_a_log_without_records_has_no_old_ones() -> None:
+    """Given an empty compacted log, or one whose records are gone / when asked / then nothing."""
+    assert note(source(), 0, is_compacted=True) is None
+    emptied = source(90, 60, 50)
+    emptied.topics[ESS].logs[0].delete_before(3)
+    assert note(emptied, 0, is_compacted=True) is None
+    assert note(emptied, 1, is_compacted=True) is None
+    assert note(emptied, 0, start=str(NOW_MS)) is None
+
+
 def test_partitions_in_sync_are_not_asked_by_time() -> None:
     """Given a pair in sync / when asked / then one question was enough."""
     cluster = source(90, 60)

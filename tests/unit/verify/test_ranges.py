@@ -97,9 +97,11 @@ def test_partitions_left_out_have_a_reason() -> None:
         view("x", "a", (0, 10)),
         view("y", "b", (0, 0)),
         RangeSpec(),
-        {TopicPartition(TopicName("a"), PartitionId(0)): "BLOCKED: compacted"},
+        {TopicPartition(TopicName("a"), PartitionId(0)): NotMirrored("blocked: compacted", True)},
     )
-    assert "BLOCKED: compacted" in blocked.not_compared[0].reason
+    [stopped] = blocked.not_compared
+    assert "blocked: compacted" in stopped.reason
+    assert stopped.is_problem  # what is retried is none: it is copied later
 
 
 def test_unequal_partition_counts_are_problems_only_with_records() -> None:

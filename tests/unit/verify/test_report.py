@@ -7,7 +7,7 @@ import pytest
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.verify.align import Difference, Findings
 from heliostat.verify.ranges import NotCompared, Stretch
-from heliostat.verify.report import PartitionResult, VerifyReport
+from heliostat.verify.report import PartitionResult, VerifyReport, joined
 
 
 def result(number: int = 0, topic: str = "t") -> PartitionResult:
@@ -56,3 +56,24 @@ def test_the_first_difference_is_by_topic_partition_and_offset() -> None:
     first = VerifyReport(made, []).first_difference
     assert first is not None
     assert (first["topic"], first["partition"], first["source_offset"]) == ("a", 1, 3)
+
+
+def test_what_compared_nothing_is_not_clean() -> None:
+    """Given no topic, or a source with records of which none was compared / then not clean."""
+    nothing = VerifyReport([], [])
+    assert not nothing.is_clean
+    assert any(line.startswith("nothing was compared") for line in nothing.lines())
+    none_yet = result()
+    none_yet.records = 0
+    assert VerifyReport([none_yet], []).is_clean  # both sides are empty
+    assert not VerifyReport([none_yet], [], behind_records=9).is_clean
+    left_out = NotCompared("a", "b", None, "it comes from the target", 9, is_problem=False)
+    assert VerifyReport([], [left_out]).is_clean
+
+
+def test_a_mirror_that_the_link_refuses_is_not_clean_though_its_records_are_equal() -> None:
+    report = VerifyReport([result()], [], refused={"a": "another's records"})
+    assert not report.is_clean
+    assert "the link refuses a: another's records" in report.lines()
+    assert joined([VerifyReport([result()], []), report]).refused == {"a": "another's records"}
+    assert report.to_json()["refused"] == {"a": "another's records"}

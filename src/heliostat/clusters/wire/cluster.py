@@ -307,7 +307,11 @@ def _leaders_in(answer: Any) -> dict[TopicName, TopicLeaders]:
             topic.error_code,
             {
                 PartitionId(item.partition_index): Leader(
-                    BrokerId(item.leader_id), item.leader_epoch, item.error_code
+                    BrokerId(item.leader_id),
+                    item.leader_epoch,
+                    item.error_code,
+                    item.replica_nodes,
+                    item.offline_replicas or (),  # brokers before 1.0 do not tell
                 )
                 for item in topic.partitions
             },

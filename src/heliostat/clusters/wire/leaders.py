@@ -19,6 +19,10 @@ class Leader:
     broker: BrokerId
     epoch: int
     error: int
+    replicas: Sequence[BrokerId] = ()
+    """Brokers that have, or should have, a replica."""
+    offline: Sequence[BrokerId] = ()
+    """Those of them that are gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +61,7 @@ def current_leaders(name: TopicName, topic: TopicLeaders, epochs: LeaderEpochs) 
     """Return a topic without leaders of epochs that have ended, and note newer epochs."""
     topic_id = id_text(topic.topic_id)
     deposed = {
-        number: Leader(NO_LEADER, leader.epoch, LEADER_NOT_AVAILABLE)
+        number: replace(leader, broker=NO_LEADER, error=LEADER_NOT_AVAILABLE)
         for number, leader in topic.partitions.items()
         if not epochs.take(TopicPartition(name, number), topic_id, leader.epoch)
     }

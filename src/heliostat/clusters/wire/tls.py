@@ -20,6 +20,8 @@ JOINED_BYTES = 64 * 1024
 """Small parts are sent together, since each call makes at least one record of TLS (16 KiB)."""
 _OTHER_NAME = frozenset({62, 63, 64})
 """OpenSSL's X509_V_ERR_HOSTNAME_, EMAIL_ and IP_ADDRESS_MISMATCH."""
+_OUT_OF_TIME = frozenset({9, 10})
+"""X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED, of any of the chain."""
 _NO_TLS = frozenset(
     {"WRONG_VERSION_NUMBER", "UNEXPECTED_EOF_WHILE_READING", "RECORD_LAYER_FAILURE"}
 )
@@ -157,6 +159,9 @@ def explained(error: OSError, endpoint: Endpoint) -> TlsFailed:
         if error.verify_code in _OTHER_NAME:
             text = "the broker's certificate is for another host"
             hint = "dial a name that is in the certificate, or issue it for this one"
+        elif error.verify_code in _OUT_OF_TIME:
+            text = "the broker's certificate, or its authority's, is not valid now"
+            hint = "issue a new one for the broker, and check this machine's clock"
         else:
             text = "the broker's certificate is not trusted"
             hint = "ca_file must hold the authority that signed it"
@@ -166,6 +171,9 @@ def explained(error: OSError, endpoint: Endpoint) -> TlsFailed:
         return TlsFailed(
             "the listener ended the handshake, as one without TLS does", hint=hint, broker=at
         )
+    if "CERTIFICATE_EXPIRED" in reason:
+        hint = "issue a new one for us: certificate_file holds one whose time is over"
+        return TlsFailed("our certificate has expired", hint=hint, broker=at, why=reason)
     if any(word in reason for word in _WANTS_CERTIFICATE):
         hint = "certificate_file must be one that the broker's trust store accepts"
         return TlsFailed("the broker refuses our certificate", hint=hint, broker=at, why=reason)

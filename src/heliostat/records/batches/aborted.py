@@ -12,7 +12,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from heliostat.errors import BatchError
-from heliostat.records.batches.batch import HEADER_BYTES, BatchHeader
+from heliostat.records.batches.batch import (
+    HEADER_BYTES,
+    BatchHeader,
+    each_header,
+    forget_records,
+)
 from heliostat.records.batches.crc import Buffer
 from heliostat.records.batches.varints import read_varint
 
@@ -78,6 +83,27 @@ class AbortedTransactions:
             markers = self._abort_markers.setdefault(header.producer_id, [])
             if not markers or markers[-1] < header.base_offset:
                 markers.append(header.base_offset)
+
+
+def forget_aborted(
+    buffer: bytearray | memoryview, start: int, end: int, aborted: Sequence[Aborted]
+) -> None:
+    """Leave the batches of aborted transactions in `buffer[start:end]` without records.
+
+    So what no reader sees goes into no pipeline, and nothing waits for its schema. What is wrong
+    with a batch is left to those who convert it.
+    """
+    if not aborted:
+        return
+    transactions = AbortedTransactions(aborted)
+    try:
+        for at, header in each_header(buffer, start, end):
+            if header.is_control and header.records_count:
+                transactions.take_marker(buffer, at, header)
+            elif header.records_count and transactions.has_aborted(header):
+                forget_records(buffer, at, header)
+    except BatchError:
+        return
 
 
 def marker_type(view: Buffer, at: int, end: int) -> int:

@@ -38,6 +38,7 @@ _LENGTH = struct.Struct(">8xi")
 _OFFSET_TO_MAGIC = struct.Struct(">qii")
 _CRC = struct.Struct(">I")
 _CRC_AT = 17
+_COUNT = struct.Struct(">i")
 _ATTRIBUTES = struct.Struct(">h")
 _PRODUCER = struct.Struct(">qhi")
 _PRODUCER_AT = 43
@@ -119,6 +120,16 @@ class BatchHeader(NamedTuple):
     def is_dense(self) -> bool:
         """Whether every offset from the first to the last has a record."""
         return self.records_count == self.last_offset_delta + 1
+
+
+def first_timestamp(header: bytes | bytearray | memoryview) -> int:
+    """Return the timestamp (ms) of the first record of a batch that begins so, by its header.
+
+    With a delete horizon only the largest timestamp is known without its records.
+    """
+    attributes = int.from_bytes(header[CRC_FROM : CRC_FROM + 2], "big")
+    at = 35 if attributes & (LOG_APPEND_TIME_BIT | DELETE_HORIZON_BIT) else 27
+    return int.from_bytes(header[at : at + 8], "big", signed=True)
 
 
 def claimed_size(buffer: Buffer, at: int, end: int) -> int | None:
@@ -252,8 +263,27 @@ def patch_header(
     _ATTRIBUTES.pack_into(buffer, at + CRC_FROM, header.attributes & CODEC_BITS)
     _PRODUCER.pack_into(buffer, at + _PRODUCER_AT, producer_id, 0, base_sequence)
     difference ^= crc32c(changing)
+    _correct_crc(buffer, at, header, difference)
+
+
+def _correct_crc(
+    buffer: bytearray | memoryview, at: int, header: BatchHeader, difference: int
+) -> None:
+    """Correct a batch's CRC by the difference between the CRCs of its two headers."""
     crc = header.crc ^ shifted(difference, header.length - LENGTH_MIN)
     _CRC.pack_into(buffer, at + _CRC_AT, crc)
+
+
+def forget_records(buffer: bytearray | memoryview, at: int, header: BatchHeader) -> None:
+    """Make the batch at `at` one without records, as compaction leaves one; its bytes stay there.
+
+    Its CRC is corrected by the difference: for a damaged payload it stays wrong.
+    """
+    changing = memoryview(buffer)[at + CRC_FROM : at + HEADER_BYTES]
+    difference = crc32c(changing)
+    _COUNT.pack_into(buffer, at + HEADER_BYTES - _COUNT.size, 0)
+    difference ^= crc32c(changing)
+    _correct_crc(buffer, at, header, difference)
 
 
 def pack_header(

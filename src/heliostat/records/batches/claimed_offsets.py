@@ -84,6 +84,11 @@ class ClaimedOffsets:
         """Whether a batch of the last answer was held back, so that the next one confirms it."""
         return self._seen >= 0
 
+    def confirms(self, claim: int) -> bool:
+        """Whether the previous answer claimed the same offset for what follows a hole; noted."""
+        is_again, self._seen = claim == self._seen, claim
+        return is_again
+
     def continued(self) -> None:
         """Note that an answer was one whole batch at the requested offset (`plain_batch`)."""
         self._seen = -1

@@ -24,7 +24,7 @@ from heliostat.records.copier.lane_leaders import LaneLeaders
 from heliostat.records.copier.network import LogRange, Network
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_leave import try_again
-from heliostat.records.copier.partition_standing import Phase
+from heliostat.records.copier.partition_standing import Phase, Trouble
 
 LOOK_EVERY_S = 0.005
 LOOK_S_PER_PARTITION = 20e-6
@@ -35,7 +35,7 @@ SEEK_S_PER_PARTITION = 100e-6
 TRY_AGAIN_S = 30.0
 """How often stopped partitions are looked at again: somebody may have mended them, at either side,
 without a decision that would reach the lane."""
-HIGH_WATERMARKS_EVERY_S = 5.0  # of stopped and retried partitions: their lag must be visible
+HIGH_WATERMARKS_EVERY_S = 5.0  # of those that copy nothing: their lag must be visible
 
 
 class Attention:
@@ -162,14 +162,15 @@ class Attention:
         ranged = [item for item in in_need if item.fetches.needs_source_range]
         if now_s >= self._high_watermarks_at_s + HIGH_WATERMARKS_EVERY_S:
             self._high_watermarks_at_s = now_s
-            ranged = [item for item in in_need if item.phase is not Phase.COPY]
+            ranged = in_need
         if ask_high_watermarks(self._network, ranged, now_s, now_ms):
             self._leaders.may_be_others()
 
 
 def _is_in_need(item: PartitionCopy) -> bool:
     if item.phase is Phase.COPY:
-        return item.fetches.needs_source_range
+        is_troubled = item.standing.trouble is not Trouble.NONE
+        return item.fetches.needs_source_range or is_troubled or item.progress.has_no_age
     return item.phase is not Phase.GIVEN_UP
 
 

@@ -32,15 +32,16 @@ from typing import Any, Protocol
     LEADER,
     IN_REQUEST,
     FRAMES,
-) = range(21)
+    MISSING,
+) = range(22)
 """Columns. Those that only compiled code reads are written by `PlainWay` when a partition becomes
 plain: `IS_PLAIN` itself (whether compiled code may copy it), attempt, leader epoch of its last
 batch, largest batch, leader at the target, and where its records have schema ids (`SchemaFrames`).
 `IN_REQUEST` is the number of the last produce
 request with a batch of it, as a request may hold one. `RAN_TO` is the source offset up to which
 compiled code has read batches of that epoch, 0: none since `PartitionFetches.epochs` was last
-asked."""
-CELLS = 21
+asked. `MISSING` is the timestamp of the oldest record that is missing (wall ms, -1: not known)."""
+CELLS = 22
 NOT_KNOWN = (POSITION, COPIED_TO, COPIED_END, HIGH_WATERMARK, LAST_STABLE, FETCH_OFFSET)
 
 
@@ -51,7 +52,7 @@ class Cells:
 
     def __init__(self) -> None:
         self.at: Any = memoryview(array("q", bytes(8 * CELLS)))
-        for column in (*NOT_KNOWN, LAST_TIMESTAMP, CAUGHT_UP):
+        for column in (*NOT_KNOWN, LAST_TIMESTAMP, CAUGHT_UP, MISSING):
             self.at[column] = -1
 
     def move_to(self, row: memoryview) -> None:

@@ -43,7 +43,13 @@ from heliostat.records.copier.network import (
     Unanswered,
     Watched,
 )
-from heliostat.records.copier.partition_leave import lease_ended, lease_renewed
+from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_leave import (
+    are_awaited,
+    lease_ended,
+    lease_renewed,
+    predecessors_ended,
+)
 from heliostat.records.copier.partition_standing import Phase
 from heliostat.records.copier.plain_way import PlainWay
 from heliostat.records.copier.round_reports import RoundReports
@@ -69,10 +75,10 @@ class Copier:
         self.partitions = self._plan.partitions
         self._gate = SchemaGate(lane.pipeline)
         self._pipeline = PipelineWay(self.partitions, way, self._gate)
-        self.reports = RoundReports(lane, self.partitions, self._plan, self._gate, now_ms)
+        self.reports = RoundReports(lane, self.partitions, self._plan, self._gate)
         self._leaders = LaneLeaders(self.partitions, network, clock)
         self._fetches = FetchSchedule(lane, self.partitions, network, clock)
-        plain = PlainWay(lane, self.partitions, self._gate, self.reports.latency, now_ms)
+        plain = PlainWay(lane, self.partitions, self._gate, self.reports.latency)
         self._appends = AppendSchedule(self.partitions, network, self.lease, self._fetches, plain)
         self._attention = Attention(
             self.partitions,
@@ -171,18 +177,14 @@ class Copier:
 
     def _pause_s(self, now_s: float) -> float:
         """Return how long to wait for answers: not past the next fetch that pacing delays."""
-        until_s = now_s + IDLE_WAIT_S
-        for at_s in self._fetches.held_back_until_s():
-            if now_s < at_s < until_s:
-                until_s = at_s
-        return until_s - now_s
+        held_s = (at_s - now_s for at_s in self._fetches.held_back_until_s() if at_s > now_s)
+        return min((IDLE_WAIT_S, *held_s))
 
     def _look_for_predecessors(self, running: frozenset[str] | None) -> None:
         """Release old records and breaks for sending once all earlier rounds have ended (I10)."""
         now_s, items = self._clock.monotonic_s(), self._plan.released(running)
+        predecessors_ended(items, now_s)
         for item in items:
-            item.appends.holds_old = False
-            item.appends.may_land(now_s)  # what they sent last
             self._appends.mark(item)
         self._map_writer.release(items, self._clock.wall_ms())
 
@@ -228,6 +230,7 @@ class Copier:
             case Transformed():
                 self._take_fetched(event.fetched, now_s, now_ms, back=True)
                 self._pipeline.came_back(event, now_ms)
+                self._mark(self.partitions[event.fetched.want.index])
             case Watched():
                 self._fetches.watched(event, now_s)
             case Appended():
@@ -260,13 +263,17 @@ class Copier:
         if event.diverging_epoch is not None:
             source_diverged(item, event.diverging_epoch, now_ms)
             return
-        if event.end > event.start and item.progress.position >= item.progress.high_watermark:
+        if event.end > event.start and item.progress.is_level:
             self._fetches.was_level(item)
         if not back and self._pipeline.takes(event, now_s, now_ms):
             return
         self._gate.fetched(item, event, now_s, now_ms)
-        self._map_writer.note(item)
         self._fetches.judge(item, event)
+        self._mark(item)
+
+    def _mark(self, item: PartitionCopy) -> None:
+        """Note what a partition has to send now."""
+        self._map_writer.note(item)
         if item.appends.queue:
             self._memory.note(item)
             self._appends.mark(item)
@@ -300,8 +307,7 @@ class Copier:
         self._network.send_no_more()
         self._appends.plain.end()
         until_s = self._clock.monotonic_s() + DRAIN_S
-        while self._clock.monotonic_s() < until_s and (
-            self._map_writer.is_under_way
-            or any(item.is_awaited(self._clock.monotonic_s()) for item in self.partitions)
+        while (now_s := self._clock.monotonic_s()) < until_s and (
+            self._map_writer.is_under_way or are_awaited(self.partitions, now_s)
         ):
             self._take(self._network.wait(IDLE_WAIT_S, 0))  # nothing more is fetched

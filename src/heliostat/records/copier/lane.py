@@ -378,9 +378,11 @@ class PartitionReport:
     copied_epoch: int = -1
     """... and that epoch, from its header: by it a truncated source is found (KIP-320)."""
     missing_ms: int = -1
-    """Timestamp of the first missing record, if nothing is being copied (-1: not known)."""
+    """Timestamp of the oldest missing record (-1: not known, or none is)."""
     target_end: int = -1
     """Log end offset of the target (-1: not known)."""
+    is_end_old: bool = False
+    """Whether the source could not be asked for its end lately: more may be missing."""
 
     @property
     def is_known(self) -> bool:
@@ -405,7 +407,7 @@ class RoundReport:
     latency_ms: list[int] = field(default_factory=list)
     """Counts of records by latency bucket, see `heliostat.ops.latency`."""
     copied: list[tuple[TopicPartition, int, int, int]] = field(default_factory=list)
-    """At its end, (source, and the rest as in `LaneSpec.copied`) of those it copied records of."""
+    """At its end, (source, and the rest as in `LaneSpec.copied`) of those that went on in it."""
     lost: list[tuple[TopicPartition, int, int]] = field(default_factory=list)
     """Since the last report, (source, first, end): source offsets `[first, end)` that the target
     had acknowledged and lost; they are copied again."""

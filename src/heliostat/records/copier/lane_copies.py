@@ -11,6 +11,7 @@ from heliostat.records.batches.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.copier.begin_checks import needs_last_batch
 from heliostat.records.copier.doubts import doubt_unnoted
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec, PlanChange
+from heliostat.records.copier.lane_leaders import no_leader
 from heliostat.records.copier.network import (
     AppendLost,
     BrokerProblem,
@@ -131,19 +132,34 @@ def ask_high_watermarks(
         item = by_index[index]
         if not isinstance(source, Exception):
             item.source_stands(source, now_ms)
-            if item.phase is not Phase.COPY and 0 <= item.progress.position < source.end:
+            waits = item.phase is not Phase.COPY or item.progress.missing_ms < 0
+            if waits and 0 <= item.progress.position < source.end:
                 missing[index] = max(Offset(item.progress.position), source.start)
         elif item.fetches.needs_source_range:
             item.fetches.needs_source_range = False
             if item.phase is not Phase.STOPPED:  # a stop must stay visible
-                item.standing.no_leader(source, now_s, now_ms)
+                no_leader(item, source, now_s, now_ms, is_target=False)
             is_stale = True
-    unknown = {
-        index: at for index, at in missing.items() if by_index[index].progress.missing_ms < 0
-    }
-    for index, time_ms in network.source_times(unknown).items() if unknown else ():
-        by_index[index].progress.missing_ms = time_ms
+        else:
+            item.progress.is_end_old = True
+    _look_up_ages(network, by_index, missing, now_ms)
     return is_stale
+
+
+def _look_up_ages(
+    network: Network,
+    items: Mapping[int, PartitionCopy],
+    missing: Mapping[int, Offset],
+    now_ms: int,
+) -> None:
+    """Read how old the oldest missing records are; each once."""
+    unknown = {
+        index: at for index, at in missing.items() if items[index].progress.must_be_looked_up
+    }
+    for index, written_ms in network.source_times(unknown).items() if unknown else ():
+        progress = items[index].progress
+        progress.is_behind_from(written_ms, now_ms)
+        progress.looked_up_at = progress.position
 
 
 def look_after_markers(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from heliostat.clock import Clock
 from heliostat.errors import ConnectionLost
 from heliostat.names import BrokerId
-from heliostat.records.copier.network import Network
+from heliostat.records.copier.network import BrokerProblem, Network
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
 
@@ -64,15 +64,27 @@ class LaneLeaders:
         except ConnectionLost as error:
             self._are_stale = True
             for item in (each for each in self._partitions if each.phase not in _SILENT):
-                item.standing.no_leader(error, now_s, now_ms)
+                no_leader(item, error, now_s, now_ms, is_target=False)
             return False
         if is_due:
             self.took_s = self._clock.monotonic_s() - began_s
             self._are_stale = False
         self.source, self.target = dict(leaders.source), dict(leaders.target)
-        for index, problem in leaders.problems.items():
+        for index, (problem, is_target) in leaders.problems.items():
             item = self._partitions[index]
             if item.phase not in _SILENT:
-                item.standing.no_leader(problem, now_s, now_ms)
+                no_leader(item, problem, now_s, now_ms, is_target=is_target)
                 self._are_stale = True
+        for index in self.target.keys() - leaders.problems.keys():
+            item = self._partitions[index]
+            if item.phase not in _SILENT and item.standing.has_no_leader:
+                item.standing.recovered(now_ms, aligns=item.phase is Phase.ALIGN_START)
         return True
+
+
+def no_leader(
+    item: PartitionCopy, problem: BrokerProblem, now_s: float, now_ms: int, *, is_target: bool
+) -> None:
+    """Note that a side has no leader for a partition now, or can't be asked for one."""
+    item.progress.is_end_old |= not is_target
+    item.standing.no_leader(problem, now_s, now_ms, is_target=is_target)

@@ -304,13 +304,20 @@ class SourceSays(NamedTuple):
     """Leader epoch of the source's record (-1: not known)."""
 
 
+class LeaderProblem(NamedTuple):
+    """Why nobody is known to lead a partition now, and at which side."""
+
+    problem: BrokerProblem
+    is_target: bool
+
+
 @dataclass(frozen=True, slots=True)
 class Leaders:
-    """Leaders by partition index; a partition without one is missing here, and in `problems`."""
+    """Leaders by partition index; a partition without one has a problem instead."""
 
     source: dict[int, BrokerId]
     target: dict[int, BrokerId]
-    problems: Mapping[int, BrokerProblem]
+    problems: Mapping[int, LeaderProblem]
 
 
 class Network(Protocol):

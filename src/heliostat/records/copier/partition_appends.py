@@ -8,9 +8,11 @@ I10 Old records also wait while earlier rounds may still send.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
+from heliostat.records.batches.batch import first_timestamp
 from heliostat.records.batches.converted import ConvertedBatch
-from heliostat.records.copier.cells import IN_FLIGHT, QUEUED_BYTES, Cell, Cells
+from heliostat.records.copier.cells import IN_FLIGHT, MISSING, QUEUED_BYTES, Cell, Cells
 
 LANDS_WITHIN_S = 3.0
 """How long after a connection was lost the broker may still append what it received over it: its
@@ -37,6 +39,8 @@ class PartitionAppends:
     queued_bytes = Cell(QUEUED_BYTES)
     """Size of batches in the queue and in flight."""
     in_flight = Cell(IN_FLIGHT)
+    missing_ms = Cell(MISSING)
+    """See `PartitionProgress`."""
 
     def __init__(
         self, producer_expiration_s: float, cells: Cells | None = None, *, holds_old: bool
@@ -70,6 +74,12 @@ class PartitionAppends:
         that connection is lost, a request after others lands that much later (I4).
         """
         return bool(self.queue) and self.is_old(self.queue[0], now_ms)
+
+    def will_put(self, batches: Sequence[ConvertedBatch], now_ms: int) -> None:
+        """Note the timestamp of the first record of batches to queue, if nothing is before it."""
+        if batches and batches[0].parts and not self.in_flight and not self.queue:
+            written_ms = first_timestamp(batches[0].parts[0])
+            self.missing_ms = min(written_ms, now_ms) if written_ms >= 0 else self.missing_ms
 
     def are_awaited(self, now_s: float) -> bool:
         """Return whether appends are in flight, or may still land."""

@@ -46,7 +46,7 @@ from heliostat.records.copier.network import BrokerProblem, LastBatch, LogRange,
 from heliostat.records.copier.partition_appends import PartitionAppends
 from heliostat.records.copier.partition_doubts import PartitionDoubts
 from heliostat.records.copier.partition_fetches import PartitionFetches
-from heliostat.records.copier.partition_progress import PartitionProgress
+from heliostat.records.copier.partition_progress import PartitionProgress, count_landed
 from heliostat.records.copier.partition_standing import Phase, Standing, Trouble
 from heliostat.records.copier.refused_appends import RefusedAppends
 
@@ -230,7 +230,7 @@ class PartitionCopy:
         progress = self.progress
         progress.source_ends(high_watermark, last_stable_offset)
         stable = progress.last_stable_offset
-        if self.standing.trouble is Trouble.FETCH or progress.position == high_watermark:
+        if self.standing.is_over_with_answer(is_level=progress.position == high_watermark):
             self._recovered(now_ms)
         if start == end or self._resetting:  # what is queued while resetting would stay there
             progress.note_level(now_ms)
@@ -240,18 +240,16 @@ class PartitionCopy:
             self.standing.retry(Trouble.FETCH, stop.reason.name, stop.text, now_s, now_ms)
         elif stop is not None:
             self.fetches.stop = stop
-        self._pass_hole(now_ms)
-        self._settle(now_ms)
+        self.go_on(now_ms)
 
-    def _pass_hole(self, now_ms: int) -> None:
+    def go_on(self, now_ms: int) -> None:
         """With nothing under way, all before the next fetch is at the target or is a hole."""
-        is_busy = self.appends.in_flight or self.appends.queue
-        if is_busy or self._resetting or self.phase is not Phase.COPY:
-            return
-        if self.fetches.fill_after(now_ms):
-            return
-        self.progress.position = self.fetches.offset
-        self.progress.note_level(now_ms)
+        is_busy = self.appends.in_flight or self.appends.queue or self.filling.is_busy
+        is_at_rest = not (is_busy or self._resetting) and self.phase is Phase.COPY
+        if is_at_rest and not self.fetches.fill_after(now_ms):
+            self.progress.position = self.fetches.offset
+            self.progress.note_level(now_ms)
+        self._settle(now_ms)
 
     def fetch_failed(self, error: int, reason: str, now_s: float, now_ms: int) -> None:
         """Take a fetch that the broker refused (Kafka's `error`), or whose answer was lost (13)."""
@@ -262,12 +260,14 @@ class PartitionCopy:
         if kind.verdict is Verdict.HALT:
             self.stop(PartitionState.BLOCKED, kind.name, f"the source refuses: {reason}", now_ms)
             return
-        text = f"fetch: {kind.message(reason)}"
-        self.standing.retry(Trouble.FETCH, kind.name, text, now_s, now_ms)
+        self.progress.is_end_old = True
+        self.standing.retry(
+            Trouble.FETCH, kind.name, f"fetch: {kind.message(reason)}", now_s, now_ms
+        )
 
     def source_stands(self, source: LogRange, now_ms: int) -> None:
         """Take the source's log range; it decides what an offset out of range means."""
-        self.progress.high_watermark = source.end
+        self.progress.source_ends(source.end, -1)
         if (stopped := self.fetches.why_gone(source)) is not None:
             self.stop(*stopped, now_ms)
 
@@ -340,12 +340,8 @@ class PartitionCopy:
         progress.copied_end = base_offset + batch.records
         self._recovered(now_ms)
         if self.phase is Phase.COPY:
-            progress.records += batch.records
-            progress.bytes += batch.size
-            progress.last_timestamp_ms = max(progress.last_timestamp_ms, batch.max_timestamp)
-            progress.note_level(now_ms)
-            self._pass_hole(now_ms)
-        self._settle(now_ms)
+            count_landed(progress, batch, now_ms)
+        self.go_on(now_ms)
         return True
 
     def _filled(self, now_ms: int) -> None:
@@ -353,8 +349,7 @@ class PartitionCopy:
         if not self.appends.queue:
             self.progress.position = Offset(self.filling.queued_to)
             self.progress.note_level(now_ms)
-        self._pass_hole(now_ms)
-        self._settle(now_ms)
+        self.go_on(now_ms)
 
     def ends_at(self, end: int | None, now_s: float, now_ms: int) -> None:
         """Compare the target's end after markers with the expected one; reset if it differs."""
@@ -435,6 +430,7 @@ class PartitionCopy:
     ) -> None:
         """Note that a broker does not answer; a late answer ends that state."""
         self.appends.may_land(now_s if is_target else -1e9)
+        self.progress.is_end_old |= not is_target
         goes_on = self.phase is not Phase.STOPPED
         self.standing.unanswered(problem, now_s, now_ms, is_target=is_target, goes_on=goes_on)
 
@@ -442,10 +438,6 @@ class PartitionCopy:
         """Note that the target's end, or the lane's offset maps, could not be read."""
         self.appends.may_land(now_s)
         self.standing.find_end_failed(problem, now_s, now_ms)
-
-    def is_awaited(self, now_s: float) -> bool:
-        """Whether a round should wait before it ends: an append may still be answered, or land."""
-        return not self.standing.is_unanswered and self.appends.are_awaited(now_s)
 
     def _recovered(self, now_ms: int) -> None:
         self.standing.recovered(now_ms, aligns=self.phase is Phase.ALIGN_START)
@@ -465,7 +457,7 @@ class PartitionCopy:
             self.fetches.reset()
             self._alignment = None
             self.phase = Phase.FIND_END
-        elif (stop := self.fetches.stop) is not None and not self.appends.queue:
+        elif (stop := self.fetches.stop) and not (self.appends.queue or self.filling.is_busy):
             self.stop(PartitionState.BLOCKED, stop.reason.name, stop.text, now_ms)
 
     def _answered(self, batch: ConvertedBatch) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from heliostat.names import Offset
 from heliostat.records.batches.aborted import Aborted
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.claimed_offsets import ClaimedOffsets
@@ -144,6 +145,7 @@ class PartitionFetches:
             upto = start + answer.end
             outcome = convert(buffer, start, upto, place, settings, aborted, self.refusal)
         outcome.stop = outcome.stop or answer.stop
+        self._appends.will_put(outcome.batches, now_ms)
         for batch in outcome.batches:
             if self._map.fills and not self._fill_before(batch, now_ms):
                 outcome.next_offset = batch.source_offset
@@ -177,13 +179,34 @@ class PartitionFetches:
         return self.stop is None
 
     def fill_after(self, now_ms: int) -> bool:
-        """Queue markers for a hole up to the next fetch; return whether there is one to fill."""
+        """Queue markers for a hole up to the next fetch; return whether there is one to fill.
+
+        It is filled before a record at which the partition stops as well: the stop is at its offset
+        only once the target ends there.
+        """
         if not self._map.fills or self.offset <= self._filling.queued_to:
             return False
-        self.stop = self.stop or self._filling.too_large(self.offset)
-        for markers in self._filling.after(self.offset, now_ms) if not self.stop else ():
+        too_large = self._filling.too_large(self.offset)
+        self.stop = too_large or self.stop
+        for markers in self._filling.after(self.offset, now_ms) if too_large is None else ():
             self._queue(markers)
         return True
+
+    def reach(self, stop: Stop, *, is_next: bool) -> bool:
+        """Pass the hole before a record that can't be copied; return whether it is next now.
+
+        Parameters
+        ----------
+        stop
+            Why it can't be copied.
+        is_next
+            Whether no batch is left between the next fetch and it. No checksum covers its offset
+            (`claimed_offsets`), so two answers must agree.
+        """
+        if self.offset < stop.offset and is_next and self._claimed.confirms(stop.offset):
+            self.cells.leave_plain()
+            self.offset = Offset(stop.offset)
+        return self.offset >= stop.offset
 
     def out_of_range(self) -> None:
         """Note OFFSET_OUT_OF_RANGE, which a leader also answers to an epoch it does not know."""

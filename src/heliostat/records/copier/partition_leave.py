@@ -28,6 +28,20 @@ def is_at_rest(item: PartitionCopy, now_s: float) -> bool:
     return not is_under_way and now_s >= item.appends.may_land_until_s
 
 
+def are_awaited(items: Iterable[PartitionCopy], now_s: float) -> bool:
+    """Whether a round should wait before it ends: an append may still be answered, or land."""
+    return any(
+        not item.standing.is_unanswered and item.appends.are_awaited(now_s) for item in items
+    )
+
+
+def predecessors_ended(items: Iterable[PartitionCopy], now_s: float) -> None:
+    """Let old records be sent; what earlier rounds sent last may still land."""
+    for item in items:
+        item.appends.holds_old = False
+        item.appends.may_land(now_s)
+
+
 def continue_from(item: PartitionCopy, before: PartitionCopy) -> None:
     """Take over what `before`, given up in this round, knew of the same partition."""
     item.fetches.epochs = before.fetches.epochs

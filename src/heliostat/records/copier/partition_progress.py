@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.cells import (
     BYTES,
     CAUGHT_UP,
@@ -10,12 +11,12 @@ from heliostat.records.copier.cells import (
     HIGH_WATERMARK,
     LAST_STABLE,
     LAST_TIMESTAMP,
+    MISSING,
     POSITION,
     RECORDS,
     Cell,
     Cells,
 )
-from heliostat.records.copier.lane import PartitionState
 from heliostat.records.copier.partition_standing import Standing
 
 
@@ -43,6 +44,9 @@ class PartitionProgress:
     last_timestamp_ms = Cell(LAST_TIMESTAMP)
     caught_up_ms = Cell(CAUGHT_UP)
     """Wall clock when the target last held all that the source had."""
+    missing_ms = Cell(MISSING)
+    """Timestamp of the oldest missing record, or, while more batches are under way, of the one
+    before it; where it was yet to come, the time when it was seen (-1: not known)."""
 
     def __init__(self, cells: Cells | None = None) -> None:
         self.cells = cells or Cells()
@@ -50,14 +54,31 @@ class PartitionProgress:
         """Log end offset of the target when last read (-1: not in this round)."""
         self.lost: tuple[int, int] | None = None
         """Source offsets that the target has lost since the last report, see `RoundReport.lost`."""
-        self.missing_ms = -1
-        """Timestamp of the source's record at the position, if it was looked up (-1: not)."""
-        self._reported: tuple[int, int, int, int, PartitionState, str] | None = None
+        self.looked_up_at = -1
+        """The position whose record's timestamp was looked up (-1: none)."""
+        self.is_end_old = False
+        """Whether the source's end could not be asked for since something failed."""
+        self._reported: tuple[object, ...] | None = None
 
     @property
     def target_end(self) -> int:
         """Log end offset of the target, as far as this round knows (-1: not read yet)."""
         return -1 if self._found_end < 0 else max(self._found_end, self.copied_end)
+
+    @property
+    def is_level(self) -> bool:
+        """Whether the target has all that the source had when it was last asked."""
+        return 0 <= self.high_watermark <= self.position
+
+    @property
+    def must_be_looked_up(self) -> bool:
+        """Whether the timestamp at the position was not looked up."""
+        return self.missing_ms < 0 or self.looked_up_at != self.position
+
+    @property
+    def has_no_age(self) -> bool:
+        """Whether records are missing, and nothing of them was seen yet."""
+        return self.missing_ms < 0 and 0 <= self.position < self.last_stable_offset
 
     def found_end(self, end: int, *, copies: bool) -> None:
         """Note the target's log end, and which acknowledged records it has lost (I2).
@@ -73,12 +94,12 @@ class PartitionProgress:
     def is_unknown(self) -> None:
         """Forget where both ends stand: they are read again."""
         self.position = self.high_watermark = self.last_stable_offset = self._found_end = -1
-        self.missing_ms = -1
+        self.missing_ms = self.looked_up_at = -1
 
     def has_news(self, standing: Standing) -> bool:
         """Return whether anything changed since the last call."""
         at = (self.position, self.high_watermark, self.last_stable_offset, self.missing_ms)
-        now = (*at, standing.state, standing.code)
+        now = (*at, self.is_end_old, standing.state, standing.code)
         before, self._reported = self._reported, now
         return now != before
 
@@ -89,10 +110,25 @@ class PartitionProgress:
 
     def source_ends(self, high_watermark: int, last_stable_offset: int) -> None:
         """Note where the source ends; -1: the last stable offset is the high watermark."""
+        self.is_end_old = False
         self.high_watermark = high_watermark
         self.last_stable_offset = high_watermark if last_stable_offset < 0 else last_stable_offset
 
     def note_level(self, now_ms: int) -> None:
         """Note the time if everything that can be copied is."""
         if self.position >= self.last_stable_offset:
-            self.caught_up_ms = now_ms
+            self.caught_up_ms, self.missing_ms = now_ms, -1
+
+    def is_behind_from(self, written_ms: int, now_ms: int) -> None:
+        """Note the timestamp of the oldest missing record; a time to come counts from now on."""
+        if written_ms >= 0:
+            self.missing_ms = min(written_ms, now_ms)
+
+
+def count_landed(progress: PartitionProgress, batch: ConvertedBatch, now_ms: int) -> None:
+    """Count what was appended; by its largest timestamp is known how old the next record is."""
+    progress.records += batch.records
+    progress.bytes += batch.size
+    progress.last_timestamp_ms = max(progress.last_timestamp_ms, batch.max_timestamp)
+    progress.is_behind_from(batch.max_timestamp, now_ms)
+    progress.note_level(now_ms)

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from heliostat.names import TopicPartition
 from heliostat.records.copier.lane import PartitionReport
 from heliostat.records.copier.partition_copy import PartitionCopy
-from heliostat.records.copier.partition_standing import Phase
 
 
 def report_of(item: PartitionCopy) -> PartitionReport:
@@ -30,8 +29,9 @@ def report_of(item: PartitionCopy) -> PartitionReport:
         else 0,
         0 if item.map.fills else item.map.breaks,
         *item.fetches.epochs.copied(item.progress.position),
-        item.progress.missing_ms if item.phase is not Phase.COPY else -1,
+        item.progress.missing_ms,
         item.progress.target_end,
+        is_end_old=item.progress.is_end_old,
     )
 
 
@@ -46,11 +46,16 @@ def lost_since(items: Iterable[PartitionCopy]) -> LostRanges:
 
 
 def copied_in(items: Iterable[PartitionCopy]) -> CopiedRanges:
-    """Return `RoundReport.copied` of partitions that this round copied records of."""
+    """Return `RoundReport.copied` of partitions that went on in this round.
+
+    Also those that only passed holes, or what a pipeline left nothing of: their next round would
+    ask for that again, and take what retention has deleted of it for a loss.
+    """
     found: CopiedRanges = []
     for item in items:
-        if item.progress.records:
-            offset, epoch = item.fetches.epochs.copied(item.progress.position)
-            end = item.progress.copied_end if offset == item.progress.position else -1
+        progress = item.progress
+        offset, epoch = item.fetches.epochs.copied(progress.position)
+        if progress.records or offset > progress.copied_to:
+            end = progress.target_end if offset == progress.position else -1
             found.append((item.spec.source, offset, epoch, end))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from enum import Enum
 
 from heliostat.records.copier.cells import Cells
@@ -42,6 +43,8 @@ class Trouble(Enum):
     NONE = "none"
     FETCH = "fetch"
     APPEND = "append"
+    LEADER = "leader"
+    """Nobody leads the mirror's partition: ended by a leader, not by what the source answers."""
 
 
 def truncated_text(diverged_at: int | None) -> str:
@@ -82,7 +85,7 @@ class Standing:
         self.is_unanswered = False
         """Whether a leader was silent, and nothing has succeeded since."""
         self.trouble = Trouble.NONE
-        self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
+        self._failures = Counter[Trouble]()
 
     def stop(self, state: PartitionState, code: str, reason: str, now_ms: int) -> None:
         """Stop trying; a person decides (I7)."""
@@ -90,9 +93,12 @@ class Standing:
         self.code, self.reason = str(code), reason
         self.become(state, now_ms, keep_reason=True)
 
-    def no_leader(self, problem: BrokerProblem, now_s: float, now_ms: int) -> None:
+    def no_leader(
+        self, problem: BrokerProblem, now_s: float, now_ms: int, *, is_target: bool
+    ) -> None:
         """Retry: a side has no leader for the partition now, or can't be asked."""
-        self.retry(Trouble.FETCH, problem.code, str(problem), now_s, now_ms)
+        trouble = Trouble.LEADER if is_target else Trouble.FETCH
+        self.retry(trouble, problem.code, str(problem), now_s, now_ms)
 
     def unanswered(
         self, problem: BrokerProblem, now_s: float, now_ms: int, *, is_target: bool, goes_on: bool
@@ -106,6 +112,18 @@ class Standing:
         if self.trouble is Trouble.NONE and goes_on:
             trouble = Trouble.APPEND if is_target else Trouble.FETCH
             self.retry(trouble, problem.code, str(problem), now_s, now_ms)
+
+    @property
+    def has_no_leader(self) -> bool:
+        """Whether nobody leads the mirror's partition."""
+        return self.trouble is Trouble.LEADER
+
+    def is_over_with_answer(self, *, is_level: bool) -> bool:
+        """Return whether an answer of the source ends the trouble; `is_level`: nothing is missing.
+
+        Then nothing is appended that could end it.
+        """
+        return self.trouble is Trouble.FETCH or (is_level and not self.has_no_leader)
 
     def find_end_failed(self, problem: BrokerProblem, now_s: float, now_ms: int) -> None:
         """Retry: the target's end, or the offset maps of the whole lane, could not be read."""
@@ -122,6 +140,8 @@ class Standing:
         failures = self._failures[trouble]
         self._failures[trouble] = failures + 1
         self.not_before_s = now_s + retry_pause_s(failures, code)
+        if self.has_no_leader and trouble is Trouble.FETCH:
+            return  # the mirror's side is the worse one
         self.trouble = trouble
         self.code, self.reason = str(code), reason
         self.become(PartitionState.RETRYING, now_ms, keep_reason=True)
@@ -132,7 +152,7 @@ class Standing:
         if self.trouble is Trouble.NONE:
             return
         self.trouble = Trouble.NONE
-        self._failures = {Trouble.FETCH: 0, Trouble.APPEND: 0}
+        self._failures.clear()
         self.become(PartitionState.ALIGNING if aligns else PartitionState.COPYING, now_ms)
 
     def become(self, state: PartitionState, now_ms: int, *, keep_reason: bool = False) -> None:

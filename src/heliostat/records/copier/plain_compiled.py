@@ -79,11 +79,10 @@ their buffers, and objects cost little beside their bytes."""
     JOIN_BELOW_BYTES,
     JOIN_BYTES_MAX,
     REQUEST,
-    BEGAN_MS,
-) = range(10)
+) = range(9)
 """Numbers that are the same for all partitions; times are of the wall clock. Records with older
 timestamps than `OLD_BEFORE_MS` are not plain; `JOIN_BELOW_BYTES` is 0 where nothing is joined."""
-GIVEN_FIELDS = 10
+GIVEN_FIELDS = 9
 _NOT_PLAIN_BITS = LOG_APPEND_TIME_BIT | CONTROL_BIT | TRANSACTIONAL_BIT
 _NOT_JOINED_BITS = NEVER_JOINED_BITS | TRANSACTIONAL_BIT
 _KINDS = len(CODECS)
@@ -271,6 +270,12 @@ def _may_pass(data: Any, answer: Any, cells: Any, readable: Any, passing: Any) -
     return left == 0
 
 
+@inlined(_INT(_ROW, _INT, _INT))
+def _seen_ms(cells: Any, written_ms: int, now_ms: int) -> Any:
+    """Return since when a record is missing: a time to come counts from now on."""
+    return min(written_ms, now_ms) if written_ms >= 0 else cells[cell.MISSING]
+
+
 @inlined(_INT(BYTES, _ROW, _ROW, _ROW, _ROW, _OUT, _INT, _ROW, _ROW, KNOWN, KNOWN))
 def _take_records(  # noqa: PLR0917 - compiled without keywords
     data: Any,
@@ -312,6 +317,8 @@ def _take_records(  # noqa: PLR0917 - compiled without keywords
     cells[cell.HIGH_WATERMARK], cells[cell.LAST_STABLE] = answer[scan.HIGH_WATERMARK], stable
     cells[cell.FETCH_OFFSET] = cells[cell.RAN_TO] = after
     cells[cell.NEXT_TARGET] += row[sent.COUNT]
+    if cells[cell.IN_FLIGHT] == 0:
+        cells[cell.MISSING] = _seen_ms(cells, number_at(data, start + 27, 8), given[NOW_MS])
     cells[cell.IN_FLIGHT] += 1
     cells[cell.QUEUED_BYTES] += size
     cells[cell.IN_REQUEST] = given[REQUEST]
@@ -327,7 +334,7 @@ def _take_end(answer: Any, cells: Any, now_ms: int) -> Any:
         return False  # it had no room for its records
     cells[cell.HIGH_WATERMARK], cells[cell.LAST_STABLE] = answer[scan.HIGH_WATERMARK], stable
     if cells[cell.POSITION] >= stable:
-        cells[cell.CAUGHT_UP] = now_ms
+        cells[cell.CAUGHT_UP], cells[cell.MISSING] = now_ms, -1
     return True
 
 
@@ -451,8 +458,7 @@ def take_landed(table: Any, sends: Any, given: Any, left: Any) -> Any:
             left[missed] = number
             missed += 1
             continue
-        since_ms = cells[cell.CAUGHT_UP] if cells[cell.CAUGHT_UP] >= 0 else given[BEGAN_MS]
-        if row[sent.MAX_TIMESTAMP] >= since_ms - LIVE_WITHIN_MS:
+        if 0 <= cells[cell.CAUGHT_UP] <= row[sent.MAX_TIMESTAMP] + LIVE_WITHIN_MS:
             row[sent.BUCKET] = bucket_of(now_ms - row[sent.MAX_TIMESTAMP])
         count, latest = row[sent.COUNT], row[sent.MAX_TIMESTAMP]
         cells[cell.IN_FLIGHT] -= 1
@@ -464,6 +470,7 @@ def take_landed(table: Any, sends: Any, given: Any, left: Any) -> Any:
         cells[cell.LAST_TIMESTAMP] = max(cells[cell.LAST_TIMESTAMP], latest)
         if cells[cell.IN_FLIGHT] == 0:
             cells[cell.POSITION] = cells[cell.FETCH_OFFSET]  # after its last record is a hole
+        cells[cell.MISSING] = _seen_ms(cells, latest, now_ms)  # the next record is hardly older
         if cells[cell.POSITION] >= cells[cell.LAST_STABLE]:
-            cells[cell.CAUGHT_UP] = now_ms
+            cells[cell.CAUGHT_UP], cells[cell.MISSING] = now_ms, -1
     return missed

@@ -67,8 +67,6 @@ class PlainWay:
         Knows which schema ids pass.
     latency
         Counts how old records are when they have landed.
-    began_ms
-        Wall clock when the round began.
     """
 
     def __init__(
@@ -77,7 +75,6 @@ class PlainWay:
         partitions: Sequence[PartitionCopy],
         gate: SchemaGate,
         latency: LiveLatency,
-        began_ms: int,
     ) -> None:
         settings = lane.settings
         self._partitions = partitions
@@ -93,7 +90,6 @@ class PlainWay:
         given[compiled.JOIN_BYTES_MAX] = settings.join_bytes_max
         below_bytes = 0 if settings.compression else settings.join_below_bytes
         given[compiled.JOIN_BELOW_BYTES] = below_bytes
-        given[compiled.BEGAN_MS] = began_ms
         given[compiled.REQUEST] = 1  # a partition that was in none has 0
         self._taken = _Taken()
         self._brokers: dict[tuple[BrokerId, ...], Any] = {}

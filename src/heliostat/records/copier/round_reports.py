@@ -26,8 +26,6 @@ class RoundReports:
         The plan of the round.
     gate
         Knows which schemas partitions wait for.
-    now_ms
-        Wall clock time.
     """
 
     def __init__(
@@ -36,12 +34,11 @@ class RoundReports:
         partitions: Sequence[PartitionCopy],
         plan: LanePlan,
         gate: SchemaGate,
-        now_ms: int,
     ) -> None:
         self._lane = lane
         self._partitions = partitions
         self._plan = plan
-        self.latency = LiveLatency(now_ms)
+        self.latency = LiveLatency()
         self._gate = gate
         self._number = 0
         self._suspect: Suspect | None = None

@@ -20,6 +20,7 @@ import numpy as np
 
 from heliostat.framed_ids import shown_id
 from heliostat.names import TopicPartition
+from heliostat.records.batches.aborted import forget_aborted
 from heliostat.records.batches.batch import OFFSET_MAX
 from heliostat.records.batches.replaced_ids import IdMap, Replaced, replace_ids
 from heliostat.records.batches.schema_frames import Framing, Known, UnknownIds, unknown_ids
@@ -155,6 +156,7 @@ class SchemaGate:
         spec = item.spec
         if not spec.frames or event.start == event.end:
             return None
+        forget_aborted(event.buffer, event.start, event.end, event.aborted)
         frames = self._of_source(spec)
         place, offsets = (memoryview(event.buffer), event.start, event.end), _wanted(item, event)
         are_unclear = SchemaFrames.MAYBE_VALUES in frames

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from heliostat.errors import PipelineRefused
-from heliostat.records.copier.lane import PartitionState
+from heliostat.records.batches.aborted import forget_aborted
 from heliostat.records.copier.network import Fetched, Transformed
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
@@ -63,6 +63,7 @@ class PipelineWay:
         if event.start == event.end:
             return False
         item.progress.source_ends(event.high_watermark, event.last_stable_offset)
+        forget_aborted(event.buffer, event.start, event.end, event.aborted)
         decodable = self._gate.before_pipeline(item, event, now_s, now_ms)
         if decodable is not None:
             item.fetches.under_way = event.want
@@ -71,11 +72,12 @@ class PipelineWay:
 
     def came_back(self, event: Transformed, now_ms: int) -> None:
         """Stop a partition after an answer that was taken, if nothing after it can be copied."""
-        stop, want = event.stop, event.fetched.want
+        want, stop = event.fetched.want, event.stop
         item = self._partitions[want.index]
         is_current = want.attempt == item.attempt and item.phase is Phase.COPY
-        if stop is None or not is_current or item.fetches.offset < stop.offset:
-            return  # not all before it was taken: it is asked for again
-        item.fetches.stop = item.fetches.stop or stop
-        if not item.appends.queue and not item.appends.in_flight:
-            item.stop(PartitionState.BLOCKED, stop.reason.name, stop.text, now_ms)
+        if stop is None or not is_current:
+            return
+        is_next = event.fetched.start == event.fetched.end and want.offset == item.fetches.offset
+        if item.fetches.reach(stop, is_next=is_next):  # else it is asked for again
+            item.fetches.stop = item.fetches.stop or stop
+            item.go_on(now_ms)  # it stops once all before it is at the target

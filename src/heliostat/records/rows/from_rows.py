@@ -19,8 +19,9 @@ from heliostat.records.batches.converted import OPENED_BYTES_MAX
 from heliostat.records.rows import record_columns as columns
 from heliostat.records.rows import splice
 from heliostat.records.rows.row_names import CHANGEABLE
+from heliostat.records.rows.row_times import WHY_NOT_TAKEN, not_taken, times_ms
 from heliostat.records.rows.thinned_batch import room_for, thinned_batch
-from heliostat.records.rows.to_rows import US_PER_MS, Chunk, RecordsOf, records_of
+from heliostat.records.rows.to_rows import Chunk, RecordsOf, records_of
 
 _BITS = {
     "timestamp": splice.TIMES,
@@ -125,8 +126,10 @@ class _Rows:
     def _take(self, chunk: Chunk, found: dict[str, pa.Array]) -> None:
         if (timestamps := found.get("timestamp")) is not None:
             self._check(chunk, timestamps)
-            times = timestamps.cast(pa.int64()).to_numpy(zero_copy_only=False)
-            self._times = np.floor_divide(times, US_PER_MS)
+            self._times = times_ms(timestamps)
+            if len(wrong := not_taken(self._times)):
+                place = _place(chunk, int(self.offsets[int(wrong[0])]))
+                raise TransformFailed(WHY_NOT_TAKEN, **place)
         if (keys := found.get("key")) is not None:
             self._keys = _Bytes.of(keys)
         if (values := found.get("value")) is not None:

@@ -16,14 +16,19 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from heliostat.errors import PipelineRefused
+from heliostat.errors import HeliostatError, PipelineRefused
+from heliostat.ops.driver_death import CUT, has_died
 from heliostat.ops.pyspark_private import (
     column_ids,
     elements,
     frame_of,
+    has_pattern,
+    java_exception,
     jvm_of,
     node_names,
     plan_of,
@@ -40,6 +45,7 @@ from heliostat.records.copier.pipeline_steps import (
 )
 from heliostat.records.rows.header_steps import InPlaceStep
 from heliostat.records.rows.row_names import BACK, CHANGEABLE, TYPES
+from heliostat.records.spark import row_workers
 from heliostat.records.spark.in_place_sql import in_sql
 from heliostat.records.spark.json_fields import IS_MARK, kept, with_json_fields
 
@@ -60,12 +66,19 @@ SETTINGS = {
 }
 _EXCHANGES = ("Exchange", "Sort", "Aggregate", "Join", "Limit", "Union", "Window", "Sample")
 _PYTHON = ("Python", "MapIn")
+_NOW = r"\s*(?:now|today|tomorrow|yesterday)\b"
+_CAST_OF_NOW = re.compile(rf"cast\({_NOW}[^()]* as (?:date|timestamp)", re.IGNORECASE)
+_LITERAL_OF_NOW = re.compile(rf"\b(?:date|timestamp\w*)\s*['\"]{_NOW}", re.IGNORECASE)
+"""Texts of a time that Spark computes while it reads the expression: no plan shows them."""
+_RANDOM_IV = re.compile(r"aes_encrypt\(.*?, (?:GCM|CBC), \w+, cast\( as binary\)")
+"""Spark calls it deterministic, though it chooses an initialization vector each time."""
 
 
 def session_of_rows(session: SparkSession) -> SparkSession:
     """Return a session for pipelines beside this one, whose settings stay as they are."""
-    # Its JSON on a page of text says what the round's error says.
-    logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+    # Their JSON on a page of text says what the round's error says.
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        logging.getLogger(name).setLevel(logging.CRITICAL)
     found = session.newSession()
     for key, value in SETTINGS.items():
         found.conf.set(key, value)
@@ -100,27 +113,65 @@ def with_steps(frame: DataFrame, pipeline: Pipeline) -> Piped:
     Raises
     ------
     PipelineRefused
-        Spark refuses a step, or the steps need more than one stage, or could give another result
-        each time.
+        Spark refuses a step, or a function raises; or the steps need more than one stage, or could
+        give another result each time.
     """
-    from pyspark.errors import PySparkException
-
     source = column_ids(frame)
     for number, step in enumerate(pipeline.steps, 1):
-        try:
+        with _refusing(pipeline, frame, f"step {number} of "):
             frame = _with_step(frame, step)
-        except PySparkException as error:
-            raise _refused(pipeline, number, str(error)) from None
-    now = column_ids(frame)
-    changed = tuple(name for name in CHANGEABLE if now[name] != source[name])
-    wanted = ("partition", "offset", *changed)
-    try:
-        frame = frame.selectExpr(*(f"cast({name} as {TYPES[name]}) as {name}" for name in wanted))
-    except PySparkException as error:
-        raise _refused(pipeline, len(pipeline.steps), str(error)) from None
-    _check(pipeline, frame)
-    read = read_ids(frame)
+    with _refusing(pipeline, frame):
+        now = column_ids(frame)
+        changed = tuple(name for name in CHANGEABLE if now[name] != source[name])
+        frame = frame.selectExpr(*_back(frame, changed))
+        _check(frame, pipeline)  # constants are computed here, and may fail
+        read = read_ids(frame)
     return Piped(frame, changed, tuple(name for name, number in source.items() if number in read))
+
+
+def _back(frame: DataFrame, changed: Sequence[str]) -> Iterator[str]:
+    """Yield the columns that go back to the copier, as expressions."""
+    from pyspark.sql.types import NumericType
+
+    if isinstance(frame.schema["timestamp"].dataType, NumericType):
+        raise PipelineRefused(
+            "timestamp is a number, which Spark takes for seconds: timestamp_millis(...) makes a "
+            "timestamp of milliseconds"
+        )
+    for name in ("partition", "offset", *changed):
+        yield f"cast({name} as {TYPES[name]}) as {name}"
+
+
+@contextmanager
+def _refusing(pipeline: Pipeline, frame: DataFrame, which: str = "") -> Iterator[None]:
+    """Say of what goes wrong with a pipeline, whatever it is, that it is refused.
+
+    What ends Spark itself is no fault of a pipeline's. A function of a user's may raise anything.
+    """
+    try:
+        yield
+    except PipelineRefused as error:
+        said = error.text
+    except HeliostatError:
+        raise
+    except Exception as error:
+        if has_died(frame.sparkSession.sparkContext) or type(error).__name__ in CUT:
+            raise
+        said = _words(error)
+    else:
+        return
+    raise PipelineRefused(f"{which}pipeline {pipeline.name} is refused: {said}")
+
+
+def _words(error: Exception) -> str:
+    """Return what went wrong in one line."""
+    from pyspark.errors import PySparkException
+
+    thrown = java_exception(error)
+    is_spark = thrown is not None or isinstance(error, PySparkException)
+    text = str(error if type(error).__name__ != "Py4JJavaError" else thrown)
+    said = text.strip().split("\n", 1)[0]  # what Spark's parser says begins with an empty line
+    return said if is_spark else f"{type(error).__name__}: {said}"
 
 
 def _with_step(frame: DataFrame, step: Step) -> DataFrame:
@@ -158,7 +209,7 @@ def _called(frame: DataFrame, path: str) -> DataFrame:
     module, _, name = path.partition(":")
     try:
         function = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
+    except Exception as error:  # noqa: BLE001 - a module may raise anything
         raise PipelineRefused(f"{path} can't be imported: {error}") from None
     found = function(frame)
     if not isinstance(found, Frame):
@@ -195,14 +246,40 @@ def _widened(jvm: Any, plan: Any) -> Any:
     return catalyst.plans.logical.Filter(condition, plan.child())
 
 
-def _check(pipeline: Pipeline, frame: DataFrame) -> None:
+def _check(frame: DataFrame, pipeline: Pipeline) -> None:
     found = [name for name in node_names(frame) if any(word in name for word in _EXCHANGES)]
-    if found:
-        text = f"it needs {found[0]}: each record must go through by itself, in its order"
-        raise PipelineRefused(f"pipeline {pipeline.name} is refused: {text}")
-    if not plan_of(frame).deterministic():
-        text = "it could give another result each time, and a record that is copied again must not"
-        raise PipelineRefused(f"pipeline {pipeline.name} is refused: {text}")
+    plan, session = plan_of(frame), frame.sparkSession
+    if found or has_pattern(plan, "PLAN_EXPRESSION", session):
+        needs = found[0] if found else "a subquery"
+        raise PipelineRefused(f"it needs {needs}: each record must go through by itself, in order")
+    if not plan.deterministic() or _RANDOM_IV.search(str(plan)):
+        raise PipelineRefused(
+            "it could give another result each time, and a record that is copied again must not"
+        )
+    texts = (text for step in pipeline.steps for text in _texts(step))
+    if (
+        has_pattern(plan, "CURRENT_LIKE", session)
+        or _CAST_OF_NOW.search(str(plan))
+        or any(_LITERAL_OF_NOW.search(text) for text in texts)
+    ):
+        raise PipelineRefused(
+            "it asks for the current time, user or session, which stand still from when a round "
+            "begins: a record that is copied again, or compared, would be another"
+        )
+
+
+def _texts(step: Step) -> Iterator[str]:
+    """Yield the SQL of a step."""
+    match step:
+        case Where(condition):
+            yield condition
+        case SetColumns(columns):
+            yield from (text for _, text in columns)
+        case JsonFields() | AvroFields():
+            yield step.where
+            yield from (text for _, text in step.columns)
+        case _:
+            pass
 
 
 def marks_needed(frame: DataFrame) -> int:
@@ -211,6 +288,28 @@ def marks_needed(frame: DataFrame) -> int:
     return (steps + 1) * (BATCH_ROWS + 1)
 
 
-def _refused(pipeline: Pipeline, number: int, text: str) -> PipelineRefused:
-    said = text.strip().split("\n", 1)[0]  # what its parser says begins with an empty line
-    return PipelineRefused(f"step {number} of pipeline {pipeline.name} is refused: {said}")
+def refused(session: SparkSession, pipelines: Iterable[Pipeline]) -> dict[str, str]:
+    """Return why Spark refuses some pipelines, by name; those done in place need no Spark."""
+    found: dict[str, str] = {}
+    for pipeline in pipelines:
+        try:
+            on_lane(session, row_workers.LaneRows(), pipeline)
+        except PipelineRefused as error:
+            found[pipeline.name] = str(error)
+    return found
+
+
+def refused_in_place(pipelines: Iterable[Pipeline]) -> dict[str, str]:
+    """Return why some pipelines that are done in place can't be, by name."""
+    found: dict[str, str] = {}
+    for pipeline in pipelines:
+        if pipeline.is_in_place and pipeline.avro_steps:
+            # Only here: most pipelines need no Avro.
+            from heliostat.records.avro.cuts import check_names
+
+            try:
+                for step in pipeline.avro_steps:
+                    check_names(step)
+            except PipelineRefused as error:
+                found[pipeline.name] = str(error)
+    return found

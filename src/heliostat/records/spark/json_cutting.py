@@ -15,7 +15,7 @@ from heliostat.records.spark.arrow_functions import on_columns
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 def with_json_cut(frame: DataFrame, column: str, changes: JsonChanges) -> DataFrame:
@@ -34,3 +34,17 @@ def _cutting(changes: JsonChanges) -> Callable[[pa.Array], pa.Array]:
         return pa.array(found, pa.binary())
 
     return cut
+
+
+def checked(column: Column) -> Column:
+    """Return a column that fails where there is something else than a JSON object, by RFC 8259."""
+    return on_columns(_checked, "binary")(column)
+
+
+def _checked(contents: pa.Array) -> pa.Array:
+    from heliostat.records.rows.json_cuts import check_object
+
+    for each in contents.to_pylist():
+        if each is not None:
+            check_object(each)
+    return contents

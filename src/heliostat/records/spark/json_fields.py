@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import functools
+import operator
+from typing import TYPE_CHECKING, cast
 
+from heliostat.errors import PipelineRefused
 from heliostat.records.copier.field_changes import FieldChanges
 from heliostat.records.copier.pipeline_steps import JsonFields
 
@@ -15,12 +18,29 @@ IS_MARK = "(partition < 0)"
 """Rows that are no records, see `heliostat.records.rows.layout`."""
 FIELDS = "fields"
 """The column with the decoded object."""
-_FAIL = {"mode": "FAILFAST"}  # the default makes null of what is no object
+_STRICT = {
+    "mode": "FAILFAST",  # the default makes null of what is not of the schema
+    "allowNonNumericNumbers": "false",
+}
+"""What is no object fails before (`json_cutting.checked`): Spark takes an empty text for null, the
+first of two objects for all, and names in other quotes and bytes that are no UTF-8 as well."""
 _KEEP_NULLS = {"ignoreNullFields": "false"}
 
 
 def kept(frame: DataFrame, condition: str) -> DataFrame:
-    """Return the rows for which a condition is true, and all marks."""
+    """Return the rows for which a condition is true, and all marks.
+
+    Raises
+    ------
+    PipelineRefused
+        It is no condition. Spark would cast a text, and fail at each record.
+    """
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import BooleanType
+
+    kind = frame.select(f.expr(condition)).schema[0].dataType
+    if not isinstance(kind, BooleanType):
+        raise PipelineRefused(f"{condition} is of type {kind.simpleString()}, not boolean")
     return frame.where(f"{IS_MARK} OR ({condition})")
 
 
@@ -34,14 +54,59 @@ def with_json_fields(frame: DataFrame, step: JsonFields) -> DataFrame:
     """
     from pyspark.sql import functions as f
 
-    text = f.col(step.column).cast("string")
-    frame = frame.withColumn(FIELDS, f.from_json(text, step.schema, _FAIL))
+    # Only here: most pipelines need no Arrow at the driver.
+    from heliostat.records.spark.json_cutting import checked
+
+    text = checked(f.col(step.column)).cast("string")
+    frame = frame.withColumn(FIELDS, f.from_json(text, step.schema, _STRICT))
+    frame = _with_numbers(frame)
     if step.where:
         frame = kept(frame, f"{FIELDS} IS NULL OR ({step.where})")
     frame = with_key(changed(computed(frame, step), step), step)
     return frame.withColumn(step.column, f.to_json(f.col(FIELDS), _KEEP_NULLS).cast("binary")).drop(
         FIELDS
     )
+
+
+def _with_numbers(frame: DataFrame) -> DataFrame:
+    """Return a frame that fails where a number is too large for its field: it is infinite."""
+    from pyspark.sql import functions as f
+
+    infinite = _infinite(f.col(FIELDS), _fields_of(frame))
+    if infinite is None:
+        return frame
+    fails = f.raise_error(f.lit("a number is too large for its field"))
+    return frame.withColumn(FIELDS, f.when(infinite, fails).otherwise(f.col(FIELDS)))
+
+
+def _infinite(at: Column, kind: DataType) -> Column | None:
+    """Return whether there is an infinite number; None: there can be none."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import ArrayType, DoubleType, FloatType, MapType, StructType
+
+    found: Column | None = None
+    match kind:
+        case DoubleType() | FloatType():
+            found = f.abs(at) == float("inf")
+        case StructType():
+            parts = [_infinite(at[field.name], field.dataType) for field in kind]
+            there = [each for each in parts if each is not None]
+            found = functools.reduce(operator.or_, there) if there else None
+        case ArrayType():
+            found = _any_infinite(at, kind.elementType)
+        case MapType():
+            found = _any_infinite(f.map_values(at), kind.valueType)
+        case _:
+            pass
+    return None if found is None else f.coalesce(found, f.lit(False))
+
+
+def _any_infinite(at: Column, kind: DataType) -> Column | None:
+    from pyspark.sql import functions as f
+
+    if _infinite(f.lit(None), kind) is None:
+        return None
+    return f.exists(at, lambda each: cast("Column", _infinite(each, kind)))
 
 
 def computed(frame: DataFrame, step: FieldChanges) -> DataFrame:

@@ -16,11 +16,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from heliostat.errors import PipelineRefused, SparkUnavailable
+from heliostat.errors import SparkUnavailable
 from heliostat.names import LaneId, LinkName
 from heliostat.ops.driver_death import begun, death, has_died, report_death, stopped
+from heliostat.ops.jvm_output import Tell, to_stderr
 from heliostat.ops.pyspark_private import (
     ask_numpy_converters_of_numpy_only,
+    java_exception,
     jvm_of,
     scala_context,
 )
@@ -33,10 +35,12 @@ from heliostat.ops.spark_session import (
     session_settings,
     wait_executors,
 )
+from heliostat.records.copier.blame import RowsFailed
 from heliostat.records.copier.lane import LaneSpec, RoundReport
 from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.spark import frames, row_workers
 from heliostat.records.spark.placement import Placement, lanes_for
+from heliostat.records.spark.row_failures import blame_by_classes
 from heliostat.records.spark.task import copy_rounds
 from heliostat.records.spark.worker_daemon import HAS_PIPELINES
 
@@ -80,6 +84,8 @@ class SparkRounds:
         Whether lanes have pipelines.
     has_rows
         Whether records will be rows of Spark: in executors, or in the driver if it is local.
+    tell
+        Receives what Spark's JVM prints.
     """
 
     def __init__(
@@ -91,6 +97,7 @@ class SparkRounds:
         task_cpus: float,
         has_pipelines: bool = False,
         has_rows: bool = False,
+        tell: Tell = to_stderr,
     ) -> None:
         from py4j import protocol
         from pyspark import SparkConf, SparkContext
@@ -117,7 +124,9 @@ class SparkRounds:
         }
         wanted = SparkConf().setAppName(app_name).setMaster(master).setAll(list(settings.items()))
         caught = signal.getsignal(signal.SIGINT)
-        self.context: SparkContext = begun(lambda: SparkContext.getOrCreate(wanted), SparkContext)
+        self.context: SparkContext = begun(
+            lambda: SparkContext.getOrCreate(wanted), SparkContext, tell
+        )
         if threading.current_thread() is threading.main_thread():
             # PySpark's own handler would kill the rounds at Ctrl-C; ours ends them gracefully.
             signal.signal(signal.SIGINT, caught)
@@ -190,6 +199,10 @@ class SparkRounds:
         ------
         PipelineRefused
             Spark can't run the pipeline.
+        RowsFailed
+            Spark ended the round, as the pipeline failed or for another reason.
+        HeliostatError
+            What the copier raised.
         """
         name = f"{self.context.applicationId}/{lane.link}/{lane.round_id}"
         session = frames.session_of_rows(self.session)
@@ -200,26 +213,28 @@ class SparkRounds:
         rows = row_workers.LaneRows(name, flush, shape.reads, is_careful=is_careful)
         piped = frames.on_lane(session, rows, pipeline)
         copy = row_workers.CopyRows(lane, name, piped.changed)
-        found = piped.frame.mapInArrow(copy, row_workers.REPORT).collect()
-        report = pickle.loads(found[0][0])  # noqa: S301 - from our own task
-        assert isinstance(report, RoundReport)
-        return report
+        frame = piped.frame.mapInArrow(copy, row_workers.REPORT)
+        try:
+            found = frame.collect()
+        except Exception as error:
+            # Of PySpark and py4j, which have no common class; the JVM's death is reported outside.
+            if has_died(self.context) or java_exception(error) is None:
+                raise
+            raise RowsFailed(str(error), blame_by_classes(error)) from error
+        ended = pickle.loads(found[0][0])  # noqa: S301 - from our own task
+        if isinstance(ended, Exception):
+            raise ended
+        assert isinstance(ended, RoundReport)
+        return ended
 
     def refused(self, pipelines: Mapping[str, Pipeline]) -> dict[str, str]:
         """Return why some of these pipelines can't be run, by name."""
-        found: dict[str, str] = {}
-        are_rows = any(not each.is_in_place for each in pipelines.values())
-        # Only then: it loads thousands of classes.
-        session = frames.session_of_rows(self.session) if are_rows else None
-        for name, pipeline in pipelines.items():
-            try:
-                if session is not None and not pipeline.is_in_place:
-                    frames.on_lane(session, row_workers.LaneRows(), pipeline)
-                elif pipeline.avro_steps:
-                    _check_fields(pipeline)
-            except PipelineRefused as error:
-                found[name] = str(error)
-        return found
+        found = frames.refused_in_place(pipelines.values())
+        of_rows = [each for each in pipelines.values() if not each.is_in_place]
+        if not of_rows:  # a SQL session loads thousands of classes
+            return found
+        with report_death(self.context):
+            return found | frames.refused(frames.session_of_rows(self.session), of_rows)
 
     def misplaced(self, link: LinkName) -> LaneId | None:
         """Return a lane of this link that should begin anew on another executor."""
@@ -274,13 +289,6 @@ class SparkRounds:
                 raise SparkUnavailable("all of Spark's executors are gone")
             time.sleep(LOOK_S)
         return found
-
-
-def _check_fields(pipeline: Pipeline) -> None:
-    from heliostat.records.avro.cuts import check_names  # only here: most pipelines need no Avro
-
-    for step in pipeline.avro_steps:
-        check_names(step)
 
 
 def _log_option() -> str:

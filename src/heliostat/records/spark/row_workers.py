@@ -6,16 +6,18 @@ import hashlib
 import pickle
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from heliostat.records.copier.lane import LaneSpec
+    from heliostat.records.copier.lane import LaneSpec, RoundReport
 
 REPORT = "report binary"
-"""What `copy_rows` gives back: one row with the pickled report."""
+"""What `CopyRows` gives back: one row with the pickled report, or with an error of ours. An error
+that is raised comes to the driver as a text, which may hold a record, and has no class there."""
 
 
 class LaneRows:
@@ -47,13 +49,17 @@ class LaneRows:
         self._is_careful = is_careful
 
     def __call__(self, _rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield rows as long as the copier's worker sends batches."""
+        """Yield rows as long as the copier's worker sends batches.
+
+        If that is gone, it says why itself.
+        """
         from heliostat.records.transport.row_pipe import PUSH_EVERY_S, read_rows
 
         for _ in _rows:
             pass
         every_s = 0.0 if self._is_careful else PUSH_EVERY_S
-        yield from read_rows(socket_path(self._name), self._flush, self._reads, every_s)
+        with suppress(OSError):
+            yield from read_rows(socket_path(self._name), self._flush, self._reads, every_s)
 
 
 class CopyRows:
@@ -65,10 +71,20 @@ class CopyRows:
         self._changed = changed
 
     def __call__(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Run the round; yield its report."""
-        from dataclasses import replace
-
+        """Run the round; yield its report, or why it failed."""
         import pyarrow as pa
+
+        from heliostat.errors import HeliostatError
+
+        ended: RoundReport | HeliostatError
+        try:
+            ended = self._copied(rows)
+        except HeliostatError as error:
+            ended = error
+        yield pa.RecordBatch.from_pydict({"report": pa.array([pickle.dumps(ended)], pa.binary())})
+
+    def _copied(self, rows: Iterator[pa.RecordBatch]) -> RoundReport:
+        from dataclasses import replace
 
         from heliostat.records.spark.copy_round import copy_round
         from heliostat.records.transport.row_exchange import RowExchange
@@ -85,11 +101,9 @@ class CopyRows:
                 careful=lane.careful,
                 timeout_s=lane.pipeline.timeout_s,
             )
-            report = copy_round(lane, exchange)
+            return replace(copy_round(lane, exchange), partitions=[])
         finally:
             pipe.close()
-        said = pickle.dumps(replace(report, partitions=[]))
-        yield pa.RecordBatch.from_pydict({"report": pa.array([said], pa.binary())})
 
 
 def socket_path(name: str) -> Path:

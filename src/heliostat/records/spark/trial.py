@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from heliostat.ops.driver_death import begun, report_death, stopped
-from heliostat.ops.pyspark_private import active_context
+from heliostat.ops.pyspark_private import active_context, java_exception
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import essence, session_settings
 from heliostat.records.copier.pipeline_steps import Pipeline
@@ -19,7 +19,7 @@ from heliostat.records.spark.frames import session_of_rows, with_steps
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark import SparkContext
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Spark: TypeAlias = "SparkContext"
 """For those who hand it on."""
@@ -152,18 +152,30 @@ def made_of(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterat
     PipelineRefused
         Spark can't run the pipeline.
     """
-    from pyspark.errors import PySparkException
-
     frame = session.createDataFrame(rows).coalesce(1)
-    piped = with_steps(frame, pipeline)
-    try:
-        made = piped.frame.toArrow()
-    except PySparkException as error:
-        if rows.num_rows == 1:
-            yield MadePart(rows, None, essence(str(error)))
-            return
+    made, why = _made_at_once(with_steps(frame, pipeline).frame)
+    if not why:
+        yield MadePart(rows, made)
+    elif rows.num_rows == 1:
+        yield MadePart(rows, None, why)
+    else:
         half = rows.num_rows // 2
         yield from made_of(session, pipeline, rows.slice(0, half))
         yield from made_of(session, pipeline, rows.slice(half))
-        return
-    yield MadePart(rows, made)
+
+
+def _made_at_once(frame: DataFrame) -> tuple[pa.Table | None, str]:
+    """Return what a pipeline makes of rows, or why it fails at one of them."""
+    # Only here: who makes a session need not have Arrow.
+    from heliostat.records.rows.row_times import WHY_NOT_TAKEN, not_taken, times_ms
+
+    try:
+        made = frame.toArrow()
+    except Exception as error:
+        # Of PySpark and py4j, which have no common class.
+        if java_exception(error) is None:
+            raise
+        return None, essence(str(error))
+    if "timestamp" in made.column_names and len(not_taken(times_ms(made["timestamp"].drop_null()))):
+        return None, WHY_NOT_TAKEN
+    return made, ""

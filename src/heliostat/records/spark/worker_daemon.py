@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import signal
 
 from heliostat.records.spark.quick_path import drop_archives
 
@@ -25,7 +26,12 @@ HAS_PIPELINES = "HELIOSTAT_HAS_PIPELINES"
 
 
 def main() -> None:
-    """Load all that a worker needs, then serve Spark's requests for workers."""
+    """Load all that a worker needs, then serve Spark's requests for workers.
+
+    The daemon and its workers do not hear SIGTERM: the driver ends a round when it is asked to end.
+    Spark ends the daemon by closing its input, and a worker by SIGKILL.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     drop_archives()
     for module in (*LOADED, *(LOADED_FOR_PIPELINES if HAS_PIPELINES in os.environ else ())):
         importlib.import_module(module)

@@ -5,18 +5,21 @@ A fetch waits at the broker, so that a change arrives within milliseconds.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import select
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from heliostat.clusters.foreign_records import NOT_A_ROW
 from heliostat.clusters.kafka_codes import EARLIEST
 from heliostat.clusters.wire import fetch
 from heliostat.clusters.wire.connection import Connection
 from heliostat.clusters.wire.frames import Frame
-from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.errors import BatchError, BrokerError, ConnectionLost
 from heliostat.invariants import is_from_current_owner
 from heliostat.names import TopicName, TopicPartition
+from heliostat.records.batches.batch import check_crc, each_header
 from heliostat.records.batches.encode import decode_batches
 from heliostat.records.copier.lane import NO_IDS, LaneSpec, PlanChange, SchemaIds
 from heliostat.records.transport.plan_rows import wanted_round
@@ -24,6 +27,8 @@ from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, schema_ids_i
 from heliostat.records.transport.state_connection import ANSWER_S, ONLY, StateConnection
 
 CONTROL_KEY = "lanes"
+OLDER_KEY = "lanes"
+"""An announcement of an earlier version has this, and names no rounds."""
 CONTROL_FETCH_BYTES = 1024 * 1024
 CONTROL_WAIT_MS = 500
 """How long the broker holds a fetch of the control topic while there is no new announcement."""
@@ -148,14 +153,9 @@ class Announcements:
         for got in fetch.decode_fetch(version, buffer, 4).partitions:
             if got.error:
                 raise BrokerError("the control topic can't be read", kafka_code=got.error)
-            for offset, _, key, value in decode_batches(buffer[got.start : got.end]):
-                self._offset = max(self._offset, offset + 1)
-                if key == CONTROL_KEY.encode() and value is not None:
-                    control = json.loads(value)
-                    if _is_for_us(control, self._lane):
-                        self._announced = control
-                elif key == SCHEMAS_KEY.encode() and value is not None:
-                    self._schema_ids = schema_ids_in(json.loads(value), self._lane.registries)
+            for _, key, value in self._records(buffer[got.start : got.end]):
+                with contextlib.suppress(*NOT_A_ROW):  # others wrote it: the next one replaces it
+                    self._read(key, value)
             # Older announcements, read before the newest, must not end a round.
             if self._offset >= got.high_watermark:
                 if self._announced is not None:
@@ -163,6 +163,38 @@ class Announcements:
                     self._announced = None
                 self._heard.schema_ids = self._schema_ids
         self._control.worked()
+
+    def _records(self, buffer: memoryview) -> Iterator[tuple[int, bytes | None, bytes | None]]:
+        """Yield offset, key and value of each record, without batches that can't be read.
+
+        The next fetch begins after the last batch, whatever is in it: markers, too.
+        """
+        for at, header in each_header(buffer, 0, len(buffer)):
+            check_crc(buffer, at, header)
+            with contextlib.suppress(BatchError):  # in an encoding that we don't write
+                for offset, _, key, value in decode_batches(buffer[at : at + header.size]):
+                    yield offset, key, value
+            self._offset = max(self._offset, header.next_offset)
+
+    def _read(self, key: bytes | None, value: bytes | None) -> None:
+        """Note the newest announcement of each kind; raises if it is none of ours."""
+        if value is None:
+            return
+        if key == CONTROL_KEY.encode():
+            control = json.loads(value)
+            if _is_for_us(control, self._lane):
+                _check_whole(control, self._lane)
+                self._announced = control
+        elif key == SCHEMAS_KEY.encode():
+            self._schema_ids = schema_ids_in(json.loads(value), self._lane.registries)
+
+
+def _check_whole(control: Any, lane: LaneSpec) -> None:
+    """Raise unless it is an announcement that can be taken: a bad one must not end a round."""
+    Heard().take(control, lane)
+    wanted = ("rounds", "running", "answered") if "rounds" in control else (OLDER_KEY,)
+    for key in wanted:
+        control[key]
 
 
 def _is_for_us(control: dict[str, Any], lane: LaneSpec) -> bool:

@@ -81,8 +81,8 @@ class MapChannel:
         """Whether too many rows were written since the last read, by all lanes together: a new
         round begins with the few of them that matter to it."""
         self._has_read = False
-        self._lost_maps: dict[int, str] = {}
-        """Why the maps of these partitions can't be relied on, by index."""
+        self._lost_maps: dict[tuple[TopicPartition, str], str] = {}
+        """Why the maps of these mirrors can't be relied on, whichever index they have."""
         self._writes: Sequence[MapWrite] = ()
         self._sent_at_s = 0.0
 
@@ -92,14 +92,19 @@ class MapChannel:
         self._writing.close()
 
     def change(self, gone: Sequence[int], new: Sequence[PartitionSpec]) -> None:
-        """Take partitions, with the next indexes, that had no map when the driver looked last.
+        """Take partitions, with the next indexes, of which the round knows all rows of their maps.
 
-        All rows since the round's begin are read, whose-ever they are: so theirs are known.
+        All rows since the round's begin are read, whose-ever they are, and it had those before of
+        its own partitions: these may come again, treated otherwise.
         """
         left = set(gone)
+        own = {name for name, index in self._names.items() if index in left}
         self._names = {name: index for name, index in self._names.items() if index not in left}
         for index, spec in enumerate(new, self._count):
-            self._names[spec.target, id_text(spec.target_topic_id)] = index
+            name = (spec.target, id_text(spec.target_topic_id))
+            self._names[name] = index
+            if name not in own:  # what was lost of it may have been rebuilt while others had it
+                self._lost_maps.pop(name, None)
         self._count += len(new)
 
     # -- reading -------------------------------------------------------------------------------
@@ -133,7 +138,10 @@ class MapChannel:
             raise
         maps = self._maps.maps.items()
         found = {self._names[name]: one for name, one in maps if name in self._names}
-        return found | {index: OffsetMap(lost=why) for index, why in self._lost_maps.items()}
+        lost = self._lost_maps.items()
+        return found | {
+            self._names[name]: OffsetMap(lost=why) for name, why in lost if name in self._names
+        }
 
     def maps_of(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | BrokerProblem:
         """Return maps of these partitions, with all rows that are durable now."""
@@ -211,7 +219,7 @@ class MapChannel:
         if odd.mirror in self._names:
             topic = self._reading.topic
             why = f"{odd.why} (topic {topic}, offset {odd.offset}; hint: {OffsetMapLost.hint})"
-            self._lost_maps[self._names[odd.mirror]] = why
+            self._lost_maps[odd.mirror] = why
 
     # -- writing -------------------------------------------------------------------------------
 

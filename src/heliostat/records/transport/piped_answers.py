@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from heliostat.records.batches.batch import OFFSET_MAX, next_offset
+from heliostat.records.batches.batch import OFFSET_MAX, each_header, next_offset
 from heliostat.records.batches.converted import Stop, StopReason
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import Fetched, Transformed
@@ -15,19 +15,26 @@ from heliostat.records.rows.to_rows import Chunk, whole_batches
 def whole_of(spec: PartitionSpec, fetched: Fetched) -> tuple[Chunk | None, Stop | None]:
     """Return what goes into a partition's pipeline, and why nothing after it can be copied.
 
-    No chunk: nothing does, see `unchanged`.
+    No chunk: nothing does, see `unchanged`. What lies between the last batch that comes back and
+    the offset of a stop is a hole.
     """
-    view = memoryview(fetched.buffer)
+    view, first = memoryview(fetched.buffer), fetched.want.offset
     end, error = whole_batches(view, fetched.start, fetched.end)
-    stop = None
-    before = spec.fails_at if spec.fails_at >= 0 else OFFSET_MAX
-    if 0 <= spec.fails_at <= fetched.want.offset:
-        return None, Stop(StopReason[spec.fail_code], spec.fails_at, spec.why_fails)
+    stop, before = None, OFFSET_MAX
     if error is not None:
         stop = _corrupt(fetched, next_offset(view, fetched.start, end), error.text)
-    if end == fetched.start:
+    if spec.fails_at >= first and _has(view, fetched.start, end, spec.fails_at):
+        before = spec.fails_at
+        stop = Stop(StopReason[spec.fail_code], before, spec.why_fails)
+    if end == fetched.start or before == first:
         return None, stop
-    return Chunk(0, spec.source, view[fetched.start : end], fetched.want.offset, before), stop
+    return Chunk(0, spec.source, view[fetched.start : end], first, before), stop
+
+
+def _has(view: memoryview, start: int, end: int, offset: int) -> bool:
+    """Return whether a batch has this offset; one that compaction has removed stops nothing."""
+    headers = (header for _, header in each_header(view, start, end))
+    return any(each.base_offset <= offset < each.next_offset for each in headers)
 
 
 def unchanged(fetched: Fetched, stop: Stop | None) -> Transformed:

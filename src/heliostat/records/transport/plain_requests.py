@@ -228,16 +228,17 @@ class PlainRequests:
 
     def _learn(self) -> None:
         keys, ends, targets = bytearray(), [], []
-        topics: dict[str, int] = {}
+        topics: dict[bytes, int] = {}
+        """By what names them in a request: a recreated topic has the old name and another id."""
         for spec in self._partitions:
-            name = spec.target.topic
-            if name not in topics:
-                topics[name] = len(topics)
+            key = self._key_of(spec)
+            if key not in topics:
+                topics[key] = len(topics)
                 begin = len(keys)
-                keys += self._key_of(spec)
-                name_bytes = ID_BYTES if self._by_id else len(name.encode())
+                keys += key
+                name_bytes = ID_BYTES if self._by_id else len(spec.target.topic.encode())
                 ends.append((begin, len(keys), len(keys) - name_bytes))
-            targets.append((topics[name], spec.target.partition))
+            targets.append((topics[key], spec.target.partition))
         self._keys = np.frombuffer(bytes(keys), np.uint8)
         self._key_ends = np.array(ends, np.int64)
         self._targets = np.array(targets, np.int64)

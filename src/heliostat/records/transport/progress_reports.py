@@ -158,7 +158,7 @@ class Thinning:
 
 def _standing(row: PartitionReport) -> _Standing:
     """Return the values whose change makes a row worth writing at once."""
-    return (row.state, row.since_ms, row.code, row.reason)
+    return (row.state, row.since_ms, row.code, row.reason, row.is_end_old)
 
 
 def _moved(row: PartitionReport) -> _Moved:
@@ -238,12 +238,13 @@ def _row(item: PartitionReport) -> list[object]:
     is_mapped = bool(item.open_records or item.breaks)
     is_elsewhere = item.target_end != item.position
     has_age = item.missing_ms >= 0 or is_elsewhere
-    if item.code or item.reason or is_mapped or has_age:
+    if item.code or item.reason or is_mapped or has_age or item.is_end_old:
         row += [item.code, item.reason[:REASON_CHARACTERS_MAX]]
-    if is_mapped or has_age:
+    if is_mapped or has_age or item.is_end_old:
         row += [item.open_records, item.breaks]
-    row += [item.missing_ms] if has_age else []
-    return [*row, item.target_end] if is_elsewhere else row
+    row += [item.missing_ms] if has_age or item.is_end_old else []
+    row += [item.target_end] if is_elsewhere or item.is_end_old else []
+    return [*row, 1] if item.is_end_old else row
 
 
 def _place(partition: TopicPartition) -> tuple[str, int]:
@@ -257,7 +258,15 @@ def _numbers(item: PartitionReport) -> object:
 
 
 def decode_progress(value: Mapping[str, Any]) -> LaneProgress:
-    """Build a `LaneProgress` from one record's JSON."""
+    """Build a `LaneProgress` from one record's JSON.
+
+    What others write there may be anything: it must not reach sums that are kept.
+
+    Raises
+    ------
+    LookupError, TypeError, ValueError
+        It is no report.
+    """
     partitions = [
         _partition(TopicName(source), TopicName(target), row)
         for source, target, rows in value["topics"]
@@ -285,7 +294,19 @@ def decode_progress(value: Mapping[str, Any]) -> LaneProgress:
         (TopicPartition(TopicName(topic), PartitionId(partition)), first, end)
         for topic, partition, first, end in value.get("lost", ())
     ]
-    return LaneProgress(report, value["at_ms"], value["is_whole"])
+    _only(int, value["lane"], value["generation"], value["round"], value["at_ms"])
+    _only(int, report.records, report.bytes, report.number, report.plan, report.lane_partitions)
+    _only(int, *report.latency_ms, *report.schema_ids)
+    _only(int, *(number for _, *ends in report.lost for number in ends))
+    _only(int, *(() if report.suspect is None else report.suspect[1:]))
+    _only(str, report.ended_by, report.hangs)
+    return LaneProgress(report, value["at_ms"], bool(value["is_whole"]))
+
+
+def _only(kind: type, *values: object) -> None:
+    """Raise `TypeError` unless all are of this kind."""
+    if values and {*map(type, values)} != {kind}:
+        raise TypeError(f"no {kind.__name__}: {values}")
 
 
 def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> PartitionReport:
@@ -298,6 +319,9 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
     missing_ms = row[14] if row[14:] else -1
     target_end = row[15] if row[15:] else position
     one, other = number if isinstance(number, list) else (number, number)
+    _only(int, one, other, position, high_watermark, records, size, last_ms, caught_up_ms, since_ms)
+    _only(int, copied_to, epoch, open_records, breaks, missing_ms, target_end)
+    _only(str, source, target, code, reason)
     return PartitionReport(
         TopicPartition(source, PartitionId(one)),
         TopicPartition(target, PartitionId(other)),
@@ -317,6 +341,7 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
         epoch,
         missing_ms,
         target_end,
+        is_end_old=len(row) > 16,
     )
 
 

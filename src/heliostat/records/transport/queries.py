@@ -14,13 +14,14 @@ from heliostat.clusters.kafka_codes import (
     UNKNOWN_TOPIC_ID,
 )
 from heliostat.clusters.wire.cluster import WireCluster
-from heliostat.clusters.wire.leaders import TopicLeaders
+from heliostat.clusters.wire.leaders import Leader, TopicLeaders
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset, TopicId, TopicPartition, is_another
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import (
     BrokerProblem,
     LastBatch,
+    LeaderProblem,
     Leaders,
     LogRange,
     MirrorEnd,
@@ -79,25 +80,35 @@ class WireQuestions:
         Raises
         ------
         ConnectionLost
-            No broker of one of the clusters answers.
+            No broker of the source answers. If none of the target does, that is a problem of each
+            partition, so that what is fetched meanwhile does not end it.
         """
         asked = range(len(self._partitions)) if indexes is None else indexes
         specs = {index: self._partitions[index] for index in asked if index not in self._gone}
         source_topics = self._source.metadata(sorted({p.source.topic for p in specs.values()}))
-        target_topics = self._target.metadata(sorted({p.target.topic for p in specs.values()}))
         source = {} if indexes is None else dict(self._leaders.source)
         target = {} if indexes is None else dict(self._leaders.target)
-        problems: dict[int, BrokerProblem] = {}
+        problems: dict[int, LeaderProblem] = {}
         for index, spec in specs.items():
-            for found, topics, partition, topic_id in (
-                (source, source_topics, spec.source, spec.source_topic_id),
-                (target, target_topics, spec.target, spec.target_topic_id),
-            ):
-                answer = _leader(topics.get(partition.topic), partition, topic_id)
-                if isinstance(answer, BrokerError):
-                    problems[index] = answer
-                else:
-                    found[index] = answer
+            topic = source_topics.get(spec.source.topic)
+            answer = _leader(topic, spec.source, spec.source_topic_id, "source")
+            if isinstance(answer, BrokerError):
+                problems[index] = LeaderProblem(answer, is_target=False)
+            else:
+                source[index] = answer
+        try:
+            target_topics = self._target.metadata(sorted({p.target.topic for p in specs.values()}))
+        except ConnectionLost as error:
+            problems |= dict.fromkeys(specs, LeaderProblem(error, is_target=True))
+            self._leaders = Leaders(source, self._leaders.target, problems)
+            return self._leaders
+        for index, spec in specs.items():
+            topic = target_topics.get(spec.target.topic)
+            answer = _leader(topic, spec.target, spec.target_topic_id, "target")
+            if isinstance(answer, BrokerError):
+                problems[index] = LeaderProblem(answer, is_target=True)
+            else:
+                target[index] = answer
         self._leaders = Leaders(source, target, problems)
         return self._leaders
 
@@ -248,7 +259,10 @@ def _confirm(
 
 
 def _leader(
-    topic: TopicLeaders | None, partition: TopicPartition, topic_id: TopicId | None
+    topic: TopicLeaders | None,
+    partition: TopicPartition,
+    topic_id: TopicId | None,
+    side: str = "target",
 ) -> BrokerId | BrokerError:
     if topic is None or topic.error:
         code = topic.error if topic is not None else 3
@@ -264,8 +278,22 @@ def _leader(
     leader = topic.partitions.get(partition.partition)
     if leader is None or leader.error not in (0, 9) or leader.broker < 0:
         code = leader.error if leader is not None and leader.error else LEADER_NOT_AVAILABLE
-        return BrokerError("a partition has no leader", kafka_code=code, partition=str(partition))
+        return BrokerError(
+            "a partition has no leader",
+            kafka_code=code,
+            partition=str(partition),
+            side=side,
+            brokers=_replicas(leader),
+        )
     return leader.broker
+
+
+def _replicas(leader: Leader | None) -> str:
+    """Return the brokers with the partition's replicas as text, and which of them are gone."""
+    if leader is None or not leader.replicas:
+        return "unknown"
+    gone = [str(each) for each in leader.replicas if each in leader.offline]
+    return ", ".join(map(str, leader.replicas)) + (f" ({', '.join(gone)} offline)" if gone else "")
 
 
 def _range(

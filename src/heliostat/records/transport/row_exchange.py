@@ -10,6 +10,7 @@ reports them before they go out. What was under way when it failed again, it fai
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -224,16 +225,21 @@ class RowExchange:
         if begin < end:
             self._back.append(rows.slice(begin, end - begin))
 
-    def _before(self, error: TransformFailed, part: Chunk, back: list[pa.RecordBatch]) -> bytearray:
-        """Return the batches up to the record at which a part fails, if they are sound."""
-        offset = error.context.get("offset")
-        if not isinstance(offset, int) or offset <= part.first:
-            return bytearray()
-        rows = [each.filter(pc.less(each.column("offset"), offset)) for each in back]
-        try:
-            return batches_of(part._replace(before=offset), rows, self._changed)
-        except TransformFailed:
-            return bytearray()
+    def _fail(
+        self, out: _Out, error: TransformFailed, part: Chunk, back: list[pa.RecordBatch]
+    ) -> None:
+        """Keep the batches up to the record at which a part fails, if they are sound."""
+        at = next_offset(out.data, 0, len(out.data)) or out.fetched.want.offset
+        failing = error.context.get("offset", at)
+        if isinstance(failing, int) and at < failing < (
+            next_offset(part.data, 0, len(part.data)) or 0
+        ):
+            rows = [each.filter(pc.less(each.column("offset"), failing)) for each in back]
+            with contextlib.suppress(TransformFailed):
+                out.data += batches_of(part._replace(before=failing), rows, self._changed)
+                at = failing  # what lies between is a hole
+        text = f"source offset {failing} can't be copied: {error.text}"
+        out.has_failed, out.stop = True, Stop(StopReason.TRANSFORM_FAILED, at, text)
 
     def _complete(self) -> None:
         """Take the end of a part; the answer is complete with its last one."""
@@ -251,23 +257,13 @@ class RowExchange:
                 found = batches_of(part, back, self._changed)
                 out.data = out.data + found if out.data else found
             except TransformFailed as error:
-                out.data += self._before(error, part, back)
-                out.has_failed, out.stop = True, _stop_in(out, error)
+                self._fail(out, error, part, back)
         if out.parts:
             return
         self._under_way.popleft()
         self._bytes -= out.size
         whole = out.fetched._replace(buffer=out.data, start=0, end=len(out.data), opened=out.opened)
         self._done.append(Transformed(whole, out.stop))
-
-
-def _stop_in(out: _Out, error: TransformFailed) -> Stop:
-    """Return why nothing after what has come back can be copied."""
-    at = next_offset(out.data, 0, len(out.data))
-    at = out.fetched.want.offset if at is None else at
-    failing = error.context.get("offset", at)
-    text = f"source offset {failing} can't be copied: {error.text}"
-    return Stop(StopReason.TRANSFORM_FAILED, at, text)
 
 
 def _parts(chunk: Chunk) -> Iterator[Chunk]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
-from support.batches import CONTROL, TRANSACTIONAL, marker
+from support.batches import CONTROL, TRANSACTIONAL, Record, StoredBatch, marker
 
-from heliostat.records.batches.aborted import Aborted, AbortedTransactions
-from heliostat.records.batches.batch import BatchHeader
+from heliostat.errors import BatchError
+from heliostat.records.batches.aborted import Aborted, AbortedTransactions, forget_aborted
+from heliostat.records.batches.batch import BatchHeader, check_crc, read_header
 
 RECORDS_MAX = 4
 
@@ -84,3 +86,34 @@ def test_thousands_of_aborted_transactions_are_matched_quickly() -> None:
     """Each batch was compared with each aborted transaction and each marker: this took an hour."""
     log = Log(random.Random(1), producers=1, transactions=10_000)
     assert told(log) == [is_aborted for _, _, is_aborted in log.entries]
+
+
+def test_batches_of_aborted_transactions_are_left_without_records() -> None:
+    """Given an answer with aborted transactions / then their batches keep offsets and a valid
+
+    checksum, and have no records; a damaged one stays damaged, and others are as they were.
+    """
+    batch = StoredBatch(
+        0, (Record(5, b"k", b"v"),) * 3, more_attributes=TRANSACTIONAL, producer_id=1
+    )
+    others = [
+        replace(batch, base_offset=3, producer_id=2),
+        marker(6, 1, commits=False),
+        replace(batch, base_offset=7),
+    ]
+    data = bytearray(batch.encode() + b"".join(each.encode() for each in others))
+    before = bytes(data)
+    forget_aborted(data, 0, len(data), [Aborted(1, 0)])
+    size = len(batch.encode())
+    assert data[size:] == before[size:]
+    header = read_header(data, 0, len(data))
+    assert header is not None
+    assert (header.next_offset, header.records_count) == (3, 0)
+    check_crc(data, 0, header)
+    damaged = bytearray(before)
+    damaged[size - 1] ^= 1
+    forget_aborted(damaged, 0, len(damaged), [Aborted(1, 0)])
+    header = read_header(damaged, 0, len(damaged))
+    assert header is not None
+    with pytest.raises(BatchError, match="checksum"):
+        check_crc(damaged, 0, header)

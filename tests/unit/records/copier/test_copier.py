@@ -21,6 +21,7 @@ from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import CopySettings, PartitionState
 from heliostat.records.copier.network import Fetched, Want
+from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.records.copier.partition_standing import Phase
 
 BEFORE, OWN = "0/1/0", "0/1/1"
@@ -89,6 +90,10 @@ def test_old_records_are_held_until_earlier_rounds_have_ended(
     assert one.copier.reports._lane.round_id == OWN
     one.copier._look_for_predecessors(running)
     assert all(item.appends.holds_old is is_held for item in one.copier.partitions)
+    # What they have sent last may still land, so that the end is read again after that.
+    lands_s = one.world.clock.now_s + LANDS_WITHIN_S
+    may_land = [item.appends.may_land_until_s >= lands_s for item in one.copier.partitions]
+    assert may_land == [not is_held] * 2
 
 
 @pytest.mark.parametrize("off", ["offset", "attempt"])

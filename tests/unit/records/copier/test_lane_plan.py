@@ -15,6 +15,7 @@ from sim.test_copy_simulation import WALL_MS, fill, granted, lane
 from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import PlanChange, RoundReport, TakenPartition
+from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.records.copier.partition_leave import give_up, is_at_rest
 from heliostat.records.copier.partition_standing import Phase
 
@@ -131,6 +132,34 @@ def test_what_is_under_way_keeps_a_partition(made: Lane, why: str) -> None:
     item.has_row_under_way = why == "row"
     item.appends.may_land(1000.0 if why == "may land" else -1e9)
     assert not is_at_rest(item, 1000.0)
+
+
+@pytest.mark.parametrize("why", ["in flight", "row", "may land"])
+def test_a_partition_is_taken_again_only_when_its_old_state_is_at_rest(
+    made: Lane, why: str
+) -> None:
+    """Given a partition that is treated otherwise / while something of it is under way / then its
+
+    end is not read (I4), and other partitions of that change are taken at once.
+    """
+    made.steps(200)
+    plan, old, now_s = made.copier._plan, made.copier.partitions[0], made.world.clock.now_s
+    old.appends.in_flight = int(why == "in flight")
+    old.has_row_under_way = why == "row"
+    if why == "may land":
+        old.appends.may_land(now_s)
+    other = replace(made.first, batch_bytes_max=50_000)
+    taken = (TakenPartition(other, NOTE), TakenPartition(made.third, NOTE))
+    plan.take([PlanChange(5, (made.first.source,), taken)])
+    moved = plan.carry_out(now_s, WALL_MS)
+    assert moved is not None
+    assert [item.spec for item, _ in moved.new] == [made.third]
+    assert plan.generation == 4
+    old.appends.in_flight, old.has_row_under_way = 0, False
+    moved = plan.carry_out(now_s + LANDS_WITHIN_S, WALL_MS)
+    assert moved is not None
+    assert [item.spec for item, _ in moved.new] == [other]
+    assert plan.generation == 5
 
 
 def test_a_partition_that_is_treated_otherwise_begins_after_its_last_answer(made: Lane) -> None:

@@ -8,16 +8,19 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from unit.records.copier.test_copier import Round
 
+import heliostat
 from heliostat.access import PLAINTEXT
 from heliostat.clusters.wire.connection import Connection, DialSettings, Endpoint
 from heliostat.errors import ConnectionLost
 from heliostat.records.copier.hooks import Hooks
+from heliostat.records.copier.late_sends import KilledWhenLate
 
-SOURCES = Path(__file__).parents[3] / "src"
+SOURCES = Path(heliostat.__file__).parents[1]
 PROGRAM = """
 import sys
 from heliostat.records.copier import late_sends
@@ -65,6 +68,20 @@ def test_a_process_paused_past_its_deadline_is_killed() -> None:
 def test_a_process_that_sends_nothing_continues(begin: str) -> None:
     """Given all was sent, or the time was over before / when paused likewise / then it lives."""
     assert frozen(begin) == (0, "sent\n")
+
+
+def test_it_is_killed_a_second_after_its_lease(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a send / then its process may take a second more than its lease: successors wait that
+
+    long, and a take-over should not take longer.
+    """
+    guard, armed = KilledWhenLate(), list[float]()
+    guard.close()
+    monkeypatch.setattr(guard, "_timer", SimpleNamespace(set=armed.append))
+    guard.arm(5.0)
+    guard.arm(0.0)
+    guard.disarm()
+    assert armed == [pytest.approx(6.0), 0.0]
 
 
 class Watch:

@@ -10,12 +10,17 @@ from support.records import Sample, encode
 from heliostat.errors import ConnectionLost
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, OffsetMap
+from heliostat.records.batches.batch import forget_records, read_header
 from heliostat.records.batches.converted import ConvertedBatch
+from heliostat.records.batches.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
+from heliostat.records.copier.lane_leaders import no_leader
 from heliostat.records.copier.markers import filler_of
 from heliostat.records.copier.network import LastBatch, LogRange, Want
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_leave import are_awaited
+from heliostat.records.copier.partition_report import copied_in
 from heliostat.records.copier.partition_standing import FIND_END_MAX_S
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
@@ -210,8 +215,8 @@ def test_old_records_wait_for_what_may_still_land(how: str) -> None:
             one.copy.unanswered(problem, one.now_s, NOW_MS, is_target=True)
         else:
             one.copy.find_end_failed(problem, one.now_s, NOW_MS)
-    assert one.copy.is_awaited(LANDS_WITHIN_S / 2) is (how == "lost")
-    assert not one.copy.is_awaited(LANDS_WITHIN_S)
+    assert are_awaited([one.copy], LANDS_WITHIN_S / 2) is (how == "lost")
+    assert not are_awaited([one.copy], LANDS_WITHIN_S)
     one.now_s = LANDS_WITHIN_S / 2
     one.begin(10)
     one.fetch(0.0, EXPIRATION_S)
@@ -231,9 +236,9 @@ def test_a_round_ends_without_waiting_for_fresh_records_that_were_lost() -> None
     one = OneMirror()
     one.fetch(0.0)
     (batch,) = one.send()
-    assert one.copy.is_awaited(0.0)
+    assert are_awaited([one.copy], 0.0)
     one.copy.append_lost(batch, "cut", 0.0, NOW_MS)
-    assert not one.copy.is_awaited(0.0)
+    assert not are_awaited([one.copy], 0.0)
 
 
 def test_a_silent_source_holds_no_append_back() -> None:
@@ -402,3 +407,86 @@ def test_acknowledged_positions_are_noted_with_the_targets_end() -> None:
     (batch,) = one.send()
     one.acknowledge(batch)
     assert (one.copy.progress.copied_to, one.copy.progress.copied_end) == (11, 11)
+
+
+def test_a_round_of_which_a_pipeline_left_nothing_has_gone_on() -> None:
+    """Given a batch without records / when the round ends / then it notes that it has passed it:
+
+    the next one begins there, also if retention has taken its offsets from the source meanwhile.
+    """
+    one = OneMirror()
+    one.copy.fetches.epochs = CopiedEpochs(CopiedTo(10, 4))
+    one.copy.progress.copied_to = one.copy.progress.copied_end = 10
+    assert copied_in([one.copy]) == []
+    answer = bytearray(encode([Sample(b"k", b"v", NOW_MS)] * 5))
+    answer[:16] = (10).to_bytes(8, "big") + answer[8:12] + (4).to_bytes(4, "big")
+    header = read_header(answer, 0, len(answer))
+    assert header is not None
+    forget_records(answer, 0, header)
+    one.copy.fetched(answer, 0, len(answer), high_watermark=15, now_s=0.0, now_ms=NOW_MS)
+    assert (one.copy.progress.position, one.copy.progress.records) == (15, 0)
+    [(_, *note)] = copied_in([one.copy])
+    assert note == [15, 4, 10]
+    later = OneMirror()
+    later.copy.progress.copied_to, _, later.copy.progress.copied_end = note
+    later.begin(10)
+    assert later.want().offset == 15
+
+
+def test_the_age_of_what_is_missing_is_that_of_its_oldest_record() -> None:
+    """Given old records, then one of a time to come / when asked / then by its own timestamp."""
+    one = OneMirror()
+    progress = one.copy.progress
+    assert (progress.missing_ms, progress.is_level) == (-1, False)  # just begun: nothing is known
+    one.fetch(3600.0, 1800.0)
+    assert progress.missing_ms == NOW_MS - 3_600_000
+    (first, second) = one.send()[:1], one.copy.appends.queue
+    one.acknowledge(*first)
+    assert progress.missing_ms == NOW_MS - 3_600_000  # the next is hardly older than the one before
+    assert len(second) == 1
+    one.acknowledge(*one.send())
+    assert (progress.missing_ms, progress.is_level) == (-1, True)
+    one.fetch(-60.0)
+    assert progress.missing_ms == NOW_MS
+
+
+def test_without_an_answer_of_the_source_its_end_is_old() -> None:
+    one = OneMirror()
+    one.fetch(0.0)
+    assert not one.copy.progress.is_end_old
+    no_leader(one.copy, ConnectionLost("gone"), 0.0, NOW_MS, is_target=True)
+    assert not one.copy.progress.is_end_old
+    for fails in (
+        lambda: one.copy.fetch_failed(NOT_LEADER, "", 0.0, NOW_MS),
+        lambda: one.copy.unanswered(ConnectionLost("hangs"), 0.0, NOW_MS, is_target=False),
+        lambda: no_leader(one.copy, ConnectionLost("gone"), 0.0, NOW_MS, is_target=False),
+    ):
+        one.copy.source_stands(LogRange(Offset(0), Offset(11)), NOW_MS)
+        assert not one.copy.progress.is_end_old
+        fails()
+        assert one.copy.progress.is_end_old
+
+
+def test_a_mirror_without_leader_is_retried_until_it_has_one() -> None:
+    """Given no leader at the target / when the source answers or fails / then still RETRYING."""
+    one = OneMirror()
+    no_leader(one.copy, ConnectionLost("no leader"), 0.0, NOW_MS, is_target=True)
+    one.now_s = 10.0
+    one.copy.fetch_failed(NOT_LEADER, "", 0.0, NOW_MS)
+    one.copy.fetched(
+        bytearray(), 0, 0, high_watermark=one.copy.progress.position, now_s=0.0, now_ms=NOW_MS
+    )
+    assert one.standing == (PartitionState.RETRYING, "CONNECTION_LOST")
+    assert "no leader" in one.copy.standing.reason
+    one.copy.standing.recovered(NOW_MS, aligns=False)
+    assert one.standing == (PartitionState.COPYING, "")
+
+
+def test_a_stopped_partitions_lag_grows_with_its_source() -> None:
+    """Given a stop / when the source has more by its log range / then nothing of that is open."""
+    one = OneMirror()
+    one.fetch(0.0)
+    one.copy.stop(PartitionState.BLOCKED, "X", "why", NOW_MS)
+    one.copy.source_stands(LogRange(Offset(0), Offset(5_000)), NOW_MS)
+    progress = one.copy.progress
+    assert (progress.high_watermark, progress.last_stable_offset) == (5_000, 5_000)

@@ -50,6 +50,7 @@ SAME = [
     *(cells.FETCH_OFFSET, cells.NEXT_TARGET, cells.IN_FLIGHT, cells.QUEUED_BYTES),
     *(cells.POSITION, cells.COPIED_TO, cells.COPIED_END, cells.HIGH_WATERMARK),
     *(cells.LAST_STABLE, cells.RECORDS, cells.BYTES, cells.LAST_TIMESTAMP, cells.CAUGHT_UP),
+    cells.MISSING,
 ]
 """What both ways must leave behind."""
 *_, plain_way_checked = with_checked_indexes(
@@ -75,6 +76,7 @@ def partition(
     item.fetches.offset = item.progress.position = item.progress.copied_to = source
     item.progress.copied_end = target
     item.progress.high_watermark = item.progress.last_stable_offset = source
+    item.progress.caught_up_ms = NOW
     item.appends.is_established = True
     item.fetches.epochs.learn(CopiedTo(source, epoch))
     return item
@@ -85,9 +87,9 @@ class Side:
 
     def __init__(self, item: PartitionCopy, made: Any = plain_way) -> None:
         self.item = item
-        self.latency, self.gate = LiveLatency(NOW), SchemaGate()
+        self.latency, self.gate = LiveLatency(), SchemaGate()
         lane: Any = type("Lane", (), {"settings": item.settings, "producer_id": PRODUCER})
-        self.plain = made.PlainWay(lane, [item], self.gate, self.latency, NOW)
+        self.plain = made.PlainWay(lane, [item], self.gate, self.latency)
         self.plain.judge(item, TARGET)
 
     def numbers(self) -> list[int]:
@@ -215,6 +217,7 @@ def test_compiled_code_copies_what_objects_copy(one, how, batch_bytes_max):
             content(send.batch)
         ]
         assert side.answer.asked[0].tolist() == list(objects.want(0.0) or ())
+        assert side.item.progress.missing_ms == objects.progress.missing_ms
         assert objects.appended(send.batch, send.batch.base_offset, NOW + 5)
         assert land(side, mine, NOW + 5) == []
     assert side.numbers() == [objects.progress.cells.at[column] for column in SAME]
@@ -375,7 +378,7 @@ def test_more_partitions_than_rows_keep_their_numbers():
     for n, item in enumerate(items):
         item.index = n
     lane: Any = type("Lane", (), {"settings": CopySettings(), "producer_id": PRODUCER})
-    plain = plain_way.PlainWay(lane, items, SchemaGate(), LiveLatency(NOW), NOW)
+    plain = plain_way.PlainWay(lane, items, SchemaGate(), LiveLatency())
     for n in (0, 63, 64, 199, 1):
         plain.judge(items[n], TARGET)
         items[n].progress.position += 1000

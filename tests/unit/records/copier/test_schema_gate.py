@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
-from support.batches import Record, header_of, is_crc_valid, read
+from support.batches import TRANSACTIONAL, Record, StoredBatch, header_of, is_crc_valid, read
 from support.records import LZ4, NONE, ZSTD, Sample, encode
 from unit.records.copier.test_plain_way import NOW, TARGET, Side, partition
 
+from heliostat.records.batches.aborted import Aborted
 from heliostat.records.batches.converted import RefusedRecord, Stop, StopReason
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 from heliostat.records.copier.lane import (
@@ -145,6 +146,18 @@ def _pauses(gate: SchemaGate, item: PartitionCopy, data: bytes) -> list[float]:
         found.append(item.standing.not_before_s - now_s)
     assert len(item.appends.queue) == 1
     return found
+
+
+def test_records_of_aborted_transactions_are_not_waited_for() -> None:
+    """Given an unknown id that no reader sees / then it is passed; a committed one waits."""
+    record = Record(NOW, b"k", framed(UNKNOWN))
+    data = StoredBatch(0, (record,), more_attributes=TRANSACTIONAL, producer_id=5).encode()
+    for aborted, position in (([Aborted(5, 0)], 1), ([], 0)):
+        item, gate = framing(VALUES), SchemaGate()
+        gate.learn(IDS, [item])
+        gate.fetched(item, answer(item, data)._replace(aborted=aborted), 0.0, NOW)
+        assert (item.fetches.offset, waits(item)) == (position, not aborted)
+        assert not item.appends.queue
 
 
 def test_what_waits_goes_on_when_its_id_is_learnt() -> None:
@@ -388,6 +401,25 @@ def test_a_pipeline_gets_batches_that_it_can_decode() -> None:
     assert waits(item)
     assert gate.missed([item]) == (FOREIGN,)
     assert "is not known to the pipeline yet" in item.standing.reason
+
+
+@pytest.mark.parametrize("first", ["key", "value"])
+def test_a_pipeline_of_keys_and_values_gets_what_it_can_decode_of_both(first: str) -> None:
+    """Given a pipeline that decodes both / when one has an unknown id earlier than the other / then
+
+    only batches before the earlier one go in.
+    """
+    item = framing(VALUES | SchemaFrames.KEYS)
+    item.spec = replace(item.spec, pipeline="p")
+    steps = [AvroFields(schemas=(AvroSchema(KNOWN),), column=each) for each in ("key", "value")]
+    gate = SchemaGate(Pipeline("p", tuple(steps)))
+    gate.learn(IDS, [item])
+    good = batch(0, (framed(KNOWN), framed(KNOWN)))
+    bad_key, bad_value = (framed(FOREIGN), framed(KNOWN)), (framed(KNOWN), framed(FOREIGN))
+    both = [bad_key, bad_value] if first == "key" else [bad_value, bad_key]
+    data = good + batch(1, both[0]) + batch(2, both[1])
+    found = gate.before_pipeline(item, answer(item, data), 0.0, NOW)
+    assert found == answer(item, data)._replace(end=len(good))
 
 
 class Taken:

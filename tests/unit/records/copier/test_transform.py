@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from support.batches import Record, StoredBatch, header_of
+from support.batches import TRANSACTIONAL, Record, StoredBatch, header_of
 
 from heliostat.errors import PipelineRefused
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import OffsetMap
+from heliostat.records.batches.aborted import Aborted
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import ConvertedBatch, Stop, StopReason
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
@@ -26,6 +28,8 @@ from heliostat.records.copier.pipeline_steps import (
 )
 from heliostat.records.copier.schema_gate import SchemaGate
 from heliostat.records.copier.transform import PipelineWay
+from heliostat.records.rows.to_rows import rows_of
+from heliostat.records.transport.piped_answers import whole_of
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
 STOP = Stop(StopReason.TRANSFORM_FAILED, 7, "no number")
@@ -86,6 +90,68 @@ def test_a_partition_stops_once_all_before_the_failing_record_has_landed() -> No
     assert item.phase is Phase.STOPPED
     assert item.standing.state is PartitionState.BLOCKED
     assert (item.standing.code, item.standing.reason) == ("TRANSFORM_FAILED", "no number")
+
+
+def test_a_hole_before_the_failing_record_is_passed_once_two_answers_agree() -> None:
+    """Given a record at which a pipeline fails, right behind a hole / when two answers say so /
+
+    then the position is that record's; no checksum covers its offset, so one is not enough.
+    """
+    item = partition(pipeline="hide")
+    way = PipelineWay([item], Pipeline(), SchemaGate())
+    behind = replace(STOP, offset=12)
+    for stop in (replace(STOP, offset=99), behind):  # the first answer was damaged
+        way.came_back(Transformed(answer(item, 0), stop), NOW)
+        assert item.phase is Phase.COPY
+        assert item.fetches.stop is None
+    way.came_back(Transformed(answer(item), behind), NOW)  # what is before it waits for a schema
+    assert item.phase is Phase.COPY
+    way.came_back(Transformed(answer(item, 0), behind), NOW)
+    assert item.phase is Phase.STOPPED
+    assert item.progress.position == 12
+
+
+def test_a_hole_before_the_failing_record_is_filled_first() -> None:
+    """Given a mirror with equal offsets, and a record before the hole that has not landed / when
+
+    it lands / then markers go out, and the partition stops once the target ends at the failing one.
+    """
+    item = partition(pipeline="hide", fills=True)
+    item.map.begin(OffsetMap(), 7, fills=True)
+    item.filling.begin(7, NOW)
+    way = PipelineWay([item], Pipeline(), SchemaGate())
+    behind = replace(STOP, offset=8)
+    for _ in range(2):
+        way.came_back(Transformed(answer(item, 0), behind), NOW)
+    assert item.phase is Phase.COPY
+    (markers,) = item.appends.queue
+    assert markers.fills == range(7, 8)
+    send = item.next_send(0.0, NOW)
+    assert send is None  # its row of the map is not durable yet
+    row = item.map.row_to_write()
+    assert row is not None
+    item.map.written(row)
+    send = item.next_send(0.0, NOW)
+    assert send is not None
+    item.appended(send.batch, 7, NOW)
+    assert item.phase is Phase.COPY  # how many have landed is not known yet
+    item.ends_at(8, 0.0, NOW)
+    assert (item.phase, item.progress.position) == (Phase.STOPPED, 8)
+
+
+def test_records_of_aborted_transactions_go_into_no_pipeline() -> None:
+    item, pipeline = partition(pipeline="hide"), Pipeline()
+    way = PipelineWay([item], pipeline, SchemaGate())
+    seen = StoredBatch(7, (Record(NOW, b"k", b"v"),), more_attributes=TRANSACTIONAL, producer_id=5)
+    data = bytearray(seen.encode() + replace(seen, base_offset=8, producer_id=6).encode())
+    want = Want(0, item.attempt, 7, 1 << 20)
+    event = Fetched(want, 0, 9, data, 0, len(data), 9, aborted=[Aborted(6, 8)])
+    way.takes(event, 0.0, NOW)
+    (taken,) = pipeline.has
+    chunk, stop = whole_of(item.spec, taken)
+    assert stop is None
+    assert chunk is not None
+    assert rows_of(chunk).column("offset").to_pylist() == [7]
 
 
 def test_an_answer_that_is_outdated_or_not_taken_whole_stops_nothing() -> None:

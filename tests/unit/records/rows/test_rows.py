@@ -174,6 +174,12 @@ def test_records_from_a_failing_one_on_are_left_out() -> None:
     assert last.next_offset == 14
 
 
+def timed(rows: pa.RecordBatch, time_ms: int) -> pa.RecordBatch:
+    """Rows of which the last one has this timestamp, and others the least and greatest ones."""
+    times_us = [1000 * each for each in (-1, 253_402_300_799_999, time_ms)]
+    return rows.set_column(2, "timestamp", pa.array(times_us).cast(pa.timestamp("us", tz="UTC")))
+
+
 @pytest.mark.parametrize(
     ("spoil", "what"),
     [
@@ -187,6 +193,8 @@ def test_records_from_a_failing_one_on_are_left_out() -> None:
             ),
             "without a timestamp",
         ),
+        (lambda rows: timed(rows, 253_402_300_800_000), "after the year 9999"),
+        (lambda rows: timed(rows, -2), "before 1970"),
     ],
 )
 @pytest.mark.provokes("TRANSFORM_FAILED")

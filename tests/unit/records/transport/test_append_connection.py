@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 from kafka.protocol.producer import ProduceResponse
 
@@ -15,7 +16,8 @@ from heliostat.errors import ProtocolError
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import CopySettings, PartitionSpec
-from heliostat.records.copier.network import Appended, Send
+from heliostat.records.copier.network import Appended, PlainSends, Send
+from heliostat.records.copier.plain_sends import LANDED_AT, SENT_FIELDS, SIZE
 from heliostat.records.transport.append_connection import AppendConnection
 from heliostat.records.transport.fetch_connection import ConnectionContext
 
@@ -34,6 +36,7 @@ class Wire:
         self.sent = 0
         self.discards: bool | None = None
         self.is_closed = False
+        self.wholes: list[memoryview] = []
 
     def discard_at_close(self, *, is_wanted: bool) -> None:
         self.discards = is_wanted
@@ -45,6 +48,10 @@ class Wire:
         return self.sent + 1
 
     has_unsent = False
+
+    def begin_whole(self, request: memoryview) -> None:
+        self.sent += 1
+        self.wholes.append(request)
 
     def begin_send(self, *frames: list[Any]) -> None:
         self.sent += len(frames)
@@ -76,6 +83,29 @@ def answer(number: int, bases: dict[int, int], appended_ms: int = -1) -> Frame:
     topics = [kind(name="t", partition_responses=rows)]
     body = ProduceResponse(responses=topics, throttle_time_ms=0).encode(version=VERSION)
     return Frame(number, memoryview(bytearray(number.to_bytes(4, "big") + b"\0" + bytes(body))))
+
+
+@pytest.mark.parametrize("has_unsent", [True, False])
+def test_a_request_that_is_sent_in_part_is_not_overwritten_by_the_next(
+    conn: AppendConnection, monkeypatch: pytest.MonkeyPatch, *, has_unsent: bool
+) -> None:
+    """Given a broker that has taken a part of a request / when the next one is encoded / then the
+
+    rest is still the first one's; else the same room serves again.
+    """
+    wire: Any = conn.connection
+    monkeypatch.setattr(wire, "has_unsent", has_unsent)
+
+    def send(content: int) -> None:
+        rows = np.zeros((1, SENT_FIELDS), np.int64)
+        rows[0, SIZE], rows[0, LANDED_AT] = 100, -1
+        conn.send_plain(PlainSends(rows, np.full(100, content, np.uint8), 100))
+
+    send(7)
+    first = bytes(wire.wholes[0])
+    send(9)
+    assert (bytes(wire.wholes[0]) == first) is has_unsent
+    assert bytes(wire.wholes[1]) != first
 
 
 def test_as_many_appends_are_in_flight_as_a_broker_remembers(conn: AppendConnection) -> None:

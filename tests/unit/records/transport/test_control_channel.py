@@ -13,6 +13,7 @@ from kafka.protocol.consumer import FetchResponse
 from heliostat.clusters.wire import fetch
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId
+from heliostat.records.batches.crc import crc32c
 from heliostat.records.batches.encode import encode_batch
 from heliostat.records.copier.lane import Announcement, PlanChange, WantedRound
 from heliostat.records.transport.announcements import (
@@ -57,8 +58,18 @@ def frame_of(
 ) -> memoryview:
     """A frame with records of one key from offset `base` on."""
     rows = [(key.encode(), json.dumps(each).encode(), 1) for each in values]
+    return frame_with(high_watermark, batch_at(base, rows))
+
+
+def batch_at(base: int, rows: list[tuple[bytes | None, bytes | None, int]]) -> bytes:
+    """A batch of records of key, value and time."""
     records = bytearray(encode_batch(rows))
     records[:8] = base.to_bytes(8, "big")
+    return bytes(records)
+
+
+def frame_with(high_watermark: int, records: bytes) -> memoryview:
+    """A frame with these batches."""
     kind = FetchResponse.FetchableTopicResponse
     partition: Any = kind.PartitionData(
         partition_index=0,
@@ -68,7 +79,7 @@ def frame_of(
         log_start_offset=0,
         aborted_transactions=[],
         preferred_read_replica=-1,
-        records=bytes(records),
+        records=records,
     )
     body = FetchResponse(
         throttle_time_ms=0,
@@ -123,3 +134,36 @@ def test_a_round_that_is_not_the_lanes_ends(announced: dict[str, Any], *, expect
     answered = Heard()
     answered.take(announced, LANE)
     assert answered.is_superseded is expected
+
+
+GARBAGE = (b"", b"\xff\x00", b"7", b"[]", b'"text"', b"{}", b"[" * 5000, b'{"rounds": 5}')
+
+
+@pytest.mark.parametrize("key", [None, b"\xff", b"lanes", b"schemas", b"what"])
+@pytest.mark.parametrize("value", [*GARBAGE, json.dumps({"rounds": {"0": {}}}).encode()])
+def test_what_others_write_there_ends_no_round_and_hides_no_announcement(
+    hearing: tuple[Announcements, Heard], key: bytes | None, value: bytes
+) -> None:
+    """Given a foreign record after an announcement, and one before / then both are as if alone."""
+    announcements, answered = hearing
+    strange = [(key, value, 1)]
+    own = [(CONTROL_KEY.encode(), json.dumps(told()).encode(), 1)]
+    announcements._take(frame_with(2, batch_at(0, own) + batch_at(1, strange)), VERSION)
+    assert (answered.is_superseded, answered.answered) == (False, 7)
+    other = [(CONTROL_KEY.encode(), json.dumps(OTHER).encode(), 1)]
+    announcements._take(frame_with(4, batch_at(2, strange) + batch_at(3, other)), VERSION)
+    assert answered.is_superseded
+
+
+@pytest.mark.parametrize("attributes", [0x20, 0x01], ids=["a marker", "an encoding of others"])
+def test_a_batch_without_a_readable_record_is_passed(
+    hearing: tuple[Announcements, Heard], attributes: int
+) -> None:
+    """Given such a batch at the end / then what was announced before it is known, and read once."""
+    announcements, answered = hearing
+    own = [(CONTROL_KEY.encode(), json.dumps(told()).encode(), 1)]
+    last = bytearray(batch_at(1, [(b"k", b"v", 1)]))
+    last[22] |= attributes
+    last[17:21] = crc32c(bytes(last[21:])).to_bytes(4, "big")
+    announcements._take(frame_with(2, batch_at(0, own) + bytes(last)), VERSION)
+    assert (answered.answered, announcements._offset) == (7, 2)

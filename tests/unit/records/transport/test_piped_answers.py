@@ -103,3 +103,23 @@ def test_a_record_that_fails_stops_the_partition_at_itself() -> None:
         assert found.stop is not None
         assert (found.stop.reason, found.stop.offset) == (StopReason.TRANSFORM_FAILED, 13)
         assert found.stop.text == "pipeline hide fails at source offset 13: no value b'bad'"
+
+
+def test_a_record_that_is_to_stop_its_partition_does_behind_a_hole_too() -> None:
+    """Given a hole before it / then the stop comes with the answer; one that compaction has removed
+
+    since, or that was passed, stops nothing.
+    """
+    spec = {"fails_at": 20, "fail_code": "SCHEMA_UNREADABLE", "why_fails": "no schema"}
+    for data, want, left in (
+        (batch(10) + batch(20), 10, [10, 11]),
+        (batch(20), 12, []),
+        (batch(19), 12, [19]),
+    ):
+        found = through(data, want=want, **spec)
+        assert offsets(found) == left
+        assert found.stop is not None
+        assert (found.stop.reason, found.stop.offset) == (StopReason.SCHEMA_UNREADABLE, 20)
+    for data, want in ((batch(21), 12), (batch(20), 21)):
+        found = through(data, want=want, **spec)
+        assert (offsets(found), found.stop) == ([21] if want == 21 else [21, 22], None)

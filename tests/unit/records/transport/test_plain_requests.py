@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import struct
 import uuid
 from typing import Any
@@ -39,6 +40,12 @@ def spec_of(name: str, number: int) -> PartitionSpec:
 SPECS = [spec_of(name, number) for number in (0, 1, 70_000) for name in NAMES]
 """Partitions of a topic are not adjacent."""
 VERSIONS = st.sampled_from(produce.VERSIONS)
+
+
+RECREATED = [
+    dataclasses.replace(spec, target_topic_id=TopicId(uuid.UUID(int=7).hex)) for spec in SPECS[:1]
+]
+"""A partition of a topic that was deleted and created again: the lane knew the former one."""
 
 
 def requests_of(version: int, made: Any = plain_requests) -> Any:
@@ -157,3 +164,17 @@ def test_an_answer_for_others_than_were_sent_is_left_to_objects(version, which):
     )
     requests.encode(NUMBER, PlainSends(rows, np.zeros(2, np.uint8), 2))
     assert requests.decode(memoryview(answer_of(version, which)), rows) == -1
+
+
+@pytest.mark.parametrize("version", produce.VERSIONS)
+def test_a_request_names_the_topic_that_was_recreated_by_its_new_id(version):
+    """Given a topic that was recreated while the lane runs / then requests have its id of now."""
+    partitions = SPECS[:]
+    requests = plain_requests.PlainRequests(version, CLIENT, partitions, 77)
+    requests.encode(NUMBER, PlainSends(rows_of([0], [1]), np.zeros(1, np.uint8), 1))
+    partitions += RECREATED
+    rows = rows_of([len(SPECS), 1], [1, 1])
+    request = bytes(requests.encode(NUMBER, PlainSends(rows, np.zeros(2, np.uint8), 2)))
+    alone = plain_requests.PlainRequests(version, CLIENT, [*RECREATED, SPECS[1]], 77)
+    rows = rows_of([0, 1], [1, 1])
+    assert request == alone.encode(NUMBER, PlainSends(rows, np.zeros(2, np.uint8), 2))

@@ -208,6 +208,32 @@ def test_rows_that_come_back_twice_stop_their_partition_at_that_record() -> None
     assert (found.stop.reason, found.stop.offset) == (StopReason.TRANSFORM_FAILED, 5)
 
 
+def test_rows_that_go_wrong_behind_a_hole_stop_their_partition_there(monkeypatch: Any) -> None:
+    """Given rows multiplied behind a hole, or with an offset of no record / then the stop is at the
+
+    failing record; and where any record may be the wrong one, none of the part comes back.
+    """
+    for numbers, stop_at, left in (
+        ([0, 1, 2, 5, 5, 6], 5, [(0, 3, 3)]),
+        ([0, 1, 2, 5, 6, 99], 0, []),
+    ):
+        spark = Spark()
+        exchange = exchange_of(spark)
+        behind = answer(5, 3)
+        data = bytearray(answer(0, 3).buffer + behind.buffer)
+        exchange.put(behind._replace(want=answer(0, 3).want, buffer=data, end=len(data)))
+        rows = list(spark.came())
+        found = pa.Table.from_batches(rows).to_pylist()
+        like, ends = found[0], [row for row in found if row["partition"] < 0]
+        back = [*({**like, "offset": n} for n in numbers), *ends]
+        wrong = pa.RecordBatch.from_pylist(back, schema=rows[0].schema)
+        monkeypatch.setattr(spark, "came", lambda wrong=wrong: iter([wrong]))
+        (came,) = exchange.take()
+        assert offsets(came) == left
+        assert came.stop is not None
+        assert (came.stop.reason, came.stop.offset) == (StopReason.TRANSFORM_FAILED, stop_at)
+
+
 def test_a_pipeline_from_which_nothing_comes_back_hangs() -> None:
     """Given rows that are away / when none come back for the time that was set / then that is an
 

@@ -1,0 +1,108 @@
+"""Schema ids of dead letters that are replayed to a topic of the target.
+
+I8  A letter has the source's ids, and a topic that is no mirror has no gate. A record is written
+    there only if each of its ids is the same schema's at the target: otherwise readers would
+    fail, or take it for another schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import Refused
+from heliostat.framed_ids import guid_number, ids_of_record, shown_id
+from heliostat.gaps.dead_letters import DeadLetter
+from heliostat.link.pipeline_rules import decoded_of
+from heliostat.link.schema_rules import frames_in, frames_of
+from heliostat.operate.schemas import seen_registries
+from heliostat.records.copier.lane import NO_FRAMES, SchemaFrames
+
+
+@dataclass(frozen=True, slots=True)
+class SameIds:
+    """Ids, and what GUIDs are known by (`heliostat.framed_ids`).
+
+    Parameters
+    ----------
+    same
+        Those of the source that are the same schema's at the target.
+    at_source
+        All of the source's registry.
+    has_guids
+        Whether that registry gives GUIDs: without, nobody can tell what they stand for.
+    """
+
+    same: frozenset[int]
+    at_source: frozenset[int]
+    has_guids: bool = True
+
+    def is_same(self, number: int) -> bool:
+        """Return whether an id, or a GUID, means the same at the target, as far as can be known."""
+        return number in self.same or (number < 0 and not self.has_guids)
+
+
+def other_id(letter: DeadLetter, frames: SchemaFrames, ids: SameIds) -> int | None:
+    """Return a schema id of a letter's record that is not the same schema's at the target.
+
+    None: there is no such id. Where nothing says that values have ids, only those that the source's
+    registry has are taken for one.
+    """
+    of_key, of_value, in_headers = ids_of_record(letter.key, letter.value, letter.headers)
+    sure = [*in_headers] if frames else []
+    if of_key is not None and SchemaFrames.KEYS in frames:
+        sure.append(of_key)
+    is_framed = SchemaFrames.VALUES in frames
+    is_maybe = SchemaFrames.MAYBE_VALUES in frames and of_value in ids.at_source
+    if of_value is not None and (is_framed or is_maybe):
+        sure.append(of_value)
+    return next((number for number in sure if not ids.is_same(number)), None)
+
+
+def check_ids(config: Config, link: LinkConfig, letters: Iterable[DeadLetter]) -> None:
+    """Refuse letters whose records can't be read, or would be misread, at the target.
+
+    Raises
+    ------
+    Refused
+        The id of one of them is not the same schema's there.
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        A registry does not answer, or refuses.
+    ConnectionLost
+        One of the clusters does not answer.
+    """
+    framed = [each for each in letters if _may_have_ids(each)]
+    if link.schemas.strategy == "off" or not framed:
+        return
+    seen = seen_registries(config, link)
+    found = frames_in(seen.source, {*seen.mirrors, *(each.source.topic for each in framed)})
+    guids = seen.source.guids(seen.rules.source_context).values()
+    ids = SameIds(
+        frozenset(
+            (
+                *(int(own) for own, there in seen.plan.ids.items() if own == there),
+                *(guid_number(own) for own, there in seen.plan.guids.items() if own == there),
+            )
+        ),
+        frozenset(
+            (*seen.source.ids(seen.rules.source_context), *(guid_number(each) for each in guids))
+        ),
+        has_guids=bool(guids),
+    )
+    for letter in framed:
+        topic = letter.source.topic
+        known = found.get(topic, NO_FRAMES) | decoded_of(link, topic)
+        number = other_id(letter, frames_of(link.schemas, topic, {topic: known}), ids)
+        if number is not None:
+            raise Refused(
+                f"{letter.source} at offset {letter.offset} has the source's schema id "
+                f"{shown_id(number)}, which is not that schema's at {link.target}",
+                hint="use --to-source: the link copies it through its gate, with the ids of "
+                f"{link.target}; or decode what `heliostat dlq show --json` prints",
+            )
+
+
+def _may_have_ids(letter: DeadLetter) -> bool:
+    of_key, of_value, in_headers = ids_of_record(letter.key, letter.value, letter.headers)
+    return of_key is not None or of_value is not None or bool(in_headers)

@@ -1,0 +1,104 @@
+"""Where both logs of partitions end now, asked by a status of a link that does not tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+
+from heliostat.access import ClusterAccess
+from heliostat.clusters.kafka_codes import CONSUMER, DEBUGGING_CONSUMER
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.leaders import TopicLeaders
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.names import BrokerId, Offset, TopicName, TopicPartition
+from heliostat.records.copier.lane import PartitionReport
+from heliostat.status.lag import BothEnds, Ends, position_of
+
+ANSWER_S = 1.0
+"""A person waits: a broker that is slower is not asked twice."""
+SETTINGS = DialSettings("heliostat-status", request_timeout_s=ANSWER_S)
+AGES_MAX = 500
+"""Most partitions whose oldest missing record is read."""
+Topics = Mapping[TopicName, TopicLeaders]
+
+
+def read_ends(
+    source: ClusterAccess, target: ClusterAccess, reports: Sequence[PartitionReport]
+) -> Ends:
+    """Return the ends of both logs of these partitions; those that can't be read are missing."""
+    with (
+        closing(WireCluster(source, SETTINGS)) as there,
+        closing(WireCluster(target, SETTINGS)) as here,
+    ):
+        try:
+            topics = there.metadata(sorted({item.source.topic for item in reports}))
+            mirrors = here.metadata(sorted({item.target.topic for item in reports}))
+        except (ConnectionLost, BrokerError):
+            return {}
+        theirs = _log_ends(there, topics, [item.source for item in reports], CONSUMER)
+        ours = _log_ends(here, mirrors, [item.target for item in reports], DEBUGGING_CONSUMER)
+        found = {
+            item.source: BothEnds(theirs[item.source], ours[item.target])
+            for item in reports
+            if item.source in theirs and item.target in ours
+        }
+        return found | _with_ages(there, topics, reports, found)
+
+
+def _leader(topics: Topics, partition: TopicPartition) -> BrokerId | None:
+    topic = topics.get(partition.topic)
+    leader = topic.partitions.get(partition.partition) if topic and not topic.error else None
+    return leader.broker if leader is not None and leader.broker >= 0 else None
+
+
+def _log_ends(
+    cluster: WireCluster, topics: Topics, partitions: Sequence[TopicPartition], replica_id: int
+) -> dict[TopicPartition, Offset]:
+    """Return where logs end, by their leaders."""
+    by_broker: dict[BrokerId, list[TopicPartition]] = {}
+    for each in partitions:
+        if (broker := _leader(topics, each)) is not None:
+            by_broker.setdefault(broker, []).append(each)
+    found: dict[TopicPartition, Offset] = {}
+    for answer in cluster.ranges_of(by_broker, replica_id=replica_id).values():
+        if not isinstance(answer, ConnectionLost):
+            ends = answer[1].items()
+            found |= {at: end for at, end in ends if not isinstance(end, BrokerError)}
+    return found
+
+
+def _with_ages(
+    cluster: WireCluster, topics: Topics, reports: Sequence[PartitionReport], ends: Ends
+) -> dict[TopicPartition, BothEnds]:
+    """Read the first missing record of partitions, for its timestamp."""
+    from heliostat.records.transport.mirror_ends import times_at  # loads what copies records
+    from heliostat.records.transport.single_batches import (
+        SMALL_BATCH_BYTES,
+        BatchAt,
+        Batches,
+        read_led,
+    )
+
+    places: dict[int, Offset] = {}
+    for index, item in enumerate(reports):
+        known = ends.get(item.source)
+        position = None if known is None else position_of(item, known.target)
+        if known is not None and position is not None and position < known.source:
+            places[index] = Offset(position)
+    places = dict(list(places.items())[:AGES_MAX])
+    brokers = {index: _leader(topics, reports[index].source) for index in places}
+    leaders = {index: broker for index, broker in brokers.items() if broker is not None}
+
+    def read(offsets: Mapping[int, Offset], room: int = SMALL_BATCH_BYTES) -> Batches:
+        ids = {name: topic.topic_id for name, topic in topics.items()}
+        of = {index: reports[index].source for index in offsets}
+        asked = {i: BatchAt(of[i], ids[of[i].topic], at) for i, at in offsets.items()}
+        return read_led(cluster, leaders, asked, room)
+
+    times = times_at(places, read)
+    return {
+        reports[index].source: replace(ends[reports[index].source], written_ms=written_ms)
+        for index, written_ms in times.items()
+    }

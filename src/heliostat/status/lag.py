@@ -1,0 +1,137 @@
+"""How much of a partition is missing at the target, and how old the oldest of it is; pure.
+
+What is not known is never shown as zero: a lag is exact, or at least so much, or not known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from heliostat.names import TopicPartition
+from heliostat.records.copier.lane import PartitionReport
+
+
+class Reading(Enum):
+    """How far a partition's last report still holds."""
+
+    CURRENT = "current"
+    """Its lane reports."""
+    ENDED = "ended"
+    """Nothing is copied since: the position holds, and the source may have more by now."""
+    OUTDATED = "outdated"
+    """It may have been copied further since."""
+
+
+@dataclass(frozen=True, slots=True)
+class BothEnds:
+    """Where both logs of a partition end, as read for a status."""
+
+    source: int
+    """High watermark."""
+    target: int
+    """Log end offset."""
+    written_ms: int = -1
+    """Timestamp of the first record that is missing (-1: none is, or it was not read)."""
+
+
+Ends = Mapping[TopicPartition, BothEnds]
+"""By source partition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """A lag in records and seconds; None: not known.
+
+    Parameters
+    ----------
+    records
+        Records that are missing.
+    age_s
+        Age of the oldest of them, by its timestamp.
+    unknown
+        Partitions that may lack more than that.
+    """
+
+    records: int | None
+    age_s: float | None
+    unknown: int = 0
+
+
+NOT_KNOWN = Lag(None, None, 1)
+
+
+def missing_records(item: PartitionReport) -> int:
+    """Return the number of records missing that could be copied; 0 while unknown."""
+    if not item.is_known:
+        return 0
+    return max(0, item.high_watermark - item.open_records - item.position)
+
+
+def lag_of(
+    item: PartitionReport, reading: Reading, now_ms: int, ends: BothEnds | None = None
+) -> Lag:
+    """Return the lag of a partition.
+
+    Parameters
+    ----------
+    item
+        Its last report.
+    reading
+        How far that holds.
+    now_ms
+        Wall clock.
+    ends
+        Where its logs end now, if they were read.
+    """
+    if reading is not Reading.CURRENT and ends is not None:
+        return _read(item, ends, now_ms)
+    if not item.is_known or reading is Reading.OUTDATED:
+        return NOT_KNOWN
+    records = missing_records(item)
+    is_exact = reading is Reading.CURRENT and not item.is_end_old
+    if not records:
+        return Lag(0, 0.0) if is_exact else NOT_KNOWN
+    return Lag(records, _age_s(item.missing_ms, now_ms), 0 if is_exact else 1)
+
+
+def position_of(item: PartitionReport, target_end: int) -> int | None:
+    """Return a partition's position by where its mirror ends now; None: not known.
+
+    If it ends elsewhere than reported, it was copied on: then only equal offsets tell the position.
+    """
+    if target_end == item.target_end:
+        return item.position if item.position >= 0 else None
+    has_equal_offsets = not item.breaks and item.target_end == item.position >= 0
+    return target_end if has_equal_offsets else None
+
+
+def _read(item: PartitionReport, ends: BothEnds, now_ms: int) -> Lag:
+    """Return the lag by both logs' ends."""
+    position = position_of(item, ends.target)
+    if position is None or ends.source < position:  # the source lost what was copied, or is another
+        return NOT_KNOWN
+    if ends.source == position:
+        return Lag(0, 0.0)
+    return Lag(ends.source - position, _age_s(ends.written_ms, now_ms))
+
+
+def _age_s(written_ms: int, now_ms: int) -> float | None:
+    return max(0.0, (now_ms - written_ms) / 1000) if written_ms >= 0 else None
+
+
+def summed(lags: Iterable[Lag]) -> Lag:
+    """Return the lag of several partitions together.
+
+    Where some are not known the rest is a bound, and nothing is no bound. The age is not known
+    where that of some missing record is not.
+    """
+    every = list(lags)
+    unknown = sum(each.unknown for each in every)
+    records = sum(each.records or 0 for each in every)
+    behind = [each.age_s for each in every if each.records]
+    ages = [age_s for age_s in behind if age_s is not None]
+    if unknown and not records:
+        return Lag(None, None, unknown)
+    return Lag(records, max(ages, default=0.0) if len(ages) == len(behind) else None, unknown)
