@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, HALTED
-from heliostat.cli.run import show
+from heliostat.cli.run import follow, live_screen
 from heliostat.cli.stop_signal import STOP, StopSignal
 from heliostat.clock import SystemClock
 from heliostat.config import load_config
 
 if TYPE_CHECKING:
-    from heliostat.config import Config
+    from heliostat.config import Config, LinkConfig
     from heliostat.link.running import Running
     from heliostat.ops.events import Events
     from heliostat_sandbox import Cluster
@@ -121,11 +121,13 @@ class Demo:
         *loads, late = efd_load(efd_topics(self._topics + 1, SEED), self._rate)
         load = stack.enter_context(LoadGenerator(source.bootstrap, loads, seed=SEED))
         events = Events(self._clock.wall_ms, None if self._is_live else sys.stderr)
-        running = Running(config, links_of(config, None), events, self._clock)
+        links = links_of(config, None)
+        running = Running(config, links, events, self._clock)
         surprise = Surprise(load, late, loads, events)
         try:
-            running.start()
-            failure = self._watch(running, surprise, events, seconds)
+            with self._screen(running, links, events):
+                running.start()
+                failure = self._watch(running, surprise, events, seconds)
             if failure is not None:
                 click.echo(f"halted: {failure}", err=True)
                 return HALTED
@@ -142,6 +144,13 @@ class Demo:
         path.write_text(CONFIG.format(source=source.bootstrap, target=target.bootstrap, link=LINK))
         return load_config(path)
 
+    def _screen(
+        self, running: Running, links: Sequence[LinkConfig], events: Events
+    ) -> AbstractContextManager[object]:
+        if not self._is_live:
+            return nullcontext()
+        return live_screen(running, links, self._stop, events, self._clock)
+
     def _watch(
         self, running: Running, surprise: Surprise, events: Events, seconds: float | None
     ) -> BaseException | None:
@@ -150,10 +159,10 @@ class Demo:
         ends_at_s = float("inf") if seconds is None else now_s + seconds
         surprise_after_s = min(SURPRISE_AFTER_S, (seconds or SURPRISE_AFTER_S) / 3)
         first = now_s + surprise_after_s
-        failure = show(running, self._stop, events, first, is_live=self._is_live, stays=False)
+        failure = follow(running, self._stop, events, first, is_live=self._is_live)
         if failure is None and not self._stop.is_set.is_set():
             surprise.spring()
-            failure = show(running, self._stop, events, ends_at_s, is_live=self._is_live)
+            failure = follow(running, self._stop, events, ends_at_s, is_live=self._is_live)
         return failure
 
     def _wait_level(self, running: Running) -> bool:

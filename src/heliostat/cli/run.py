@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,14 @@ from heliostat.config import load_config
 from heliostat.errors import SparkUnavailable
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from heliostat.cli.live_screen import LiveScreen
+    from heliostat.clock import Clock
+    from heliostat.config import LinkConfig
     from heliostat.link.running import Running
     from heliostat.ops.events import Events
+    from heliostat.status.values import LinkStatus
 
 VIEW_EVERY_S = 1.0
 LOG_EVERY_S = 10.0
@@ -62,8 +69,9 @@ def run_command(
     ends_at_s = clock.monotonic_s() + seconds if seconds is not None else float("inf")
     failure: BaseException | None = None
     try:
-        running.start()
-        failure = show(running, stop, events, ends_at_s, is_live=is_live)
+        with live_screen(running, links, stop, events, clock) if is_live else nullcontext():
+            running.start()
+            failure = follow(running, stop, events, ends_at_s, is_live=is_live)
         if stop.is_set.is_set() and isinstance(failure, SparkUnavailable):
             failure = None  # who ends us may end Spark's JVM as well
         if failure is not None:
@@ -77,16 +85,23 @@ def run_command(
         sys.exit(HALTED)
 
 
-def show(
-    running: Running,
-    stop: StopSignal,
-    events: Events,
-    ends_at_s: float,
-    *,
-    is_live: bool,
-    stays: bool = True,
+def live_screen(
+    running: Running, links: Sequence[LinkConfig], stop: StopSignal, events: Events, clock: Clock
+) -> LiveScreen:
+    """Return the screen that shows links as they start and run; its key `q` stops them."""
+    from heliostat.cli.live_screen import LiveScreen
+
+    def statuses() -> list[LinkStatus]:
+        return [kept.board.status(clock.wall_ms()) for kept in running.kept]
+
+    directions: dict[str, str] = {link.name: f"{link.source} → {link.target}" for link in links}
+    return LiveScreen(directions, statuses, events, clock, stop.is_set.set)
+
+
+def follow(
+    running: Running, stop: StopSignal, events: Events, ends_at_s: float, *, is_live: bool
 ) -> BaseException | None:
-    """Show the state of the links until stopped; return why they halted, if they did.
+    """Wait until the links are to stop, or have halted; return why they halted, if they did.
 
     Parameters
     ----------
@@ -95,38 +110,21 @@ def show(
     stop
         Signal to stop.
     events
-        Events for the live view, and the log.
+        Takes a line of each link now and then, where no screen shows them.
     ends_at_s
         When to stop, in seconds of the monotonic clock.
     is_live
-        Whether to show the live view instead of lines.
-    stays
-        Whether the live view stays on the terminal at the end.
+        Whether a screen shows them.
     """
-    from rich.console import Console
-    from rich.live import Live
-
     from heliostat.cli import view
 
     clock = SystemClock()
-
-    def goes_on() -> bool:
-        return not stop.is_set.is_set() and clock.monotonic_s() < ends_at_s
-
     failure: BaseException | None = None
-    if not is_live:
-        next_line_s = clock.monotonic_s() + VIEW_EVERY_S * 3
-        while goes_on() and failure is None:
-            failure = running.wait(VIEW_EVERY_S / 4)
-            if clock.monotonic_s() >= next_line_s:
-                next_line_s += LOG_EVERY_S
-                for kept in running.kept:
-                    events.info(view.plain_line(kept.board.status(clock.wall_ms())))
-        return failure
-    console = Console()
-    with Live(console=console, auto_refresh=False, screen=False, transient=not stays) as live:
-        while goes_on() and failure is None:
-            failure = running.wait(VIEW_EVERY_S / 4)
-            statuses = [kept.board.status(clock.wall_ms()) for kept in running.kept]
-            live.update(view.live_view(statuses, events, console.height), refresh=True)
+    next_line_s = clock.monotonic_s() + VIEW_EVERY_S * 3
+    while not stop.is_set.is_set() and clock.monotonic_s() < ends_at_s and failure is None:
+        failure = running.wait(VIEW_EVERY_S / 4)
+        if not is_live and clock.monotonic_s() >= next_line_s:
+            next_line_s += LOG_EVERY_S
+            for kept in running.kept:
+                events.info(view.plain_line(kept.board.status(clock.wall_ms())))
     return failure

@@ -1,22 +1,18 @@
-"""Live terminal view of running links, and their status as text."""
+"""The status of links as text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from heliostat.ops.events import Events
 from heliostat.status.lag import Lag, summed
 from heliostat.status.values import LinkStatus, TopicStatus
 
-TOPIC_ROWS = 12
-"""Busiest topics shown at most; one more row sums up the others."""
 PROBLEM_ROWS = 6
-EVENT_LINES = 6
 GROUP_ROWS = 3
 SETTLED = frozenset({"SYNCED", "BELOW_START", "NOT_MIRRORED", "MOVED_AT_TARGET"})
 """Reasons of groups' offsets for which nothing remains to be done."""
@@ -35,61 +31,52 @@ STATE_COLOURS = {
 }
 
 
-def live_view(statuses: Sequence[LinkStatus], events: Events, height: int) -> RenderableType:
-    """Return all links on one screen of `height` lines."""
-    share = max(3, (height - EVENT_LINES - 4) // max(1, len(statuses)) - PROBLEM_ROWS - 4)
-    parts: list[RenderableType] = []
-    for status in statuses:
-        parts += [headline(status), topic_table(status, min(TOPIC_ROWS, share))]
-        parts += problem_lines(status)
-    parts += [
-        Text(line, style="dim", overflow="ellipsis", no_wrap=True)
-        for line in events.recent(EVENT_LINES)
-    ]
-    return Group(*parts)
-
-
 def headline(status: LinkStatus) -> Text:
     """Return link, state, rates, lag and latency in one line."""
     text = Text.assemble(
         (f"{status.link} ", "bold"),
-        (status.state, _colour(status)),
+        (status.state, colour(status)),
         f"  {count(status.records_per_s)} rec/s  {size(status.bytes_per_s)}/s",
-        f"  lag {_lag(status)} rec, {_age(status)}",
+        f"  lag {lag_words(status)} rec, {age_words(status)}",
         f"  latency p50 {milliseconds(status.latency_p50_ms)}"
         f" p99 {milliseconds(status.latency_p99_ms)}",
         f"  {len(status.topics)} topics, {status.partitions} partitions, {len(status.lanes)} lanes",
     )
     if status.owner:
         text.append(f"  on {status.owner['host']}")
-    if status.mapped:
-        text.append(f", {count(status.mapped)} mapped")
-    if status.open_records:
-        text.append(f"  {count(status.open_records)} rec in open transactions")
-    if status.heartbeat_age_s is not None:
-        text.append(f"  heartbeat {seconds(status.heartbeat_age_s)} old")
-    if status.driver.get("groups"):
-        text.append(f"  {_groups(status.driver['groups'])}")
-    if status.driver.get("schemas"):
-        text.append(f"  {_schemas(status.driver['schemas'])}")
+    text.append(more_words(status))
     text.no_wrap = True
     return text
 
 
-def _colour(status: LinkStatus) -> str:
+def more_words(status: LinkStatus) -> str:
+    """Return what only some links have: maps, open transactions, heartbeats, groups, schemas."""
+    words = f", {count(status.mapped)} mapped" if status.mapped else ""
+    if status.open_records:
+        words += f"  {count(status.open_records)} rec in open transactions"
+    if status.heartbeat_age_s is not None:
+        words += f"  heartbeat {seconds(status.heartbeat_age_s)} old"
+    if status.driver.get("groups"):
+        words += f"  {_groups(status.driver['groups'])}"
+    if status.driver.get("schemas"):
+        words += f"  {_schemas(status.driver['schemas'])}"
+    return words
+
+
+def colour(status: LinkStatus) -> str:
     """Return the colour of a link's state: one that runs and is in trouble is not green."""
     is_well = status.state != "running" or not (status.troubles or status.problems)
     return STATE_COLOURS.get(status.state, "white") if is_well else "yellow"
 
 
-def _lag(row: LinkStatus | TopicStatus) -> str:
+def lag_words(row: LinkStatus | TopicStatus) -> str:
     """Return the lag in records: a question mark if it is not known, or so many at least."""
     if row.lag_records is None:
         return "?"
     return ("≥ " if row.unknown else "") + count(row.lag_records)
 
 
-def _age(row: LinkStatus | TopicStatus) -> str:
+def age_words(row: LinkStatus | TopicStatus) -> str:
     """Return the age of the oldest missing record, like the lag in records."""
     if row.lag_s is None:
         return "?"
@@ -130,34 +117,34 @@ def topic_table(status: LinkStatus, rows: int) -> Table:
     for title in TITLES[1:]:
         table.add_column(title, justify="right", no_wrap=True)
     for topic in status.topics[:rows]:
-        table.add_row(*_cells(topic))
+        table.add_row(*cells(topic))
     if rest := status.topics[rows:]:
-        table.add_row(*_cells(_together(rest)), style="dim")
+        table.add_row(*cells(together(rest)), style="dim")
     return table
 
 
 def topic_rows(status: LinkStatus, rows: int) -> list[list[str]]:
     """Return the same table as text, its titles first."""
     topics, rest = status.topics[:rows], status.topics[rows:]
-    shown = [*topics, *([_together(rest)] if rest else [])]
-    cells = [[str(cell) for cell in _cells(topic)] for topic in shown]
-    return [list(TITLES), *cells]
+    shown = [*topics, *([together(rest)] if rest else [])]
+    return [list(TITLES), *([str(cell) for cell in cells(topic)] for topic in shown)]
 
 
-def _cells(topic: TopicStatus) -> list[RenderableType]:
+def cells(topic: TopicStatus) -> list[RenderableType]:
+    """Return the row of a topic."""
     name = topic.source if topic.source == topic.target else f"{topic.source} → {topic.target}"
     return [
         name,
         str(topic.partitions),
         count(topic.records_per_s),
         size(topic.bytes_per_s),
-        _lag(topic),
-        _age(topic),
+        lag_words(topic),
+        age_words(topic),
         states(topic.states),
     ]
 
 
-def _together(topics: Sequence[TopicStatus]) -> TopicStatus:
+def together(topics: Sequence[TopicStatus]) -> TopicStatus:
     """Return topics as one row: its lag is known as far as theirs are."""
     lag = summed(Lag(topic.lag_records, topic.lag_s, topic.unknown) for topic in topics)
     name = f"… {len(topics)} more"
