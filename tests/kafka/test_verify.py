@@ -6,7 +6,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +14,12 @@ from pyspark.sql import SparkSession
 from support.clusters import ClusterPair, fresh_name, until
 from support.command import heliostat
 from support.links import write_config
+from support.own_mirrors import make_ours
 from support.planted import CODECS, Planter, Record
 
 from heliostat.cli.main import run
-from heliostat.clusters.admin import ClusterAdmin
-from heliostat.config import load_config
 from heliostat.errors import ConnectionLost, Refused
-from heliostat.names import ProducerId, TopicName
-from heliostat.state.link_state import LinkState
-from heliostat.topics.values import MirrorRecord
+from heliostat.names import TopicName
 from heliostat.verify import pipeline
 from heliostat.verify.pipeline import verify_pair
 from heliostat.verify.ranges import RangeSpec, TopicPair
@@ -456,26 +452,6 @@ def config_file(tmp_path: Path, cluster_pair: ClusterPair) -> Path:
     )
 
 
-def make_ours(config_file: Path, topics: list[TopicName]) -> None:
-    """Let these mirrors be the link's own by its state."""
-    config = load_config(config_file)
-    link = config.links[0]
-    target = config.clusters[link.target]
-    with ClusterAdmin(config.clusters[link.source].access()) as admin:
-        cluster = admin.cluster_id()
-    with closing(LinkState(link, target)) as state:
-        state.ensure()
-        state.put_producer(ProducerId(1))
-        state.put_mirrors(
-            {
-                name: MirrorRecord(
-                    name, TopicName("mirror." + name), None, None, cluster, "earliest", 1
-                )
-                for name in topics
-            }
-        )
-
-
 @pytest.mark.core
 @pytest.mark.usefixtures("spark")
 def test_the_command_answers_in_text_json_and_exit_code(
@@ -496,7 +472,7 @@ def test_the_command_answers_in_text_json_and_exit_code(
     said = heliostat(config_file, "verify", "--topic", clean)
     assert said.returncode == 1, said
     assert said.stdout.startswith(f"the link refuses {clean}: mirror.{clean} exists at the target")
-    make_ours(config_file, [clean, damaged])
+    make_ours(config_file, "mirror.", [clean, damaged])
     said = heliostat(config_file, "verify", "--topic", clean)
     assert said.returncode == 0, said
     assert said.stdout.splitlines()[-1] == (
