@@ -12,13 +12,14 @@ from types import MappingProxyType
 
 from kafka.admin import KafkaAdminClient
 from measure import Brokers
-from reach import Way, offered, way
+from reach import NEAR, Far, Way, offered, way
 from wire import Connection
 
 from heliostat_sandbox import KAFKA, Cluster, ClusterSpec, Storage, start_many
 from heliostat_sandbox.settings import SMALL_HEAP_MB
 
 NAMES = ("bench-a", "bench-b")
+SIDES = ("source", "target")
 HEAP_MB = 1024
 KAFKA_VERSION = KAFKA.rpartition("-")[2]
 SETTINGS = {
@@ -83,10 +84,12 @@ def pair_of_clusters(
     secure: bool = False,
     small: bool = False,
     settings: Mapping[str, str] = MappingProxyType({}),
+    far: Far = NEAR,
 ) -> Iterator[Pair]:
     """Start both, stop both at the end; `secure` adds listeners for the replicators.
 
-    `settings` are the brokers', on top of those of all scenarios.
+    `settings` are the brokers', on top of those of all scenarios. The side that is `far` is so for
+    the replicators; the benchmark itself fills, clears and polls it nearby.
     Brokers of a `small` run start quickly and are slow, see `heliostat_sandbox.settings`.
     """
     heap_mb = SMALL_HEAP_MB - 1 if small else heap_mb
@@ -94,9 +97,14 @@ def pair_of_clusters(
     both = start_many(
         [
             ClusterSpec(
-                name, settings={**SETTINGS, **settings}, heap_mb=heap_mb, storage=storage, **also
+                name,
+                settings={**SETTINGS, **settings},
+                heap_mb=heap_mb,
+                storage=storage,
+                line=far.line(side),
+                **also,
             )
-            for name in NAMES
+            for name, side in zip(NAMES, SIDES, strict=True)
         ]
     )
     with both[0] as a, both[1] as b:

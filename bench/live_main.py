@@ -54,6 +54,7 @@ def run(given: argparse.Namespace, folder: Path) -> int:
     scenario = dataclasses.replace(
         (SMALL if given.small else LIVE)[given.scenario],
         latency_target_ms=given.latency_target_ms,
+        far=given.far,
     )
     shape = scenario.shape()
     results: Results = live_report.earlier(given.json, shape) if given.json else {}
@@ -88,8 +89,17 @@ def part(
         variants.append(dataclasses.replace(scenario, backlog_records=0))
     for variant in variants:
         label = name if variant is scenario else f"{name}-without"
-        start = one_cluster if name == BASE_LINE else pair_of_clusters
-        with start(storage=variant.storage, heap_mb=variant.heap_mb, small=variant.small) as pair:
+        brokers: dict[str, Any] = {
+            "storage": variant.storage,
+            "heap_mb": variant.heap_mb,
+            "small": variant.small,
+        }
+        start = (
+            one_cluster(**brokers)
+            if name == BASE_LINE
+            else pair_of_clusters(**brokers, far=variant.far)
+        )
+        with start as pair:
             about = machine.describe(find_java(), KAFKA_VERSION, pair.logs)
             for case, block in measured(name, variant, pair, folder / label):
                 yield case, block, about

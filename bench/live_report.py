@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from reach import Far
 from rich.console import Console
 from rich.table import Table
 
@@ -200,5 +201,6 @@ def _cell(block: Mapping[str, Any], figure: str) -> str:
 
 def _words(shape: Mapping[str, Any]) -> str:
     said = f"{shape['window_s']:g} s after {shape['warm_s']:g} s, logs on {shape['storage']}"
+    said += Far(**shape["far"]).words()
     backlog = shape["backlog_records"]
     return f"{said}, backlog {backlog:,} records" if backlog else said

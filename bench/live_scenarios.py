@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import piped
+from reach import NEAR, Far
 from stamped import Stream
 
 from heliostat_sandbox import Storage, efd_topics
@@ -74,6 +75,7 @@ class Live:
     small: bool = False
     latency_target_ms: float | None = None
     """Setting of ours; None: its default."""
+    far: Far = NEAR
 
     def shape(self) -> dict[str, object]:
         """What two reports must have in common to be merged; which rates ran is not in it."""

@@ -26,9 +26,10 @@ import peer
 import report
 import schemas
 import steady
-from clusters import KAFKA_VERSION, pair_of_clusters
+from clusters import KAFKA_VERSION, SIDES, pair_of_clusters
 from live_report import BASE_LINE
 from live_scenarios import LIVE
+from reach import NEAR, Far
 from scenarios import PART_NAMES, PARTS_WITH_HOLES, SCENARIOS, WORKERS, Bench, Scenario
 
 from heliostat_sandbox import find_java
@@ -36,6 +37,8 @@ from heliostat_sandbox import find_java
 ALONE = (groups.NAME, maps.NAME, schemas.NAME, steady.NAME)
 """Scenarios that are like no other one."""
 EXIT_UNFINISHED = 1
+ROUND_TRIP_MS = 150.0
+"""Between two continents, as the first users' clusters are."""
 Results = dict[str, dict[str, dict[str, Any]]]
 
 
@@ -72,6 +75,12 @@ def arguments() -> argparse.Namespace:
         type=float,
         help="ours in a live scenario: records.latency_target_ms, instead of its default",
     )
+    parser.add_argument(
+        "--far", choices=SIDES, help="this cluster is a long line away from the replicators"
+    )
+    parser.add_argument(
+        "--round-trip-ms", type=float, default=None, help="how long the line is, instead of 150"
+    )
     parser.add_argument("--minutes", type=float, help="how long steady runs, instead of 60")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep configs and logs there")
     given = parser.parse_args()
@@ -104,6 +113,11 @@ def complete(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None
         parser.error("--rate is for latency, efd and catchup")
     if given.scenario not in LIVE and given.latency_target_ms is not None:
         parser.error("--latency-target-ms is for live scenarios")
+    if given.far and given.scenario not in (*SCENARIOS, *LIVE):
+        parser.error("--far is for scenarios with MirrorMaker 2 beside ours")
+    if given.round_trip_ms is not None and not given.far:
+        parser.error("--round-trip-ms is for --far")
+    given.far = Far(given.far, given.round_trip_ms or ROUND_TRIP_MS) if given.far else NEAR
     if given.scenario != steady.NAME and given.minutes:
         parser.error("--minutes is for steady")
 
@@ -138,11 +152,11 @@ def run(given: argparse.Namespace, folder: Path) -> int:
         scenario = scenario.shrunk()
     if given.codec:
         scenario = dataclasses.replace(scenario, codecs=(given.codec,))
-    scenario = dataclasses.replace(scenario, secure=given.secure)
+    scenario = dataclasses.replace(scenario, secure=given.secure, far=given.far)
     shape = dataclasses.asdict(scenario)
     results: Results = report.earlier(given.json, shape) if given.json else {}
     java = find_java()
-    with pair_of_clusters(secure=given.secure, small=given.small) as pair:
+    with pair_of_clusters(secure=given.secure, small=given.small, far=given.far) as pair:
         about = machine.describe(java, KAFKA_VERSION, pair.logs)
         bench = Bench(scenario=scenario, pair=pair, folder=folder, java=java)
         for codec in scenario.codecs:

@@ -1,4 +1,4 @@
-"""How the replicators connect to the two clusters: plaintext, or TLS with SCRAM.
+"""How the replicators connect to the two clusters: plaintext, or TLS with SCRAM; near or far.
 
 The benchmark itself fills, clears and polls through the plaintext listener in both cases.
 """
@@ -9,10 +9,37 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliostat_sandbox import Cluster
+from heliostat_sandbox import Cluster, FarLine
 
 USER = "link"
 MECHANISM = "SCRAM-SHA-512"
+
+
+@dataclass(frozen=True, slots=True)
+class Far:
+    """Which cluster is far from the replicators, and how far.
+
+    Parameters
+    ----------
+    side
+        `source`, `target`, or empty: both are near.
+    round_trip_ms
+        How long its answers take at least.
+    """
+
+    side: str = ""
+    round_trip_ms: float = 0.0
+
+    def line(self, side: str) -> FarLine | None:
+        """Return the line before the brokers of one side."""
+        return FarLine(self.round_trip_ms) if side == self.side else None
+
+    def words(self) -> str:
+        """Return it as a part of a title."""
+        return f", {self.side} {self.round_trip_ms:g} ms away" if self.side else ""
+
+
+NEAR = Far()
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +69,12 @@ def offered() -> Any:
 
 
 def way(cluster: Cluster, *, secure: bool) -> Way:
-    """Return how to connect to a cluster, by SASL_SSL with SCRAM-SHA-512 if `secure`."""
+    """Return how to connect to a cluster, by SASL_SSL with SCRAM-SHA-512 if `secure`.
+
+    Through its long line if it has one.
+    """
     if not secure:
-        return Way(cluster.bootstrap)
+        return Way(cluster.bootstrap_far or cluster.bootstrap)
     from heliostat_sandbox.security import Listener
 
     own = cluster.credentials

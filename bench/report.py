@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from reach import Far
 from rich.console import Console
 from rich.table import Table
 
@@ -188,4 +189,5 @@ def _words(shape: Mapping[str, Any]) -> str:
         f"{shape['records']:,} records of {shape['record_bytes']} bytes, "
         f"{shape['batch_records']} a batch, {shape['partitions']} partitions"
     )
+    said += Far(**shape["far"]).words()
     return said + ", SASL_SSL with SCRAM-SHA-512" if shape["secure"] else said

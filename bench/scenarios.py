@@ -21,6 +21,7 @@ import piped
 from clusters import Pair, create_topic, log_ends
 from fill import fill, framed
 from measure import Part
+from reach import NEAR, Far
 from registries import registries_of
 
 PART_NAMES = ("append_limit", "mm2_default", "mm2_tuned", "ours")
@@ -51,6 +52,7 @@ class Scenario:
     batch_records: int
     small: bool = False
     secure: bool = False
+    far: Far = NEAR
     holes: str = ""
     """Kind of holes between the offsets, see `holes`; empty: none."""
     steps: tuple[Mapping[str, Any], ...] = ()

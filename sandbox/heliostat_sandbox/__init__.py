@@ -3,6 +3,7 @@
 from heliostat_sandbox.broker import Broker
 from heliostat_sandbox.cluster import Cluster, ClusterSpec, Storage, start_many
 from heliostat_sandbox.efd import EfdTopic, Profile, efd_load, efd_topics
+from heliostat_sandbox.far_line import FarLine
 from heliostat_sandbox.jars import APICURIO, KAFKA, MIRROR, ensure_jars
 from heliostat_sandbox.java import find_java
 from heliostat_sandbox.load import LoadCounts, LoadGenerator, prepare_topics
@@ -24,6 +25,7 @@ __all__ = [
     "ClusterSpec",
     "Credentials",
     "EfdTopic",
+    "FarLine",
     "GenericShape",
     "Listener",
     "LoadCounts",

@@ -16,6 +16,7 @@ from heliostat.errors import SandboxError
 from heliostat.names import BrokerId, ClusterId, Endpoint
 from heliostat_sandbox.accounts import Accounts
 from heliostat_sandbox.broker import MAIN_CLASS, READY_TIMEOUT_S, Broker, BrokerPlan
+from heliostat_sandbox.far_line import FarLine, end_line, start_line
 from heliostat_sandbox.jars import ensure_jars
 from heliostat_sandbox.java import find_java
 from heliostat_sandbox.kept_classes import class_options
@@ -24,6 +25,7 @@ from heliostat_sandbox.process import OwnProcess
 from heliostat_sandbox.security import (
     SECURED,
     Credentials,
+    Listener,
     Mechanism,
     SandboxSecurity,
     bootstraps_of,
@@ -69,6 +71,8 @@ class ClusterSpec:
     security: SandboxSecurity | None = None
     own_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     """Settings of single brokers, by broker id from 1 on; they win over `settings`."""
+    line: FarLine | None = None
+    """What clients of `bootstrap_far` and of secured listeners connect through."""
 
 
 class Cluster:
@@ -88,6 +92,10 @@ class Cluster:
         Files and settings for clients of its secured listeners, if it has any.
     zookeeper
         The ZooKeeper process, for brokers before KRaft.
+    line
+        The process of the long line before its brokers.
+    bootstrap_far
+        Addresses at the other end of the line; empty without one.
     """
 
     def __init__(
@@ -99,7 +107,11 @@ class Cluster:
         *,
         credentials: Credentials | None = None,
         zookeeper: OwnProcess | None = None,
+        line: OwnProcess | None = None,
+        bootstrap_far: str = "",
     ) -> None:
+        self.bootstrap_far = bootstrap_far
+        self._line = line
         self.name = name
         self.cluster_id = cluster_id
         self.folder = folder
@@ -185,6 +197,8 @@ class Cluster:
             with contextlib.ExitStack() as each:  # a failure of one must not spare the others
                 if self._zookeeper is not None:
                     each.callback(end_zookeeper, self._zookeeper)
+                if self._line is not None:
+                    each.callback(end_line, self._line)
                 for broker in self.brokers:
                     each.callback(broker.kill)
         finally:
@@ -297,7 +311,7 @@ def _launch(spec: ClusterSpec) -> Cluster:
         (folder / f"broker-{broker_id}").mkdir()
     credentials = None
     if spec.security is not None:  # in a broker's folder: that is deleted if the owner is killed
-        addresses = bootstraps_of({each: own.by_listener for each, own in ports.items()})
+        addresses = bootstraps_of({each: own.advertised for each, own in ports.items()})
         place = folder / f"broker-{next(iter(ports))}" / "security"
         credentials = make_credentials(spec.security, place, addresses)
     site = _Site(spec, version, new_cluster_id(), ports, zookeeper_port, folder, credentials)
@@ -305,8 +319,21 @@ def _launch(spec: ClusterSpec) -> Cluster:
     zookeeper = None
     if zookeeper_port is not None:
         zookeeper = start_zookeeper(java, jars, folder / "zookeeper", zookeeper_port)
+    line, bootstrap_far = None, ""
+    if spec.line is not None:
+        line = start_line(spec.line, list(ports.values()), folder / "line")
+        bootstrap_far = bootstraps_of({each: own.lines for each, own in ports.items()})[
+            Listener.FAR
+        ]
     cluster = Cluster(
-        spec.name, site.cluster_id, folder, brokers, credentials=credentials, zookeeper=zookeeper
+        spec.name,
+        site.cluster_id,
+        folder,
+        brokers,
+        credentials=credentials,
+        zookeeper=zookeeper,
+        line=line,
+        bootstrap_far=bootstrap_far,
     )
     try:
         for broker in brokers:
@@ -333,12 +360,16 @@ def _check(spec: ClusterSpec, version: KafkaVersion) -> None:
 
 def _ports(spec: ClusterSpec, version: KafkaVersion) -> tuple[int | None, dict[BrokerId, Ports]]:
     """Return free ports: for ZooKeeper if it is needed, and for each broker."""
-    listeners = SECURED if spec.security is not None else ()
-    each = 2 + len(listeners)
+    secured = SECURED if spec.security is not None else ()
+    far = (Listener.FAR,) if spec.line is not None else ()
+    lines = (*secured, *far) if spec.line is not None else ()
+    each = 2 + len(secured) + len(far) + len(lines)
     numbers = iter(free_ports(each * spec.brokers + version.has_zookeeper))
     ports = {
         BrokerId(1 + index): Ports(
-            next(numbers), next(numbers), {listener: next(numbers) for listener in listeners}
+            next(numbers),
+            next(numbers),
+            *({listener: next(numbers) for listener in some} for some in (secured, far, lines)),
         )
         for index in range(spec.brokers)
     }

@@ -46,12 +46,14 @@ class Listener(Enum):
     SASL_SSL = "SASL_SSL"
     WRONG_HOST = "WRONG_HOST"
     """SSL, with a certificate by the right authority but for another host."""
+    FAR = "FAR"
+    """PLAINTEXT, advertised at the other end of a long line."""
 
     @property
     def protocol(self) -> ProtocolName:
         """Kafka's `security.protocol`."""
         match self:
-            case Listener.PLAINTEXT:
+            case Listener.PLAINTEXT | Listener.FAR:
                 return "PLAINTEXT"
             case Listener.SSL | Listener.WRONG_HOST:
                 return "SSL"

@@ -66,11 +66,20 @@ class Ports:
     clients: int
     controllers: int
     secured: Mapping[Listener, int] = field(default_factory=dict)
+    far: Mapping[Listener, int] = field(default_factory=dict)
+    """Ports of the listeners behind a long line."""
+    lines: Mapping[Listener, int] = field(default_factory=dict)
+    """Ports at which those are advertised: the line's other end."""
 
     @property
     def by_listener(self) -> Mapping[Listener, int]:
         """Ports of all listeners that clients may use."""
-        return {Listener.PLAINTEXT: self.clients, **self.secured}
+        return {Listener.PLAINTEXT: self.clients, **self.secured, **self.far}
+
+    @property
+    def advertised(self) -> Mapping[Listener, int]:
+        """Ports that clients are told."""
+        return {**self.by_listener, **self.lines}
 
 
 def server_properties(
@@ -88,15 +97,16 @@ def server_properties(
     """
     own = ports[broker]
     replicas = str(min(len(ports), REPLICAS_MAX))
-    offered = {
-        each.value: f"{each.value}://{LOOPBACK}:{port}" for each, port in own.by_listener.items()
-    }
+    offered, advertised = (
+        [f"{listener.value}://{LOOPBACK}:{port}" for listener, port in ports_of.items()]
+        for ports_of in (own.by_listener, own.advertised)
+    )
     protocols = [f"{each.value}:{each.protocol}" for each in own.by_listener]
     settings = {
         **DEFAULTS,
         **(SEVERAL_BROKERS if len(ports) > 1 else {}),
-        "listeners": ",".join(offered.values()),
-        "advertised.listeners": ",".join(offered.values()),
+        "listeners": ",".join(offered),
+        "advertised.listeners": ",".join(advertised),
         "listener.security.protocol.map": ",".join(protocols),
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(data),
