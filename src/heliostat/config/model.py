@@ -329,16 +329,24 @@ class RecordsConfig(Frozen):
         33_554_432
     )
     """Bytes that one fetch may return."""
-    partition_fetch_bytes_max: Annotated[MegaBytes, Field(title="Fetch of a partition")] = 1_048_576
-    """Bytes that one fetch may return of one partition; always at least one whole batch."""
+    partition_fetch_bytes_max: Annotated[MegaBytes, Field(title="Fetch of a partition")] = (
+        33_554_432
+    )
+    """Bytes that one fetch may return of one partition; always at least one whole batch. A fetch
+    asks for 1 MiB at first, and for more only where the source is far and the line would be idle,
+    within the lane's memory."""
     in_flight_max: Annotated[int, Field(title="In flight", ge=1, le=IN_FLIGHT_LIMIT)] = 5
     """Produce requests in flight to one broker, per connection."""
     latency_target_ms: Annotated[float, Field(title="Latency target", ge=0, le=1000)] = 2
     """Milliseconds by which a record may be delayed at most so that others share its requests.
     None waits after a pause, nor where the answer before held a single record. Less costs more
     processor time here and at the brokers, see docs/scale.md."""
-    connections: Annotated[int, Field(title="Connections", ge=1, le=16)] = 1
-    """To each broker, for partitions far behind: with long delays, several use the network fully.
+    connections: Annotated[
+        Annotated[Literal["auto"], Tag(":auto")] | Annotated[int, Field(ge=1, le=16), Tag(":int")],
+        Discriminator(_count_kind),
+        Field(title="Connections"),
+    ] = "auto"
+    """To each broker, for partitions far behind; `auto` = one, four where answers take long.
     Partitions that are not far behind have their own in any case."""
 
 

@@ -50,7 +50,7 @@ def lane_template(
             join_below_bytes=records.join_below_bytes,
             join_bytes_max=records.join_bytes_max,
             latency_target_s=records.latency_target_ms / 1000,
-            backlog_connections=records.connections,
+            backlog_connections=0 if records.connections == "auto" else records.connections,
             compression=None if records.compression == "keep" else records.compression,
             producer_expiration_s=expiration_s,
         ),

@@ -268,7 +268,7 @@ class Copier:
         if not back and self._pipeline.takes(event, now_s, now_ms):
             return
         self._gate.fetched(item, event, now_s, now_ms)
-        self._fetches.judge(item, event)
+        self._fetches.judge(item, event, now_s)
         self._mark(item)
 
     def _mark(self, item: PartitionCopy) -> None:

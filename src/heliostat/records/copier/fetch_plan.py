@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from heliostat.names import BrokerId
 from heliostat.records.copier.lane import CopySettings
+from heliostat.records.copier.line_fit import LineFit
 from heliostat.records.copier.network import DIALS_AT_ONCE, Channel, Traffic
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
@@ -124,6 +125,7 @@ class Learnt(NamedTuple):
     rates: Mapping[int, float]
     busy: AbstractSet[int] = frozenset()
     behind: AbstractSet[int] = frozenset()
+    line: LineFit | None = None
 
 
 class FetchPlan:
@@ -133,8 +135,8 @@ class FetchPlan:
     ----------
     items
         The partitions.
-    backlog_slots
-        Number of connections for partitions that lag far.
+    line
+        How far the broker is.
     watches_max
         Largest number of groups of sparse partitions.
     known
@@ -145,7 +147,7 @@ class FetchPlan:
         self,
         items: Sequence[PartitionCopy],
         *,
-        backlog_slots: int,
+        line: LineFit,
         watches_max: int = WATCHES_MAX,
         known: Learnt | None = None,
     ) -> None:
@@ -164,7 +166,8 @@ class FetchPlan:
             item.index: Channel(Traffic.SPARSE, sparse + place % busy)
             for place, item in enumerate(items)
         }
-        self._slots = backlog_slots
+        self.line = line
+        self._slots = line.connections
         self._behind = set(known.behind & self._items.keys())
         rates = {index: known.rates[index] for index in self._items if index in known.rates}
         self._rates = RecordRates(rates)
@@ -178,7 +181,7 @@ class FetchPlan:
     @property
     def learnt(self) -> Learnt:
         """What is known of the partitions, for a plan with others."""
-        return Learnt(self.pace, self._rates.known, self._busy, self._behind)
+        return Learnt(self.pace, self._rates.known, self._busy, self._behind, self.line)
 
     @property
     def groups(self) -> dict[Channel, list[PartitionCopy]]:
@@ -235,6 +238,19 @@ class FetchPlan:
         if index not in self._behind:
             self._behind.add(index)
             self._is_stale = True
+
+    def line_bytes(self, index: int, asked: int, took_s: float, *, is_full: bool) -> int:
+        """Note how long a partition's answer took; return what its next fetch asks for at least.
+
+        0 unless it is far behind: other fetches are to be answered soon.
+        """
+        self.line.answered(took_s)
+        if self._slots != self.line.connections:
+            self._slots = self.line.connections
+            self._is_stale = True
+        if index not in self._behind:
+            return 0
+        return self.line.wanted_bytes(asked, took_s, len(self._behind)) if is_full else asked
 
     def caught_up(self, index: int) -> None:
         """Note that a response held the last records that the source had."""
@@ -301,7 +317,7 @@ def make_plans(
             known = Learnt(WatchPace(), told) if plan is None else plan.learnt
             plan = FetchPlan(
                 items,
-                backlog_slots=settings.backlog_connections,
+                line=known.line or LineFit(settings),
                 watches_max=watches_max,
                 known=known._replace(rates={**told, **known.rates}),
             )

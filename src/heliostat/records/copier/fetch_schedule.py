@@ -64,6 +64,8 @@ class FetchSchedule:
         self._free: dict[ChannelKey, None] = {}
         """Connections without a fetch in flight, as far as known, in the order of their answers."""
         self._scan_at_s = 0.0
+        self._asked_s: dict[int, float] = {}
+        """When partitions far behind were asked for, by index."""
         self._rates = dict(lane.rates)
 
     def expect_rate(self, index: int, rate: float) -> None:
@@ -132,6 +134,7 @@ class FetchSchedule:
             wants = self._wants((broker, channel), items, now_s)
             for want in wants:
                 self._partitions[want.index].fetches.under_way = want
+                self._asked_s[want.index] = now_s
             self._not_before_s[broker, channel] = now_s + FETCH_PACE_S_PER_PARTITION * len(wants)
         if wants:
             self._network.fetch(broker, channel, wants)
@@ -205,9 +208,15 @@ class FetchSchedule:
             asked_ms = plan.pace.asked_ms.get(plan.channel_of(item.index), -1)
             item.progress.caught_up_ms = max(item.progress.caught_up_ms, asked_ms)
 
-    def judge(self, item: PartitionCopy, event: Fetched) -> None:
+    def judge(self, item: PartitionCopy, event: Fetched, now_s: float) -> None:
         """Note from an answer how busy a partition is, and whether it is far behind."""
         plan = self.plan_of.get(item.index)
-        if plan is not None:
-            lag = item.progress.last_stable_offset - item.fetches.offset
-            plan.judge(item.index, lag, event.end - event.start, event.want.bytes_max)
+        asked_s = self._asked_s.pop(item.index, None)
+        if plan is None:
+            return
+        lag, size = item.progress.last_stable_offset - item.fetches.offset, event.end - event.start
+        asked = event.want.bytes_max
+        plan.judge(item.index, lag, size, min(asked, item.fetches.wanted_bytes))
+        if asked_s is not None and size:
+            took_s, is_full = now_s - asked_s, size * 2 >= asked
+            item.fetches.line_bytes = plan.line_bytes(item.index, asked, took_s, is_full=is_full)

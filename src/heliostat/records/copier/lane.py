@@ -196,12 +196,17 @@ def conversion_of(spec: PartitionSpec, settings: CopySettings, producer_id: int)
     )
 
 
+PARTITION_FETCH_BYTES = 1024 * 1024
+"""What a fetch asks of a partition where the broker is near: a few batches of the largest size."""
+
+
 @dataclass(frozen=True, slots=True)
 class CopySettings:
     """How a lane copies; sizes in bytes, times in seconds."""
 
     fetch_bytes_max: int = 32 * 1024 * 1024
     partition_fetch_bytes_max: int = 2 * 1024 * 1024
+    """A limit for what `LineFit` asks for; at first it is `PARTITION_FETCH_BYTES`, if less."""
     fetch_wait_ms: int = 500
     requests_in_flight_max: int = 5
     """Appends in flight per target broker, which remembers the last five batches of a producer."""
@@ -221,8 +226,13 @@ class CopySettings:
     latency_target_s: float = 0.002
     """Between an answer to a group's fetch and its next one: records that come meanwhile share a
     request."""
-    backlog_connections: int = 1
-    """Connections to each broker for partitions far behind; for high latency, use several."""
+    backlog_connections: int = 0
+    """Connections to each broker for partitions far behind; 0: as the line needs."""
+
+    @property
+    def partition_fetch_bytes(self) -> int:
+        """Bytes of a partition that a fetch asks for at first."""
+        return min(PARTITION_FETCH_BYTES, self.partition_fetch_bytes_max)
 
 
 class Suspect(NamedTuple):

@@ -208,7 +208,8 @@ class PartitionCopy:
             return None
         fetches = self.fetches
         epoch = fetches.epochs.before(fetches.offset)
-        return Want(self.index, self.attempt, fetches.offset, fetches.wanted_bytes, epoch)
+        bytes_max = max(fetches.wanted_bytes, fetches.line_bytes)
+        return Want(self.index, self.attempt, fetches.offset, bytes_max, epoch)
 
     def want_nothing(self) -> Want:
         """Return an entry that keeps its place in a group's fetch while nothing is wanted."""

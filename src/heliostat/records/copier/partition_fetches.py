@@ -59,7 +59,10 @@ class PartitionFetches:
         self._filling = filling
         self._appends = appends
         self.under_way: Want | None = None
-        self.wanted_bytes = settings.partition_fetch_bytes_max
+        self.wanted_bytes = settings.partition_fetch_bytes
+        """What a fetch asks for, so that one batch fits."""
+        self.line_bytes = 0
+        """What it asks for at least while the partition is far behind a long line."""
         self.needs_source_range = False
         """Whether the source answered that the offset is out of range."""
         self._epochs = CopiedEpochs()

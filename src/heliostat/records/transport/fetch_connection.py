@@ -152,10 +152,15 @@ class FetchConnection:
             ],
             max_wait_ms=settings.fetch_wait_ms if self.WAIT_MS is None else self.WAIT_MS,
             min_bytes=FETCH_BYTES_MIN,
-            max_bytes=self._bytes_max,
+            max_bytes=self._answer_bytes_max(wants),
             read_committed=True,
             offsets_at=offsets_at,
         )
+
+    def _answer_bytes_max(self, wants: Sequence[Want]) -> int:
+        """Return the limit of an answer: more than usual where a partition asks for as much."""
+        largest = max((want.bytes_max for want in wants), default=0)
+        return max(self._bytes_max, min(2 * largest, self._context.settings.fetch_bytes_max))
 
     def _send(self, body: bytearray) -> None:
         connection = self.connection

@@ -28,7 +28,7 @@ from heliostat.records.transport.watched_connections import (
 
 BACKLOG_FETCH_BYTES_MAX = 8 * 1024 * 1024
 """Most bytes of one answer for partitions far behind: live ones wait milliseconds while it is
-received."""
+received. More where a long line needs more, see `LineFit`."""
 BrokerChannel = tuple[BrokerId, Channel]
 MAP_KEY: ConnectionKey = (MAP, BrokerId(-1), LIVE)
 """Its broker is a placeholder: the offset map's topic has one leader."""

@@ -22,6 +22,8 @@ from heliostat.records.copier.fetch_plan import (
     WatchPace,
     watches_for,
 )
+from heliostat.records.copier.lane import CopySettings
+from heliostat.records.copier.line_fit import LineFit
 from heliostat.records.copier.network import Channel, Traffic
 
 FIRST, SECOND = Channel(Traffic.SPARSE, 0), Channel(Traffic.SPARSE, 1)
@@ -30,7 +32,8 @@ BUSY, MORE_BUSY = Channel(Traffic.SPARSE, 2), Channel(Traffic.SPARSE, 3)
 
 def plan_of(count: int, *, slots: int = 1, rates: dict[int, float] | None = None) -> FetchPlan:
     items: Any = [SimpleNamespace(index=index) for index in range(count)]
-    return FetchPlan(items, backlog_slots=slots, known=Learnt(WatchPace(), rates or {}))
+    line = LineFit(CopySettings(backlog_connections=slots))
+    return FetchPlan(items, line=line, known=Learnt(WatchPace(), rates or {}))
 
 
 def sizes(plan: FetchPlan) -> dict[Channel, int]:

@@ -45,7 +45,7 @@ from heliostat.records.copier.schema_gate import SchemaGate
 NOW = 1_790_000_000_000
 PRODUCER = 2**40 + 5
 TARGET = BrokerId(3)
-BYTES_MAX = 1 << 21
+BYTES_MAX = CopySettings().partition_fetch_bytes
 SAME = [
     *(cells.FETCH_OFFSET, cells.NEXT_TARGET, cells.IN_FLIGHT, cells.QUEUED_BYTES),
     *(cells.POSITION, cells.COPIED_TO, cells.COPIED_END, cells.HIGH_WATERMARK),
