@@ -63,6 +63,10 @@ class Brokers:
         except KeyError:
             raise ConnectionLost("no such broker in the metadata", broker=broker) from None
 
+    def knows(self, broker: BrokerId) -> bool:
+        """Whether an answer has named it."""
+        return broker in self._brokers
+
     def learn(self, broker: BrokerId, endpoint: Endpoint) -> None:
         """Note where a broker listens now."""
         known = self._brokers.get(broker)

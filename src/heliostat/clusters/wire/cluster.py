@@ -23,10 +23,11 @@ from kafka.protocol.metadata import (
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
 from heliostat.clusters.leader_epochs import LeaderEpochs
-from heliostat.clusters.wire import fetch, last_sequences, produce
+from heliostat.clusters.wire import fetch, fetch_once, last_sequences, produce
 from heliostat.clusters.wire.brokers import Brokers
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.control_connection import ask_side_by_side
+from heliostat.clusters.wire.fetch_once import FetchedOnce, FetchOnce
 from heliostat.clusters.wire.leaders import Leader, TopicLeaders, agreed_leaders, current_leaders
 from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
 from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
@@ -71,6 +72,10 @@ class WireCluster:
         self._brokers.close()
 
     # -- who answers, see `Brokers` ------------------------------------------------------------
+
+    def knows(self, broker: BrokerId) -> bool:
+        """Whether metadata have named it."""
+        return self._brokers.knows(broker)
 
     def reach(self, brokers: Iterable[BrokerId]) -> None:
         """Connect to these in parallel, and doubt those that are much slower than the others."""
@@ -200,6 +205,40 @@ class WireCluster:
         for broker, answer in answers.items():
             found[broker] = answer if isinstance(answer, ConnectionLost) else (answer[0], answer[1])
         return found
+
+    def bounds(
+        self, broker: BrokerId, partition: Partition, *, committed: bool
+    ) -> tuple[Offset, Offset]:
+        """Log start and end of a partition that `broker` leads, for a reader of committed records.
+
+        Raises
+        ------
+        BrokerError, ConnectionLost
+            The broker refused, or did not answer.
+        """
+        asked = [
+            LogEndsRequest([partition], timestamp, CONSUMER, self.epochs, committed=committed)
+            for timestamp in (EARLIEST, LATEST)
+        ]
+        answers = self._brokers.known(broker).exchange(
+            asked, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX
+        )
+        start, end = (answer[partition] for answer in answers)
+        for offset in (start, end):
+            if isinstance(offset, BrokerError):
+                raise offset
+        return start, end
+
+    def fetch_once(self, broker: BrokerId, request: FetchOnce) -> FetchedOnce:
+        """Records of one partition that `broker` leads, for topics of our own.
+
+        Raises
+        ------
+        ConnectionLost
+            The broker did not answer.
+        """
+        answer: FetchedOnce = self._ask(broker, request, FetchedOnce, fetch_once.BY_NAME)
+        return answer
 
     def last_sequences(
         self, broker: BrokerId, partitions: Sequence[Partition]

@@ -152,7 +152,11 @@ def decode_fetch(version: int, buffer: Buffer, at: int) -> FetchAnswer:
     ProtocolError
         While iterating, if the bytes do not follow the format.
     """
-    at = skip_tagged_fields(buffer, at)
+    return decode_body(version, buffer, skip_tagged_fields(buffer, at))
+
+
+def decode_body(version: int, buffer: Buffer, at: int) -> FetchAnswer:
+    """As `decode_fetch`, from behind the header's tagged fields."""
     throttle_ms, error, _session = struct.unpack_from(">ihi", buffer, at)
     return FetchAnswer(throttle_ms, error, _partitions(version, buffer, at + 10))
 

@@ -28,7 +28,7 @@ VERSION_MIN, VERSION_MAX = 6, 7
 _HEAD = struct.Struct(">ib")
 _ASKED = struct.Struct(">iiqB")
 _ANSWER = struct.Struct(">ihqqi")
-_READ_UNCOMMITTED = 0
+_READ_UNCOMMITTED, _READ_COMMITTED = 0, 1
 
 
 class LogEndsRequest:
@@ -40,6 +40,8 @@ class LogEndsRequest:
         See `WireCluster.list_offsets`.
     epochs
         The newest leader epochs known: a deposed leader refuses them (KIP-320).
+    committed
+        Whether the log ends for us where the first transaction is open (`LATEST`).
     """
 
     API_KEY = API_KEY
@@ -50,7 +52,10 @@ class LogEndsRequest:
         timestamp: int,
         replica_id: int,
         epochs: LeaderEpochs,
+        *,
+        committed: bool = False,
     ) -> None:
+        self._isolation = _READ_COMMITTED if committed else _READ_UNCOMMITTED
         self._epochs = epochs
         self._partitions = partitions
         self._timestamp = timestamp
@@ -75,7 +80,7 @@ class LogEndsRequest:
                 hint="brokers from 2.8 on are supported",
                 api_key=API_KEY,
             )
-        head = _HEAD.pack(self._replica_id, _READ_UNCOMMITTED)
+        head = _HEAD.pack(self._replica_id, self._isolation)
 
         def pack(partition: Partition) -> bytes:
             epoch = self._epochs.of(partition)

@@ -1,0 +1,202 @@
+"""Reads a topic of one partition over lent connections: where it begins and ends, and its records.
+
+It asks the leader that metadata name, and again after an election. Nothing here has a thread or a
+connection of its own: a reader costs as many round trips as it has questions.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import NamedTuple, TypeVar
+
+from kafka.errors import CorruptRecordError
+from kafka.record import MemoryRecords
+
+from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION
+from heliostat.clusters.kafka_python import lend_codecs
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.fetch import FetchPartition
+from heliostat.clusters.wire.fetch_once import FetchedOnce, FetchOnce
+from heliostat.clusters.wire.lent import LentClusters
+from heliostat.errors import AccessRefused, BrokerError, ConnectionLost, ProtocolError, kafka_error
+from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
+
+PATIENCE_S = 10.0
+"""One question: longer than an election takes."""
+PAUSE_S = 0.1
+BYTES_MAX = 8 * 1024 * 1024
+LOOKS = 2
+"""A broker that has just started, or has lost touch, may not know a topic that exists."""
+COMMIT = 1
+"""Key type of a control record that ends a committed transaction (ControlRecordType)."""
+Answer = TypeVar("Answer")
+
+
+class LogRecord(NamedTuple):
+    """One record as it was written."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: int
+    offset: int
+    leader_epoch: int
+
+
+class LogReader:
+    """Reads from a place that moves on. For one thread at a time.
+
+    Parameters
+    ----------
+    clusters
+        Connections to the cluster.
+    topic
+        The topic, of one partition.
+    committed
+        Whether records of open and aborted transactions are left out.
+    """
+
+    def __init__(self, clusters: LentClusters, topic: str, *, committed: bool = False) -> None:
+        self._clusters = clusters
+        self._partition = TopicPartition(TopicName(topic), PartitionId(0))
+        self._committed = committed
+        self._leader: BrokerId | None = None
+        self.position = Offset(0)
+        """Offset to read next."""
+        lend_codecs()
+
+    def exists(self) -> bool:
+        """Whether the topic exists, by two looks if the first says no.
+
+        Raises
+        ------
+        ConnectionLost
+            No broker answers.
+        """
+        for _ in range(LOOKS):
+            with self._clusters.lent() as cluster:
+                topic = cluster.metadata([self._partition.topic])[self._partition.topic]
+            if topic.error != UNKNOWN_TOPIC_OR_PARTITION:
+                leader = topic.partitions.get(self._partition.partition)
+                self._leader = None if leader is None or leader.error else leader.broker
+                return True
+        return False
+
+    def bounds(self) -> tuple[Offset, Offset]:
+        """Where the log begins and ends now, for the records that this reader returns.
+
+        Raises
+        ------
+        BrokerError, ConnectionLost
+            The leader refuses, or none answers within `PATIENCE_S`.
+        """
+        committed = self._committed
+        return self._settled(
+            lambda cluster, leader: cluster.bounds(leader, self._partition, committed=committed)
+        )
+
+    def first_since(self, from_ms: int) -> Offset:
+        """Offset of the first record written at or after a time (ms); the end if there is none."""
+
+        def asked(cluster: WireCluster, leader: BrokerId) -> Offset | BrokerError:
+            some = [self._partition]
+            return cluster.list_offsets(leader, some, timestamp=from_ms)[self._partition]
+
+        offset = self._settled(asked)
+        return offset if offset >= 0 else self.bounds()[1]
+
+    def poll(self, wait_s: float) -> list[LogRecord]:
+        """Return records from `position` on, and move it; none if none came within `wait_s`.
+
+        Raises
+        ------
+        BrokerError, ConnectionLost
+            The leader refuses, or none answers within `PATIENCE_S`.
+        ProtocolError
+            A batch is damaged.
+        """
+        answer = self._settled(lambda cluster, leader: self._fetched(cluster, leader, wait_s))
+        if answer.error == OFFSET_OUT_OF_RANGE:  # compaction or retention has overtaken it
+            start, end = self.bounds()
+            if start <= self.position <= end:
+                return []  # it was behind a leader's end just now
+            self.position = start
+            return []
+        try:
+            return list(self._records(answer))
+        except CorruptRecordError as error:
+            raise ProtocolError(
+                "a record batch is damaged", topic=self._partition.topic, why=str(error)
+            ) from error
+
+    def _fetched(self, cluster: WireCluster, leader: BrokerId, wait_s: float) -> FetchedOnce:
+        place = self._partition
+        wanted = FetchPartition(
+            *(place.topic, None, place.partition, self.position, BYTES_MAX),
+            leader_epoch=cluster.epochs.of(place),
+        )
+        answer = cluster.fetch_once(
+            leader, FetchOnce(wanted, round(wait_s * 1000), self._committed)
+        )
+        if answer.error not in (0, OFFSET_OUT_OF_RANGE):
+            raise BrokerError(f"topic {place.topic} can't be read", kafka_code=answer.error)
+        return answer
+
+    def _records(self, answer: FetchedOnce) -> Iterator[LogRecord]:
+        """Return the records of an answer without those of aborted transactions (KIP-98)."""
+        begins = sorted(((first, producer) for producer, first in answer.aborted), reverse=True)
+        aborting: set[int] = set()
+        for batch in MemoryRecords(answer.batches):
+            if not batch.validate_crc():
+                raise CorruptRecordError(f"the CRC of the batch at {batch.base_offset} is wrong")
+            end = Offset(batch.base_offset + batch.last_offset_delta + 1)
+            if end <= self.position:
+                continue
+            while begins and begins[-1][0] < end:
+                aborting.add(begins.pop()[1])
+            if batch.is_control_batch:
+                for marker in batch:
+                    if int.from_bytes(marker.key[2:4], "big") != COMMIT:
+                        aborting.discard(batch.producer_id)
+            elif not (batch.is_transactional and batch.producer_id in aborting):
+                for record in batch:
+                    if record.offset >= self.position:
+                        yield LogRecord(
+                            *(record.key, record.value, record.timestamp, record.offset),
+                            batch.leader_epoch,
+                        )
+            self.position = end
+
+    def _settled(self, ask: Callable[[WireCluster, BrokerId], Answer | BrokerError]) -> Answer:
+        """Ask the leader, and its successor if it is another by now."""
+        until_s = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                with self._clusters.lent() as cluster:
+                    answer = ask(cluster, self._leader_by(cluster))
+                if not isinstance(answer, BrokerError):
+                    return answer
+                error: BrokerError | ConnectionLost = answer
+            except AccessRefused:
+                raise
+            except (BrokerError, ConnectionLost) as failure:
+                error = failure
+            is_final = (
+                isinstance(error, BrokerError) and not kafka_error(error.kafka_code).stale_metadata
+            )
+            if is_final or time.monotonic() >= until_s:
+                raise error
+            self._leader = None
+            time.sleep(PAUSE_S)
+
+    def _leader_by(self, cluster: WireCluster) -> BrokerId:
+        """Return the leader; its connection may be another thread's, which has asked before."""
+        if self._leader is None or not cluster.knows(self._leader):
+            topic = cluster.metadata([self._partition.topic])[self._partition.topic]
+            leader = topic.partitions.get(self._partition.partition)
+            code = topic.error or (UNKNOWN_TOPIC_OR_PARTITION if leader is None else leader.error)
+            if code:
+                raise BrokerError(f"topic {self._partition.topic} has no leader", kafka_code=code)
+            assert leader is not None
+            self._leader = leader.broker
+        return self._leader
