@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from typing import Literal, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from heliostat.names import Endpoint
@@ -171,7 +171,15 @@ class RegistryAccess:
         return f"{self.alias} ({addresses})" if self.alias else addresses
 
 
-Reachable: TypeAlias = ClusterAccess | str | Iterable[str]
+class HasAccess(Protocol):
+    """Connections to a cluster, or whatever else knows how it is reached."""
+
+    @property
+    def access(self) -> ClusterAccess:
+        """How it is reached."""
+
+
+Reachable: TypeAlias = ClusterAccess | HasAccess | str | Iterable[str]
 """An access, or addresses alone (comma separated or several), which mean PLAINTEXT."""
 
 
@@ -179,6 +187,8 @@ def access_of(cluster: Reachable) -> ClusterAccess:
     """Return the access, without security if only addresses are given."""
     if isinstance(cluster, ClusterAccess):
         return cluster
+    if not isinstance(cluster, str | Iterable):
+        return cluster.access
     parts = cluster.split(",") if isinstance(cluster, str) else cluster
     return ClusterAccess(tuple(part.strip() for part in parts if part.strip()))
 

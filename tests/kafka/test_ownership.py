@@ -21,8 +21,8 @@ from support.records import Sample, encode, write_batches
 from heliostat.cli.exit_codes import HALTED
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.fenced_writer import FencedWriter
-from heliostat.clusters.keyed_topic import KeyedTopic
-from heliostat.clusters.recent_records import RecentRecords
+from heliostat.clusters.keyed_topic import KeyedTopic, ensure_own_topics
+from heliostat.clusters.recent_records import AN_HOUR
 from heliostat.config import load_config
 from heliostat.errors import BrokerError
 from heliostat.names import Alias, LaneId, LinkName, Offset, PartitionId, TopicName, TopicPartition
@@ -228,10 +228,9 @@ def two_lanes(
     with ClusterAdmin(access[0]) as source, ClusterAdmin(access[1]) as target:
         producer = target.init_producer_id()
         ids = [admin.describe_topics([topic])[topic].topic_id for admin in (source, target)]
-    reports, maps = RecentRecords(access[1], progress), KeyedTopic(access[1], offsets)
-    with contextlib.closing(reports), contextlib.closing(maps):
+        ensure_own_topics(target, {TopicName(progress): AN_HOUR}, 1)
+    with contextlib.closing(KeyedTopic(access[1], offsets)) as maps:
         maps.ensure(1)
-        reports.ensure(1)
     say_wanted(stage, topic, len(fetch_bytes))
     here = [TopicPartition(topic, PartitionId(number)) for number in range(partitions)]
     rows = tuple(

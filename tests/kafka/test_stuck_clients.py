@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-import threading
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
-from kafka import KafkaConsumer
 from kafka.errors import KafkaTimeoutError
 from support.clusters import ClusterPair, fresh_name
-from support.leaks import clients_left
 from support.links import wait_for
 
-from heliostat.clusters import one_partition
+from heliostat.clusters import log_reader
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
-from heliostat.clusters.keyed_topic import KeyedTopic
+from heliostat.clusters.keyed_topic import KeyedTopic, ensure_own_topics
+from heliostat.clusters.one_partition import OnePartitionTopic
 from heliostat.clusters.opened import answered
-from heliostat.clusters.recent_records import RecentRecords
+from heliostat.clusters.recent_records import AN_HOUR, RecentRecords
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.lent import LentClusters
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import LinkName, TopicName
 from heliostat.offsets.store import OffsetMaps
@@ -48,72 +50,57 @@ class Stuck:
         return times_out
 
 
+class Unanswered(WireCluster):
+    """Connections whose broker answers nothing."""
+
+    def fetch_once(self, *_: Any, **__: Any) -> Any:
+        raise ConnectionLost("not answered")
+
+    bounds = fetch_once
+
+
+@contextmanager
+def unanswered(topic: OnePartitionTopic, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let no broker answer this reader meanwhile."""
+    assert topic._log is not None
+    clusters = topic._clusters
+    silent = LentClusters(clusters.access, DialSettings("test"))
+    silent._idle.append(Unanswered(clusters.access, DialSettings("test")))
+    with monkeypatch.context() as patch, closing(silent):
+        patch.setattr(log_reader, "PATIENCE_S", 0.3)
+        patch.setattr(topic._log, "_clusters", silent)
+        yield
+
+
 def test_a_stuck_client_is_replaced_and_reading_continues_at_its_position(
-    bootstrap: list[str],
+    bootstrap: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given two rows that are read / when both clients get stuck / then one error each."""
+    """Given two rows that are read / when neither is answered / then one error each."""
     with KeyedTopic(bootstrap, fresh_name("state")) as topic, topic.reader() as reader:
         topic.ensure()
         topic.write_many({"a": {"n": 1}, "b": {"n": 2}})
         assert reader.read_all() == {"a": {"n": 1}, "b": {"n": 2}}
-        topic._producer, reader._consumer = Stuck(topic._producer), Stuck(reader._consumer)
+        topic._producer = Stuck(topic._producer)
         with pytest.raises(ConnectionLost):
             topic.write("c", {"n": 3})
         topic.write("c", {"n": 3})
-        with pytest.raises(ConnectionLost):
+        with unanswered(reader, monkeypatch), pytest.raises(ConnectionLost):
             reader.poll()
         changes = wait_for("the change since", reader.poll)
         assert [(change.key, change.value) for change in changes] == [("c", {"n": 3})]
 
 
-def test_a_client_that_gets_stuck_as_it_is_opened_is_closed(
+def test_the_remaining_rows_of_a_byte_topic_are_read(
     bootstrap: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No caller has it yet: not closed, it would retry for ever, one more with each call."""
-    known = frozenset(threading.enumerate())
-    with KeyedTopic(bootstrap, fresh_name("state")) as topic:
-        topic.ensure()
-        with monkeypatch.context() as patch:
-            patch.setattr(KafkaConsumer, "partitions_for_topic", _times_out)
-            with pytest.raises(ConnectionLost):
-                topic.read_all()
-        assert topic.read_all() == {}
-    assert clients_left(known) == []
-
-
-def test_a_client_that_waits_for_metadata_for_ever_is_replaced(
-    bootstrap: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    known, ended = frozenset(threading.enumerate()), threading.Event()
-    asks = [lambda *_: ended.wait(), KafkaConsumer.partitions_for_topic]
-    monkeypatch.setattr(one_partition, "METADATA_S", 0.5)
-
-    def next_one(*given: Any) -> Any:
-        return asks.pop(0)(*given)
-
-    monkeypatch.setattr(KafkaConsumer, "partitions_for_topic", next_one)
-    with KeyedTopic(bootstrap, fresh_name("state")) as topic:
-        topic.ensure()
-        assert topic.read_all() == {}
-    assert asks == []
-    ended.set()
-    assert clients_left(known) == []
-
-
-def _times_out(*_: Any) -> Any:
-    raise KafkaTimeoutError("not answered")
-
-
-def test_a_new_client_reads_the_remaining_rows_of_a_byte_topic(bootstrap: list[str]) -> None:
-    """Given a byte topic read in part / when its client gets stuck / then the rest, once."""
+    """Given a byte topic read in part / when one question fails / then the rest, once."""
     with ByteTopic(bootstrap, TopicName(fresh_name("bytes")), "test") as topic:
         with ClusterAdmin(bootstrap) as admin:
             assert topic.ensure(admin)
         topic.write([ByteRecord(b"k", b"%d" % number) for number in range(3)])
         assert [record.value for record in topic.read_all()] == [b"0", b"1", b"2"]
         topic.write([ByteRecord(b"k", b"3")])
-        topic._consumer = Stuck(topic._consumer)
-        with pytest.raises(ConnectionLost):
+        with unanswered(topic, monkeypatch), pytest.raises(ConnectionLost):
             topic.end()
         assert topic.end() == 4
         assert topic.position() == 3
@@ -125,17 +112,19 @@ def test_a_new_client_reads_the_remaining_rows_of_a_byte_topic(bootstrap: list[s
         assert [record.value for record in found] == [b"0", b"1", b"2", b"3"]
 
 
-def test_a_new_client_reads_the_remaining_recent_reports(bootstrap: list[str]) -> None:
-    """Given one report read / when the client gets stuck / then only later reports are read."""
+def test_the_remaining_recent_reports_are_read(
+    bootstrap: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given one report read / when the next poll fails / then only later reports are read."""
     recent = RecentRecords(bootstrap, fresh_name("progress"))
-    recent.ensure()
+    with ClusterAdmin(bootstrap) as admin:
+        ensure_own_topics(admin, {recent.topic: AN_HOUR})
     with closing(recent), ByteTopic(bootstrap, recent.topic, "test") as writer:
         writer.write([ByteRecord(b"k", b'{"n": 1}')])
         recent.seek(0)
         assert [each.value for each in recent.read_to_end()] == [{"n": 1}]
         writer.write([ByteRecord(b"k", b'{"n": 2}')])
-        recent._consumer = Stuck(recent._consumer)
-        with pytest.raises(ConnectionLost):
+        with unanswered(recent, monkeypatch), pytest.raises(ConnectionLost):
             recent.poll(0.1)
         found = wait_for("what came since", lambda: recent.poll(0.5))
         assert [each.value for each in found] == [{"n": 2}]

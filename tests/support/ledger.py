@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from heliostat.clusters.keyed_topic import Change
-from heliostat.config import ClusterConfig
 from heliostat.gaps.ledger import GapLedger
 from heliostat.names import LinkName, TopicName
 
@@ -37,11 +36,14 @@ class KeptTopic:
     def ensure(self, replicas: int | None) -> None:
         pass
 
+    def exists_now(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 
 
 def ledger_on(memory: KeptTopic) -> GapLedger:
-    made = GapLedger(LinkName("l"), ClusterConfig(bootstrap=("127.0.0.1:1",)))
+    made = GapLedger(LinkName("l"), "127.0.0.1:1")
     made._topic = made._reader = memory  # type: ignore[assignment]  # stand-in
     return made

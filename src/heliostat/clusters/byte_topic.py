@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
 from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS
-from heliostat.clusters.one_partition import READ, OnePartitionTopic
+from heliostat.clusters.one_partition import OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost
-from heliostat.names import TopicName
+from heliostat.names import Offset, TopicName
 
 ANSWER_TIMEOUT_S = 15.0  # a loop that stops must not wait long; a later pass tries again
 REQUEST_TIMEOUT_S = 10.0
@@ -83,7 +83,7 @@ class ByteTopic(OnePartitionTopic):
 
     def write(self, records: Iterable[ByteRecord]) -> None:
         """Write records in order; durable on all replicas in sync when it returns."""
-        with self._errors("write"):
+        with self._write_errors():
             producer = self._writer()
             sent = [
                 producer.send(
@@ -101,63 +101,45 @@ class ByteTopic(OnePartitionTopic):
 
     def read_all(self) -> Iterator[ByteRecord]:
         """All records up to where the topic ended when reading began; none if it is missing."""
-        with self._errors("read"):
-            consumer = self._reader()
-            if consumer is None:
+        with self._alone():
+            log = self._reader()
+            if log is None:
                 return
-            consumer.seek_to_beginning(self._partition)
-            end = self._end(consumer)
+            log.position, end = log.bounds()
         deadline_s = monotonic() + ANSWER_TIMEOUT_S
-        while True:
-            with self._errors("read"):
-                position = self._at(consumer)
-            if position >= end:
-                return
+        while log.position < end:
             if monotonic() > deadline_s:
-                self._leave(READ)
                 raise ConnectionLost(f"topic {self.topic} was not read in time", end=end)
             yield from self.poll(POLL_S)
 
     def end(self) -> int:
         """Log end offset of the topic; 0 if it is missing."""
-        with self._errors("read"):
-            consumer = self._reader()
-            if consumer is None:
-                return 0
-            return self._end(consumer)
+        with self._alone():
+            log = self._reader()
+            return 0 if log is None else log.bounds()[1]
 
     def position(self) -> int:
         """Offset of the next record that `poll` returns; 0 if the topic is missing."""
-        with self._errors("read"):
-            consumer = self._reader()
-            return 0 if consumer is None else self._at(consumer)
+        with self._alone():
+            log = self._reader()
+            return 0 if log is None else log.position
 
     def seek_back(self, records: int) -> bool:
         """Make `poll` begin that many records before the end; False if the topic is missing."""
-        with self._errors("read"):
-            consumer = self._reader()
-            if consumer is None:
+        with self._alone():
+            log = self._reader()
+            if log is None:
                 return False
-            start = self._start(consumer)
-            end = self._end(consumer)
-            self._goes_on_at = max(start, end - records)
-            consumer.seek(self._partition, self._goes_on_at)
+            start, end = log.bounds()
+            log.position = Offset(max(start, end - records))
             return True
 
     def poll(self, timeout_s: float) -> list[ByteRecord]:
         """Records since the last read, waiting at most `timeout_s` for the first."""
-        with self._errors("read"):
-            consumer = self._reader()
-            if consumer is None:
-                return []
-            polled = consumer.poll(timeout_ms=round(timeout_s * 1000))
-        found = [
-            ByteRecord(
-                record.key, record.value, record.timestamp, record.offset, record.leader_epoch
-            )
-            for records in polled.values()
-            for record in records
+        with self._alone():
+            log = self._reader()
+            rows = [] if log is None else log.poll(timeout_s)
+        return [
+            ByteRecord(row.key, row.value, row.timestamp, row.offset, row.leader_epoch)
+            for row in rows
         ]
-        if found:
-            self._given(found[-1].offset)
-        return found

@@ -15,25 +15,27 @@ from typing import Any
 
 from kafka.protocol.producer import (
     AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
     EndTxnRequest,
+    EndTxnResponse,
     InitProducerIdRequest,
+    InitProducerIdResponse,
     ProduceRequest,
+    ProduceResponse,
 )
 from kafka.record.default_records import DefaultRecordBatchBuilder
 
-from heliostat.access import Reachable, access_of
-from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.access import Reachable
+from heliostat.clusters.admin.caller import error_of
 from heliostat.clusters.kafka_codes import CONCURRENT_TRANSACTIONS, UNKNOWN_TOPIC_OR_PARTITION
-from heliostat.clusters.wire.cluster import WireCluster
-from heliostat.clusters.wire.connection import DialSettings
-from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.clusters.wire.lent import lent_clusters
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName
 
 TRANSACTION_TIMEOUT_MS = 10_000
 """A writer that stops in mid transaction blocks committed readers for this long, and until the
 coordinator's next check (`transaction.abort.timed.out.transaction.cleanup.interval.ms`, 10 s)."""
-CONNECT_TIMEOUT_S = 30.0
 REQUEST_TIMEOUT_MS = 4_000
+WITHIN_S = REQUEST_TIMEOUT_MS / 1000
 """A broker that hangs never answers; its successor is there within 10 s, but is found only by
 looking it up again."""
 SETTLES_WITHIN_S = 20.0
@@ -44,6 +46,14 @@ _MOVED = frozenset({5, 6, 14, 15, 16})
 KNOWN_WITHIN_S = 2.0
 """A topic unknown for longer than this does not exist: somebody deleted it."""
 _BATCH_BYTES_MAX = 1024 * 1024
+ANSWERS: Mapping[type, tuple[Any, int]] = {
+    AddPartitionsToTxnRequest: (AddPartitionsToTxnResponse, 3),  # later ones are for brokers
+    EndTxnRequest: (EndTxnResponse, 4),  # from 5 on each transaction raises the epoch (KIP-890)
+    # From 2.7 on: a fenced producer's error differs from a merely old epoch's.
+    InitProducerIdRequest: (InitProducerIdResponse, 4),
+    ProduceRequest: (ProduceResponse, 11),  # from 12 on it would begin transactions (KIP-890)
+}
+"""Kind of answer to each request, and its newest version that we use."""
 
 
 class FencedWriter:
@@ -57,7 +67,7 @@ class FencedWriter:
     Parameters
     ----------
     cluster
-        Access to the cluster, or its addresses.
+        Access to the cluster; connections are lent by it if it is a `LentClusters`.
     topic
         The topic to write to.
     transactional_id
@@ -71,15 +81,9 @@ class FencedWriter:
         transactional_id: str,
         client_id: str = "heliostat-owner",
     ) -> None:
-        self._access = access_of(cluster)
+        self._clusters, self._are_ours = lent_clusters(cluster, client_id)
         self._topic = topic
         self._id = transactional_id
-        self._client_id = client_id
-        self._caller: Caller | None = None
-        self._brokers = WireCluster(
-            self._access, DialSettings(client_id, request_timeout_s=REQUEST_TIMEOUT_MS / 1000)
-        )
-        """Looks up leaders; sends nothing to brokers that hang."""
         self._coordinator: BrokerId | None = None
         self._leader: BrokerId | None = None
         self._producer: tuple[int, int] | None = None
@@ -87,10 +91,9 @@ class FencedWriter:
 
     def close(self) -> None:
         """Close connections; completed writes are durable."""
-        if self._caller is not None:
-            self._caller.close()
-        self._brokers.close()
-        self._caller = self._producer = None
+        self._producer = None
+        if self._are_ours:
+            self._clusters.close_idle()
 
     def fence(self) -> None:
         """Become the newest writer: when it returns, no older one can write any more."""
@@ -102,7 +105,6 @@ class FencedWriter:
                 transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
                 producer_id=-1,
                 producer_epoch=-1,
-                max_version=4,  # 2.7: a fenced producer's error differs from a merely old epoch's
             ),
             lambda found: found.error_code,
             "become the newest writer",
@@ -128,7 +130,6 @@ class FencedWriter:
                 producer_id=producer,
                 producer_epoch=epoch,
                 committed=True,
-                max_version=4,  # from 5 on each transaction raises the epoch (KIP-890)
             ),
             lambda found: found.error_code,
             "commit",
@@ -147,7 +148,6 @@ class FencedWriter:
                 v3_and_below_topics=[
                     kind.AddPartitionsToTxnTopic(name=self._topic, partitions=[0])
                 ],
-                max_version=3,  # later ones are for brokers
             ),
             lambda found: (
                 found.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
@@ -176,7 +176,6 @@ class FencedWriter:
                         partition_data=[kind.PartitionProduceData(index=0, records=batch)],
                     )
                 ],
-                max_version=11,  # from 12 on it would begin transactions itself (KIP-890)
             )
 
         answer = self._settled(
@@ -199,13 +198,11 @@ class FencedWriter:
         ConnectionLost
             The broker hangs: its successor may be known at the next attempt.
         """
-        if (silence := self._brokers.silence_of(broker, 0.0)) is not None:
-            raise silence
-        try:
-            return self._call().send(request, broker)
-        except (BrokerError, ConnectionLost):
-            self._brokers.doubt(broker)
-            raise
+        response, version = ANSWERS[type(request)]
+        with self._clusters.lent() as cluster:
+            if not cluster.knows(broker):  # these connections have not been asked for it yet
+                cluster.metadata([])
+            return cluster.ask_once(broker, request, response, version, WITHIN_S)
 
     def _settled(self, send: Callable[[], Any], code_of: Callable[[Any], int], what: str) -> Any:
         """Retry until a transient error is over; only if the request was not executed."""
@@ -231,16 +228,19 @@ class FencedWriter:
     def _find_coordinator(self) -> BrokerId:
         if self._coordinator is None:
             _, self._coordinator = self._settled(
-                lambda: self._brokers.transaction_coordinator(self._id),
-                lambda found: int(found[0]),
-                "find the coordinator",
+                self._look_up_coordinator, lambda found: int(found[0]), "find the coordinator"
             )
         assert self._coordinator is not None
         return self._coordinator
 
+    def _look_up_coordinator(self) -> tuple[int, BrokerId]:
+        with self._clusters.lent() as cluster:
+            return cluster.transaction_coordinator(self._id)
+
     def _leader_of_topic(self) -> BrokerId:
         if self._leader is None:
-            topic = self._brokers.metadata([self._topic])[self._topic]
+            with self._clusters.lent() as cluster:
+                topic = cluster.metadata([self._topic])[self._topic]
             leader = topic.partitions.get(PartitionId(0))
             code = topic.error or (UNKNOWN_TOPIC_OR_PARTITION if leader is None else leader.error)
             error = error_of(code, f"find {self._topic}")
@@ -249,13 +249,3 @@ class FencedWriter:
             assert leader is not None
             self._leader = leader.broker
         return self._leader
-
-    def _call(self) -> Caller:
-        if self._caller is None:
-            self._caller = Caller(
-                self._access,
-                self._client_id,
-                connect_timeout_s=CONNECT_TIMEOUT_S,
-                request_timeout_ms=REQUEST_TIMEOUT_MS,
-            )
-        return self._caller

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
@@ -14,7 +14,8 @@ from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords, shown_key
 from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
-from heliostat.clusters.one_partition import PATIENCE_MS, OnePartitionTopic
+from heliostat.clusters.log_reader import LogReader, LogRecord
+from heliostat.clusters.one_partition import OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
 from heliostat.names import Offset, TopicName
 
@@ -76,8 +77,7 @@ class KeyedReader(OnePartitionTopic):
         Which of its rows matter.
     """
 
-    # A transaction that `FencedWriter` left open is not state.
-    READER_SETTINGS = MappingProxyType({"isolation_level": "read_committed"})
+    COMMITTED = True  # a transaction that `FencedWriter` left open is not state
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class KeyedReader(OnePartitionTopic):
     @property
     def is_there(self) -> bool:
         """Whether the topic existed when it was read last."""
-        return self._consumer is not None
+        return self._log is not None
 
     def read_all(self, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, dict[str, Any]]:
         """Latest value of every key, from the topic's start to where it ended when this began.
@@ -126,19 +126,18 @@ class KeyedReader(OnePartitionTopic):
         state: dict[str, dict[str, Any]] = {}
         self._early = []
         deadline_s = monotonic() + timeout_s
-        with self._errors("read"):
-            consumer = self._reader()
-            if consumer is None:
+        with self._alone():
+            log = self._reader()
+            if log is None:
                 self._must_not_have_existed()
                 return state
-            end = self._end(consumer, min(PATIENCE_MS, round(timeout_s * 500)))
-            consumer.seek(self._partition, self._start(consumer))
-            while (position := self._at(consumer)) < end:
+            log.position, end = log.bounds()
+            while log.position < end:
                 if monotonic() > deadline_s:
                     raise ConnectionLost(
-                        f"topic {self.topic} was not read in time", position=position, end=end
+                        f"topic {self.topic} was not read in time", position=log.position, end=end
                     )
-                for change in self._polled(consumer, POLL_S, strange):
+                for change in self._polled(log, POLL_S, strange):
                     if strange is not None:
                         strange.pop(change.key, None)
                     if change.offset >= end:
@@ -162,9 +161,9 @@ class KeyedReader(OnePartitionTopic):
         if self._early:
             changes, self._early = self._early, []
             return changes
-        with self._errors("read"):
-            consumer = self._reader()
-            return [] if consumer is None else list(self._polled(consumer, timeout_s))
+        with self._alone():
+            log = self._reader()
+            return [] if log is None else list(self._polled(log, timeout_s))
 
     def tail(self, timeout_s: float = POLL_S) -> Iterator[Change]:
         """Changes as they come; ends when none came for `timeout_s`."""
@@ -172,11 +171,9 @@ class KeyedReader(OnePartitionTopic):
             yield from changes
 
     def _polled(
-        self, consumer: Any, timeout_s: float, strange: dict[str, Offset] | None = None
+        self, log: LogReader, timeout_s: float, strange: dict[str, Offset] | None = None
     ) -> Iterator[Change]:
-        polled = consumer.poll(timeout_ms=round(timeout_s * 1000))
-        for record in (each for records in polled.values() for each in records):
-            self._given(record.offset)
+        for record in log.poll(timeout_s):
             try:
                 yield _change(self.topic, record)
             except ProtocolError as error:
@@ -212,12 +209,16 @@ class KeyedTopic(OnePartitionTopic):
     def ensure(self, replication_factor: int | None = None) -> None:
         """Create the topic if it is missing, see `ensure_compacted`."""
         ensure_compacted(self._access, self.topic, self._client_id, replication_factor)
+        self.exists_now()
+
+    def exists_now(self) -> None:
+        """Note that the topic exists: it is not taken for empty if a broker doesn't know it."""
         self._was_there = True
 
     def reader(self) -> KeyedReader:
         """Return a reader with a place of its own, for one thread; who asks for it closes it."""
         return KeyedReader(
-            self._access, self.topic, self._client_id, lambda: self._was_there, self._own
+            self._clusters, self.topic, self._client_id, lambda: self._was_there, self._own
         )
 
     def read_all(self, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, dict[str, Any]]:
@@ -242,7 +243,7 @@ class KeyedTopic(OnePartitionTopic):
 
     def write_many(self, values: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Offset]:
         """Set and remove several keys, in order; one wait for all of them."""
-        with self._errors("write"):
+        with self._write_errors():
             producer = self._writer()
             sent = {key: self._sent(producer, key, value) for key, value in values.items()}
             producer.flush(ANSWER_TIMEOUT_S)
@@ -299,7 +300,17 @@ def kept_safe(replicas: int) -> dict[str, str]:
 def ensure_compacted(
     cluster: Reachable, name: TopicName, client_id: str, replication_factor: int | None = None
 ) -> None:
-    """Create a state topic of ours if it is missing: compacted, one partition.
+    """Create a state topic of ours if it is missing, see `ensure_own_topics`."""
+    with ClusterAdmin(cluster, client_id) as admin:
+        ensure_own_topics(admin, {name: COMPACTED}, replication_factor)
+
+
+def ensure_own_topics(
+    admin: ClusterAdmin,
+    topics: Mapping[TopicName, Mapping[str, str]],
+    replication_factor: int | None = None,
+) -> None:
+    """Create topics of ours that are missing, each of one partition, with these settings.
 
     Parameters
     ----------
@@ -310,26 +321,44 @@ def ensure_compacted(
     ------
     Refused
         A topic of that name exists and can't be used: not compacted, or many partitions.
+    BrokerError
+        One can't be created.
     """
-    with ClusterAdmin(cluster, client_id) as admin:
-        replicas = replication_factor or min(STATE_REPLICAS, len(admin.brokers()))
-        topic = NewTopic(name, 1, replicas, {**COMPACTED, **kept_safe(replicas)})
-        answer = admin.create_topics([topic])[name]
-        if not isinstance(answer, BrokerError):
-            return
-        if answer.kafka_code != TOPIC_ALREADY_EXISTS:
+    replicas = replication_factor or min(STATE_REPLICAS, len(admin.brokers()))
+    answers = admin.create_topics(
+        [
+            NewTopic(
+                *(name, 1, replicas),
+                {**settings, **(kept_safe(replicas) if settings is COMPACTED else {})},
+            )
+            for name, settings in topics.items()
+        ]
+    )
+    for answer in answers.values():
+        if isinstance(answer, BrokerError) and answer.kafka_code != TOPIC_ALREADY_EXISTS:
             raise answer
-        partitions = admin.describe_topics([name])[name].partitions
-        configs = admin.describe_configs([name], ["cleanup.policy"])[name]
-    if isinstance(configs, BrokerError):
-        raise configs
-    if len(partitions) > 1 or not _is_only_compacted(configs):
-        raise Refused(
-            f"topic {name} exists and is not a state topic",
-            hint="it must have one partition and cleanup.policy=compact: rename or fix it",
-            partitions=len(partitions),
-            cleanup_policy=configs["cleanup.policy"].value,
-        )
+    existing = [
+        name
+        for name, answer in answers.items()
+        if isinstance(answer, BrokerError) and topics[name] is COMPACTED
+    ]
+    if existing:
+        _must_be_state_topics(admin, existing)
+
+
+def _must_be_state_topics(admin: ClusterAdmin, names: Sequence[TopicName]) -> None:
+    described = admin.describe_topics(names)
+    for name, configs in admin.describe_configs(names, ["cleanup.policy"]).items():
+        if isinstance(configs, BrokerError):
+            raise configs
+        partitions = len(described[name].partitions)
+        if partitions > 1 or not _is_only_compacted(configs):
+            raise Refused(
+                f"topic {name} exists and is not a state topic",
+                hint="it must have one partition and cleanup.policy=compact: rename or fix it",
+                partitions=partitions,
+                cleanup_policy=configs["cleanup.policy"].value,
+            )
 
 
 def _is_only_compacted(configs: Mapping[str, ConfigEntry]) -> bool:
@@ -337,9 +366,11 @@ def _is_only_compacted(configs: Mapping[str, ConfigEntry]) -> bool:
     return configs["cleanup.policy"].value == "compact"
 
 
-def _change(topic: TopicName, record: Any) -> Change:
+def _change(topic: TopicName, record: LogRecord) -> Change:
     try:
         value = None if record.value is None else json.loads(record.value)
+        if record.key is None:
+            raise TypeError("no key")
         key = record.key.decode()
         if value is not None and not isinstance(value, dict):
             raise TypeError("no object")

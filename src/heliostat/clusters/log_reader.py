@@ -24,6 +24,8 @@ from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicParti
 
 PATIENCE_S = 10.0
 """One question: longer than an election takes."""
+KNOWN_WITHIN_S = 2.0
+"""A topic unknown for longer than this does not exist: somebody deleted it."""
 PAUSE_S = 0.1
 BYTES_MAX = 8 * 1024 * 1024
 LOOKS = 2
@@ -61,9 +63,19 @@ class LogReader:
         self._partition = TopicPartition(TopicName(topic), PartitionId(0))
         self._committed = committed
         self._leader: BrokerId | None = None
-        self.position = Offset(0)
-        """Offset to read next."""
+        self._position: Offset | None = None
         lend_codecs()
+
+    @property
+    def position(self) -> Offset:
+        """Offset to read next: at first the log's start."""
+        if self._position is None:
+            self._position = self.bounds()[0]
+        return self._position
+
+    @position.setter
+    def position(self, offset: Offset) -> None:
+        self._position = offset
 
     def exists(self) -> bool:
         """Whether the topic exists, by two looks if the first says no.
@@ -139,7 +151,7 @@ class LogReader:
             leader, FetchOnce(wanted, round(wait_s * 1000), self._committed)
         )
         if answer.error not in (0, OFFSET_OUT_OF_RANGE):
-            raise BrokerError(f"topic {place.topic} can't be read", kafka_code=answer.error)
+            raise BrokerError(f"cannot read topic {place.topic}", kafka_code=answer.error)
         return answer
 
     def _records(self, answer: FetchedOnce) -> Iterator[LogRecord]:
@@ -169,7 +181,7 @@ class LogReader:
 
     def _settled(self, ask: Callable[[WireCluster, BrokerId], Answer | BrokerError]) -> Answer:
         """Ask the leader, and its successor if it is another by now."""
-        until_s = time.monotonic() + PATIENCE_S
+        began_s = time.monotonic()
         while True:
             try:
                 with self._clusters.lent() as cluster:
@@ -181,10 +193,7 @@ class LogReader:
                 raise
             except (BrokerError, ConnectionLost) as failure:
                 error = failure
-            is_final = (
-                isinstance(error, BrokerError) and not kafka_error(error.kafka_code).stale_metadata
-            )
-            if is_final or time.monotonic() >= until_s:
+            if time.monotonic() >= began_s + _passes_within_s(error):
                 raise error
             self._leader = None
             time.sleep(PAUSE_S)
@@ -196,7 +205,15 @@ class LogReader:
             leader = topic.partitions.get(self._partition.partition)
             code = topic.error or (UNKNOWN_TOPIC_OR_PARTITION if leader is None else leader.error)
             if code:
-                raise BrokerError(f"topic {self._partition.topic} has no leader", kafka_code=code)
+                raise BrokerError(f"cannot read topic {self._partition.topic}", kafka_code=code)
             assert leader is not None
             self._leader = leader.broker
         return self._leader
+
+
+def _passes_within_s(error: BrokerError | ConnectionLost) -> float:
+    if isinstance(error, ConnectionLost):
+        return PATIENCE_S
+    if error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION:
+        return KNOWN_WITHIN_S
+    return PATIENCE_S if kafka_error(error.kafka_code).stale_metadata else 0.0

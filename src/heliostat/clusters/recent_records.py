@@ -3,28 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from time import monotonic
-from types import MappingProxyType
 from typing import Any
 
 from heliostat.access import Reachable
-from heliostat.clusters.admin import ClusterAdmin, NewTopic
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords
-from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS
-from heliostat.clusters.one_partition import (
-    PATIENCE_MS,
-    READ,
-    REQUEST_TIMEOUT_MS,
-    OnePartitionTopic,
-)
-from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.clusters.log_reader import LogReader, LogRecord
+from heliostat.clusters.one_partition import OnePartitionTopic
+from heliostat.errors import ConnectionLost
+from heliostat.names import Offset
 
-RETENTION_MS = 3_600_000
-SEGMENT_BYTES = 16 * 1024 * 1024
-"""An hour of reports is kept, in segments small enough that old ones are really deleted."""
-REPLICAS = 3
+AN_HOUR: Mapping[str, str] = {
+    "cleanup.policy": "delete",
+    "retention.ms": "3600000",
+    "segment.bytes": str(16 << 20),  # small enough that old ones are really deleted
+    # The broker must not refuse records if our clock is ahead (KIP-937).
+    "message.timestamp.type": "LogAppendTime",
+}
 ANSWER_TIMEOUT_S = 30.0
 END_POLL_S = 0.2  # a poll returns at once if there are records
 
@@ -50,66 +47,32 @@ class RecentRecords(OnePartitionTopic):
         Notes records that are not ours; they are ignored.
     """
 
-    READER_SETTINGS = MappingProxyType({"max_partition_fetch_bytes": 8 * 1024 * 1024})
-
     def __init__(
         self, cluster: Reachable, topic: str, foreign: ForeignRecords | None = None
     ) -> None:
         super().__init__(cluster, topic, "heliostat-status")
         self._foreign = foreign or ForeignRecords()
 
-    def ensure(self, replication_factor: int | None = None) -> None:
-        """Create the topic if it is missing: one partition, kept for an hour.
-
-        Raises
-        ------
-        BrokerError
-            It can't be created.
-        """
-        configs = {
-            "cleanup.policy": "delete",
-            "retention.ms": str(RETENTION_MS),
-            "segment.bytes": str(SEGMENT_BYTES),
-            # The broker must not refuse records if our clock is ahead (KIP-937).
-            "message.timestamp.type": "LogAppendTime",
-        }
-        with ClusterAdmin(self._access, "heliostat-state") as admin:
-            replicas = replication_factor or min(REPLICAS, len(admin.brokers()))
-            answer = admin.create_topics([NewTopic(self.topic, 1, replicas, configs)])[self.topic]
-        if isinstance(answer, BrokerError) and answer.kafka_code != TOPIC_ALREADY_EXISTS:
-            raise answer
-
     def exists(self) -> bool:
         """Whether the topic exists: a link that never ran has none."""
-        with ClusterAdmin(
-            self._access, self._client_id, request_timeout_ms=REQUEST_TIMEOUT_MS
-        ) as admin:
-            return admin.describe_topics([self.topic])[self.topic].error is None
+        return LogReader(self._clusters, self.topic).exists()
 
     def newest_ms(self) -> int | None:
         """When the newest record was written; None if there is none."""
-        with self._errors(READ):
-            consumer = self._assigned()
-            end = self._end(consumer)
-            if end <= self._start(consumer):
+        with self._alone():
+            log = self._existing()
+            start, end = log.bounds()
+            if end <= start:
                 return None
-            consumer.seek(self._partition, end - 1)
+            log.position = Offset(end - 1)
         newest = self._polled(ANSWER_TIMEOUT_S)
-        return int(newest[-1].timestamp) if newest else None
+        return newest[-1].timestamp if newest else None
 
     def seek(self, from_ms: int) -> None:
         """Begin with the first record written at or after `from_ms`."""
-        with self._errors(READ):
-            consumer = self._assigned()
-            partition = self._partition
-            times = {partition: from_ms}
-            found = consumer.offsets_for_times(times, timeout_ms=PATIENCE_MS)[partition]
-            if found is None:
-                consumer.seek_to_end(partition)
-                self._goes_on_at = self._at(consumer)
-            else:
-                consumer.seek(partition, found.offset)
-                self._goes_on_at = found.offset
+        with self._alone():
+            log = self._existing()
+            log.position = log.first_since(from_ms)
 
     def read_to_end(self) -> Iterator[Recent]:
         """All records up to where the topic ends now, without those written meanwhile.
@@ -119,10 +82,10 @@ class RecentRecords(OnePartitionTopic):
         ConnectionLost
             They could not be read within `ANSWER_TIMEOUT_S`.
         """
-        with self._errors(READ):
-            end = self._end(self._assigned())
+        log = self._existing()
+        _, end = log.bounds()
         deadline_s = monotonic() + ANSWER_TIMEOUT_S
-        while self._position() < end:
+        while log.position < end:
             if monotonic() > deadline_s:
                 raise ConnectionLost(f"topic {self.topic} was not read in time", end=end)
             yield from self.poll(END_POLL_S)
@@ -132,10 +95,11 @@ class RecentRecords(OnePartitionTopic):
         found: list[Recent] = []
         for row in self._polled(timeout_s):
             try:
-                value = json.loads(row.value)
+                value = json.loads(row.value or b"")
                 if not isinstance(value, dict):
                     raise TypeError("no object")  # one way for all that is odd
-                found.append(Recent(row.key.decode(), value, row.timestamp, row.offset))
+                key = (row.key or b"\xff").decode()  # ours have one
+                found.append(Recent(key, value, row.timestamp, row.offset))
             except NOT_A_ROW as error:
                 self._foreign.note(self.topic, row.offset, row.key, error)
         return found
@@ -144,20 +108,12 @@ class RecentRecords(OnePartitionTopic):
         """Note a record that only its reader can tell from one of ours."""
         self._foreign.note(self.topic, record.offset, record.key, why)
 
-    def _polled(self, timeout_s: float) -> list[Any]:
-        with self._errors(READ):
-            polled = self._assigned().poll(timeout_ms=int(timeout_s * 1000), max_records=5000)
-        rows = [record for records in polled.values() for record in records]
-        if rows:
-            self._given(rows[-1].offset)
-        return rows
+    def _polled(self, timeout_s: float) -> list[LogRecord]:
+        with self._alone():
+            return self._existing().poll(timeout_s)
 
-    def _position(self) -> int:
-        with self._errors(READ):
-            return self._at(self._assigned())
-
-    def _assigned(self) -> Any:
-        consumer = self._reader()
-        if consumer is None:
+    def _existing(self) -> LogReader:
+        log = self._reader()
+        if log is None:
             raise ConnectionLost(f"topic {self.topic} does not exist")
-        return consumer
+        return log

@@ -7,14 +7,12 @@ includes clusters without security: the listener may require TLS.
 
 from __future__ import annotations
 
-import contextlib
 import time
 
 from kafka.errors import BrokerResponseError
 
-from heliostat.access import ClusterAccess
-from heliostat.clusters.wire.cluster import WireCluster
-from heliostat.clusters.wire.connection import DialSettings
+from heliostat.access import ClusterAccess, Reachable
+from heliostat.clusters.wire.lent import lent_clusters
 from heliostat.errors import AccessRefused, BrokerError, ConnectionLost
 
 CLIENT_ID = "heliostat-access"
@@ -25,11 +23,13 @@ _AUTHENTICATION = frozenset({33, 34, 58})
 """UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED."""
 
 
-def enter(access: ClusterAccess, within_s: float) -> None:
+def enter(cluster: Reachable, within_s: float) -> None:
     """Check that a broker answers and accepts our connection.
 
     Parameters
     ----------
+    cluster
+        Access to the cluster; no new connection is made where it is a `LentClusters` with one.
     within_s
         How long to look for one that answers; the last attempt may end later.
 
@@ -41,7 +41,7 @@ def enter(access: ClusterAccess, within_s: float) -> None:
         None answers.
     """
     deadline_s = time.monotonic() + within_s
-    while (lost := _lost(access)) is not None:
+    while (lost := _lost(cluster)) is not None:
         if isinstance(lost, AccessRefused) or time.monotonic() + AGAIN_S > deadline_s:
             raise lost
         time.sleep(AGAIN_S)
@@ -53,13 +53,16 @@ def refusal_of(access: ClusterAccess) -> AccessRefused | None:
     return lost if isinstance(lost, AccessRefused) else None
 
 
-def _lost(access: ClusterAccess) -> ConnectionLost | None:
-    settings = DialSettings(CLIENT_ID, request_timeout_s=ANSWER_TIMEOUT_S)
-    with contextlib.closing(WireCluster(access, settings)) as cluster:
-        try:
+def _lost(reachable: Reachable) -> ConnectionLost | None:
+    clusters, are_ours = lent_clusters(reachable, CLIENT_ID, ANSWER_TIMEOUT_S)
+    try:
+        with clusters.lent() as cluster:
             cluster.metadata([])
-        except ConnectionLost as lost:
-            return lost
+    except ConnectionLost as lost:
+        return lost
+    finally:
+        if are_ours:
+            clusters.close()
     return None
 
 

@@ -96,7 +96,7 @@ class GapKeeper:
 
     def begin(self) -> None:
         """Read what was recorded before."""
-        self._ledger.ensure(self._replication_factor)
+        self._ledger.exists_now()
         self._ledger.read()
         self._progress.begin()
 

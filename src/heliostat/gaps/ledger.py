@@ -17,9 +17,10 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple, Self
 
+from heliostat.access import Reachable
 from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.clusters.keyed_topic import Change, KeyedTopic, OwnRows, read_as_row
-from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig
+from heliostat.config import STATE_TOPIC_PREFIX
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, GapChoice
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break
@@ -220,10 +221,10 @@ class GapLedger:
     """
 
     def __init__(
-        self, link: LinkName, target: ClusterConfig, foreign: ForeignRecords | None = None
+        self, link: LinkName, target: Reachable, foreign: ForeignRecords | None = None
     ) -> None:
         own = OwnRows((ROW_PREFIX, DECISION_PREFIX, COPIED_PREFIX), foreign or ForeignRecords())
-        self._topic = KeyedTopic(target.access(), gaps_topic(link), own=own)
+        self._topic = KeyedTopic(target, gaps_topic(link), own=own)
         self._reader = self._topic.reader()
         self.rows: dict[str, GapRow] = {}
         """By key, the oldest first."""
@@ -238,6 +239,10 @@ class GapLedger:
     def ensure(self, replication_factor: int | None = None) -> None:
         """Create the topic if it is missing."""
         self._topic.ensure(replication_factor)
+
+    def exists_now(self) -> None:
+        """Note that the topic exists."""
+        self._topic.exists_now()
 
     def close(self) -> None:
         """Close the connections."""
@@ -339,7 +344,7 @@ class GapLedger:
         return found
 
 
-def read_copied(link: LinkName, target: ClusterConfig) -> Mapping[TopicName, CopiedTopic]:
+def read_copied(link: LinkName, target: Reachable) -> Mapping[TopicName, CopiedTopic]:
     """Read how far a link's topics were copied, as it has noted.
 
     Raises

@@ -395,7 +395,7 @@ def _gap_keeper(
         context.link,
         source,
         target,
-        GapLedger(LinkName(context.link.name), context.target, context.foreign),
+        GapLedger(LinkName(context.link.name), context.state.clusters, context.foreign),
         maps=context.state.offsets.fresh,
         errors=errors,
         clock=context.clock,

@@ -221,11 +221,12 @@ class Reconciler:
         missing = self.state.missing(self.target)
         if missing:
             self.state.restore(
+                self.target,
                 known.producer_id,
                 known.mirrors,
                 known.starts,
-                known.at_beginning,
-                known.former_producers,
+                at_beginning=known.at_beginning,
+                former_producers=known.former_producers,
             )
             self.maps.restore()
             self.lanes.announce()

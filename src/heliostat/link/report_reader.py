@@ -21,9 +21,6 @@ from heliostat.status.changes import Changes
 from heliostat.status.reader import StatusReader
 
 POLL_S = 0.5
-SILENT_S = 4.0
-"""Without a report for so long, though a driver writes one a second, they are read with another
-client: lanes without answers stop, and one whose broker hangs stays with it."""
 FOLLOW_AGAIN_S = 2.0
 """Between two tries to read reports, when the target does not answer."""
 
@@ -101,16 +98,11 @@ class ReportReader:
         """Read until asked to end."""
         reader = StatusReader(self._link, progress, self._board)
         reader.begin()
-        read_s = self._clock.monotonic_s()
         is_live = False  # until a driver reports, what was read is of one that has ended
         while not self._stopping.is_set():
-            now_s = self._clock.monotonic_s()
             if reader.read(POLL_S):
-                read_s, is_live = now_s, True
+                is_live = True
                 self._troubles.works(REPORTS)
-            elif now_s > read_s + SILENT_S:
-                read_s = now_s
-                progress.look_again()
             if not is_live:
                 continue
             now_ms = self._clock.wall_ms()

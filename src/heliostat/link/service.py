@@ -13,11 +13,13 @@ from __future__ import annotations
 import contextlib
 import threading
 
+from heliostat.access import Reachable
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.foreign_records import ForeignRecords
-from heliostat.config import ClusterConfig, Config, LinkConfig, check_distinct_clusters
+from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
+from heliostat.gaps.ledger import gaps_topic
 from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
 from heliostat.link.flow import Lanes
 from heliostat.link.identity import known_of, own_identity
@@ -28,7 +30,7 @@ from heliostat.link.leases import renew_every_s
 from heliostat.link.loops import Loops
 from heliostat.link.owner_guard import OWN_LASTS_S, OwnerGuard
 from heliostat.link.troubles import Troubles
-from heliostat.names import LinkName
+from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.other_links.claims import NeighbourClaims
@@ -132,10 +134,10 @@ class LinkService:
 
     def _begin(self) -> bool:
         owner, state = self._context.owner, self._context.state
-        target = self._opened(self._context.target)
+        target = self._opened(state.clusters)
         with contextlib.suppress(ConnectionLost, BrokerError):  # a loop retries, and reports it
             self._open_source(target)
-        state.ensure()
+        state.ensure(target, TopicName(gaps_topic(LinkName(self._context.link.name))))
         if not owner.ownership.claim():
             return False
         state.end_watch()
@@ -155,14 +157,14 @@ class LinkService:
         self._loops.end(beginning)
         return True
 
-    def _opened(self, cluster: ClusterConfig) -> ClusterAdmin:
-        admin = ClusterAdmin(cluster.access(), connect_timeout_s=CONNECT_WITHIN_S)
+    def _opened(self, cluster: Reachable) -> ClusterAdmin:
+        admin = ClusterAdmin(cluster, connect_timeout_s=CONNECT_WITHIN_S)
         self._admins.append(admin)
         return admin
 
     def _open_source(self, target: ClusterAdmin) -> ClusterAdmin:
         if self._source is None:
-            source = self._opened(self._context.source)
+            source = self._opened(self._context.source.access())
             link = self._context.link
             check_distinct_clusters(link, source.cluster_id(), target.cluster_id())
             self._source = source

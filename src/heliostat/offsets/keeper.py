@@ -112,7 +112,6 @@ class MapKeeper:
 
     def restore(self) -> None:
         """Write all that is known into a recreated state topic."""
-        self._maps.look_again()
         if self._marks.topic is not None:
             self._store.put_topic(self._marks.topic)
         self._store.put_mapped(self._marks.mapped)

@@ -14,7 +14,6 @@ from time import monotonic
 from heliostat.access import Reachable
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
-from heliostat.clusters.keyed_topic import ensure_compacted
 from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
 from heliostat.names import (
     LinkName,
@@ -103,16 +102,6 @@ class OffsetMaps:
         """The topic as of the last `refresh`; None before that, and while it does not exist."""
         return self._known
 
-    def ensure(self, replication_factor: int | None) -> None:
-        """Create the topic if it is missing.
-
-        Raises
-        ------
-        Refused
-            A topic of that name exists and can't be used.
-        """
-        ensure_compacted(self._cluster, self.topic, CLIENT_ID, replication_factor)
-
     def begin(self, known: MapTopic | None, lost: Iterable[MirrorId]) -> None:
         """Set what was known about the topic before, with which `refresh` compares it."""
         with self._reading, self._lock:
@@ -160,8 +149,7 @@ class OffsetMaps:
         Raises
         ------
         ConnectionLost, BrokerError
-            They don't come: the topic was deleted meanwhile, or its reader is stuck. A reader of
-            kafka-python waits for records of a deleted topic without an error.
+            They don't come: the topic was deleted meanwhile, or recreated.
         """
         came_s = looked_s = monotonic()
         while self._next_offset < end:
@@ -179,13 +167,7 @@ class OffsetMaps:
                 looked_s = now_s
                 found = self._look()
                 if found is None or found.end < end or now_s - came_s > ROWS_WITHIN_S:
-                    self._topic.look_again()
                     raise ConnectionLost(f"topic {self.topic} was not read to its end", end=end)
-
-    def look_again(self) -> None:
-        """Connect again, as the topic was recreated: kafka-python would never get its end."""
-        with self._reading:
-            self._topic.look_again()
 
     def _take(self, record: ByteRecord) -> None:
         odd = self._reader.take_record(record.key, record.value, record.offset)

@@ -98,7 +98,7 @@ def _report(config: Config, link: LinkConfig) -> GapReport:
 
 def ledger_of(config: Config, link: LinkConfig) -> GapLedger:
     """Return the link's ledger, not read yet."""
-    return GapLedger(LinkName(link.name), config.clusters[link.target])
+    return GapLedger(LinkName(link.name), config.clusters[link.target].access())
 
 
 def pending_decisions(

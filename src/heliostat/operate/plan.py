@@ -72,7 +72,7 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
             source_admin,
             target_admin,
             maps,
-            noted=lambda: read_copied(LinkName(link.name), config.clusters[link.target]),
+            noted=lambda: read_copied(LinkName(link.name), config.clusters[link.target].access()),
         )
     piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
     notes = (*unfilled, *odd, *piped, *(() if note is None else (note,)))

@@ -137,7 +137,7 @@ class Look:
 
     def _ledger(self) -> GapLedger:
         clusters = self._clusters
-        ledger = GapLedger(clusters.name, clusters.config.clusters[clusters.link.target])
+        ledger = GapLedger(clusters.name, clusters.config.clusters[clusters.link.target].access())
         ledger.read()
         return ledger
 

@@ -106,7 +106,7 @@ def rebuild_maps(
         state = stack.enter_context(closing(LinkState(link, config.clusters[link.target])))
         lost = _lost(state, link, topic, partition)
         ledger = stack.enter_context(
-            closing(GapLedger(LinkName(link.name), config.clusters[link.target]))
+            closing(GapLedger(LinkName(link.name), config.clusters[link.target].access()))
         )
         ledger.read()
         source = stack.enter_context(LogReader(source_access, Isolation.READ_COMMITTED))

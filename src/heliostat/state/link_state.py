@@ -14,14 +14,24 @@ until `heliostat state rebuild` has proved by contents whose they are.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.fenced_writer import FencedWriter
 from heliostat.clusters.foreign_records import ForeignRecords
-from heliostat.clusters.keyed_topic import KeyedTopic, OwnRows, missing_topics, read_as_row
-from heliostat.clusters.recent_records import RecentRecords
+from heliostat.clusters.keyed_topic import (
+    COMPACTED,
+    KeyedTopic,
+    OwnRows,
+    ensure_own_topics,
+    missing_topics,
+    read_as_row,
+)
+from heliostat.clusters.recent_records import AN_HOUR, RecentRecords
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
 from heliostat.offsets.marks import MapMarks
@@ -35,6 +45,7 @@ from heliostat.state.stops import Changed, StopBook, Stops, sound_stops_in, stop
 from heliostat.state_topics import state_topic
 from heliostat.topics.values import Feed, MirrorRecord
 
+CLIENT_ID = "heliostat-state"
 PRODUCER_KEY = "producer"
 PRODUCERS_KEY = "producers"
 """All ids that the link ever had: never deleted, so that its own records are known as such."""
@@ -220,7 +231,8 @@ class LinkState:
     def __init__(
         self, link: LinkConfig, target: ClusterConfig, foreign: ForeignRecords | None = None
     ) -> None:
-        access = target.access()
+        # One for all: what a topic's reader has opened and learnt serves the next one's.
+        access = self.clusters = LentClusters(target.access(), DialSettings(CLIENT_ID))
         foreign = foreign or ForeignRecords()
         self._replicas = link.state.replication_factor
         self._state = KeyedTopic(access, state_topic(link.name), own=OwnRows(VITAL, foreign))
@@ -242,12 +254,20 @@ class LinkState:
         self._progress = RecentRecords(access, progress_topic(link.name))
         self._progress_writer = KeyedTopic(access, progress_topic(link.name))
 
-    def ensure(self) -> None:
-        """Create missing state topics."""
-        self._state.ensure(self._replicas)
-        self._control.ensure(self._replicas)
-        self._progress.ensure(self._replicas)
-        self.offsets.ensure(self._replicas)
+    def ensure(self, target: ClusterAdmin | None = None, *others: TopicName) -> None:
+        """Create missing state topics, and other compacted ones, all with one request."""
+        topics = {
+            **dict.fromkeys(others, COMPACTED),
+            self._state.topic: COMPACTED,
+            self._control.topic: COMPACTED,
+            self.offsets.topic: COMPACTED,
+            self._progress.topic: AN_HOUR,
+        }
+        opened = ClusterAdmin(self.clusters, CLIENT_ID) if target is None else nullcontext(target)
+        with opened as admin:
+            ensure_own_topics(admin, topics, self._replicas)
+        for topic in (self._state, self._control):
+            topic.exists_now()
 
     def missing(self, target: ClusterAdmin) -> list[TopicName]:
         """Return the state topics that do not exist, by the word of all brokers."""
@@ -256,14 +276,16 @@ class LinkState:
 
     def restore(
         self,
+        target: ClusterAdmin,
         producer_id: ProducerId | None,
         mirrors: Mapping[TopicName, MirrorRecord],
         starts: Mapping[TopicName, Starts],
+        *,
         at_beginning: Iterable[TopicName] | None,
         former_producers: Iterable[ProducerId] = (),
     ) -> None:
         """Recreate missing topics and write the state again, except the owner's record."""
-        self.ensure()
+        self.ensure(target)
         if producer_id is not None:
             self.put_producer(producer_id, former_producers)
         self.put_mirrors(mirrors)
@@ -282,6 +304,7 @@ class LinkState:
         self._control.close()
         self._progress.close()
         self._progress_writer.close()
+        self.clusters.close()
 
     def read(self) -> Stored:
         """Return all that the state topic holds."""

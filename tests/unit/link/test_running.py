@@ -168,9 +168,6 @@ class Progress(RecentRecords):
     def close(self) -> None:
         pass
 
-    def look_again(self) -> None:
-        pass
-
     def _polled(self, timeout_s: float) -> list[Any]:
         del timeout_s
         time.sleep(0.01)  # a broker holds a fetch

@@ -84,7 +84,6 @@ class Maps:
     """Stands for `OffsetMaps`: a topic that is replaced by another one."""
 
     def __init__(self) -> None:
-        self.looks_anew = 0
         self.now = WAS
         self.known: MapTopic | None = None
         self.mapped: set[MirrorId] = set()
@@ -100,9 +99,6 @@ class Maps:
 
     def begin(self, known: MapTopic | None, lost: Any) -> None:
         self.known, self.lost = known, set(lost)
-
-    def look_again(self) -> None:
-        self.looks_anew += 1
 
     def refresh(self) -> None:
         if self.known is not None and self.known.why_lost(self.now):
@@ -358,7 +354,6 @@ def test_lost_state_resumes_no_stopped_mirror(world: World) -> None:
     world.state.rows = {}
     assert set(world.look()) == {"m-0"}
     world.keeper.restore()
-    assert world.maps.looks_anew == 1
     world.keeper = world.driver()
     assert set(world.look()) == {"m-0"}
     assert world.marks().read().topic == NOW

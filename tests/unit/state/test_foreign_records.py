@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from heliostat.clusters.foreign_records import ForeignRecords
+from heliostat.clusters.log_reader import LogRecord
 from heliostat.clusters.one_partition import OnePartitionTopic
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.errors import ProtocolError
@@ -39,33 +40,23 @@ GARBAGE = [(key, value) for key in KEYS for value in VALUES]
 
 
 class Log:
-    """Records of topics, as a consumer of kafka-python gives them."""
+    """Records of topics, as a `LogReader` gives them."""
 
     def __init__(self) -> None:
         self.topics: dict[str, list[tuple[bytes | None, bytes | None]]] = {}
 
     def reader(self, topic: OnePartitionTopic) -> Any:
-        rows, at = self.topics.setdefault(topic.topic, []), [0]
+        rows = self.topics.setdefault(topic.topic, [])
 
-        def poll(**_: object) -> dict[object, list[object]]:
-            first, at[0] = at[0], len(rows)
-            return {
-                None: [
-                    SimpleNamespace(key=key, value=value, offset=first + number, timestamp=1)
-                    for number, (key, value) in enumerate(rows[first:])
-                ]
-            }
+        def poll(_: float) -> list[LogRecord]:
+            first, reader.position = reader.position, len(rows)
+            return [
+                LogRecord(key, value, 1, first + number, 0)
+                for number, (key, value) in enumerate(rows[first:])
+            ]
 
-        return SimpleNamespace(
-            assign=lambda _: None,
-            seek_to_beginning=lambda _: at.__setitem__(0, 0),
-            seek=lambda _, offset: at.__setitem__(0, offset),
-            beginning_offsets=lambda parts, **_: dict.fromkeys(parts, 0),
-            end_offsets=lambda parts, **_: dict.fromkeys(parts, len(rows)),
-            position=lambda *_, **__: at[0],
-            poll=poll,
-            close=lambda: None,
-        )
+        reader = SimpleNamespace(position=0, bounds=lambda: (0, len(rows)), poll=poll)
+        return reader
 
 
 class World:
@@ -77,7 +68,7 @@ class World:
         foreign = ForeignRecords(self.told.append)
         link = LinkConfig(name="l", source="a", target="b")
         self.state = LinkState(link, NOWHERE, foreign)
-        self.gaps = GapLedger(LINK, NOWHERE, foreign)
+        self.gaps = GapLedger(LINK, NOWHERE.access(), foreign)
         self.groups = PublishedOffsets("127.0.0.1:1", LINK, foreign)
 
     def put(self, topic: str, key: bytes | None, value: bytes | None) -> None:
@@ -88,10 +79,11 @@ class World:
 def world(monkeypatch: pytest.MonkeyPatch) -> World:
     made = World()
 
-    def opened(topic: OnePartitionTopic) -> Any:
-        return made.log.reader(topic)
+    def reader(topic: OnePartitionTopic) -> Any:
+        topic._log = topic._log or made.log.reader(topic)
+        return topic._log
 
-    monkeypatch.setattr(OnePartitionTopic, "_open_reader", opened)
+    monkeypatch.setattr(OnePartitionTopic, "_reader", reader)
     return made
 
 

@@ -20,16 +20,18 @@ from heliostat.state.link_state import LinkState, Starts
 NAMES = [f"heliostat.l.{name}" for name in ("state", "control", "progress", "offsets")]
 
 
+GONE = 3
+
+
 class Memory:
     """Stands for a state topic."""
 
     def __init__(self, topic: str) -> None:
         self.topic = TopicName(topic)
-        self.ensured = 0
         self.written: dict[str, Any] = {}
 
-    def ensure(self, replicas: int | None) -> None:
-        self.ensured += 1
+    def exists_now(self) -> None:
+        pass
 
     def write(self, key: str, value: Any) -> None:
         self.written[key] = value
@@ -50,17 +52,18 @@ def topics() -> list[Memory]:
 def state(topics: list[Memory]) -> LinkState:
     link = LinkConfig(name="l", source="a", target="b")
     made = LinkState(link, ClusterConfig(bootstrap=("127.0.0.1:1",)))
-    made._state, made._control, made._progress, rows = topics  # type: ignore[assignment]  # fakes
-    made.offsets.ensure = rows.ensure  # type: ignore[method-assign]  # as above
+    made._state, made._control, made._progress, _ = topics  # type: ignore[assignment]  # fakes
     return made
 
 
 def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Reconciler, Mock, Mock]:
     target = SimulatedCluster()
     for name in NAMES:
-        target.create(name)
-    for name, code in errors.items():
-        target.fail("describe_topics", code, TopicName(name))
+        code = errors.get(name)
+        if code != GONE:
+            target.create(name, configs={"cleanup.policy": "compact"})
+        if code not in (GONE, None):
+            target.fail("describe_topics", code, TopicName(name))
     events = Mock()
     lanes = Mock()
     turn = Reconciler(
@@ -103,7 +106,7 @@ def test_a_topic_without_describe_right_is_not_taken_for_deleted(
 ) -> None:
     turn, _, lanes = turn_with(state, dict.fromkeys(NAMES, 29))
     turn._keep_state(KNOWN)
-    assert [topic.ensured for topic in topics] == [0, 0, 0, 0]
+    assert turn.target.cluster.asked("create_topics") == []
     lanes.announce.assert_not_called()
 
 
@@ -111,9 +114,9 @@ def test_a_topic_without_describe_right_is_not_taken_for_deleted(
 def test_a_deleted_topic_is_recreated_rewritten_and_reported(
     state: LinkState, topics: list[Memory], gone: str
 ) -> None:
-    turn, events, lanes = turn_with(state, {gone: 3})
+    turn, events, lanes = turn_with(state, {gone: GONE})
     turn._keep_state(KNOWN)
-    assert [topic.ensured for topic in topics] == [1, 1, 1, 1]
+    assert set(turn.target.cluster.topics) == set(NAMES)
     assert topics[0].written == {
         "producer": {"producer_id": 9},
         "producers": {"ids": [4, 9]},

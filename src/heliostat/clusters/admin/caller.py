@@ -54,7 +54,7 @@ class Caller:
         self.timeout_ms = request_timeout_ms
         self.remembered = Remembered()
         self._controller: int | None = None
-        enter(self.access, connect_timeout_s)
+        enter(cluster, connect_timeout_s)
         try:
             self._client, self._manager = opened_with_manager(
                 KafkaAdminClient,

@@ -73,7 +73,9 @@ class Brokers:
         if known is None or known.endpoint != endpoint:
             if known is not None:
                 known.close()
-            self._brokers[broker] = self._conn(endpoint)
+            # A seed at that address is connected already, which costs round trips.
+            seeds = (seed for seed in self._seeds if seed.endpoint == endpoint)
+            self._brokers[broker] = next(seeds, None) or self._conn(endpoint)
 
     # -- who answers ---------------------------------------------------------------------------
 

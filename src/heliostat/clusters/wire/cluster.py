@@ -291,6 +291,19 @@ class WireCluster:
                 "records can't be deleted", kafka_code=code, partition=str(partition), before=before
             )
 
+    def ask_once(
+        self, broker: BrokerId, request: Any, response: Any, version_max: int, within_s: float
+    ) -> Any:
+        """Send a request that must not be repeated on a guess to `broker`; return its answer.
+
+        Raises
+        ------
+        ConnectionLost
+            The broker did not answer, and may have carried it out.
+        """
+        conn = self._brokers.known(broker)
+        return conn.exchange_once(request, response, version_max, within_s)
+
     def open_data(self, broker: BrokerId) -> Connection:
         """Open a separate connection for fetches or produces; the caller closes it.
 

@@ -150,6 +150,17 @@ class ControlConnection:
             # Safe: every request sent here may be repeated.
             return self._round_trip(requests, response, version)
 
+    def exchange_once(self, request: Any, response: Any, version_max: int, within_s: float) -> Any:
+        """Send a request that must not be repeated on a guess, and return its answer.
+
+        Raises
+        ------
+        As `exchange`: whether it was carried out is not known if no answer came `within_s`.
+        """
+        version = self._version_of(request, version_max)
+        with self._timed():
+            return ask(self._open(), [request], response, version, within_s)[0]
+
     def begin(self, requests: Sequence[Any], version_max: int) -> Asked:
         """Send requests; `end` must take their answers before anything else is sent.
 

@@ -10,9 +10,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from heliostat.access import ClusterAccess
+from heliostat.access import ClusterAccess, Reachable, access_of
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
+
+REQUEST_TIMEOUT_S = 30.0
 
 
 class LentClusters:
@@ -49,8 +51,25 @@ class LentClusters:
 
     def close(self) -> None:
         """Close those that are idle now, and the others when they are given back."""
+        self._is_closed = True
+        self.close_idle()
+
+    def close_idle(self) -> None:
+        """Close those that are idle now."""
         with self._lock:
-            self._is_closed = True
             idle, self._idle = self._idle, []
         for cluster in idle:
             cluster.close()
+
+
+def lent_clusters(
+    cluster: Reachable, client_id: str, within_s: float = REQUEST_TIMEOUT_S
+) -> tuple[LentClusters, bool]:
+    """Return what lends connections to a cluster, and whether that is new: the caller closes it.
+
+    `within_s` limits each request of new ones.
+    """
+    if isinstance(cluster, LentClusters):
+        return cluster, False
+    settings = DialSettings(client_id, request_timeout_s=within_s)
+    return LentClusters(access_of(cluster), settings), True
