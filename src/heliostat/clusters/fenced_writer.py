@@ -200,9 +200,12 @@ class FencedWriter:
         """
         response, version = ANSWERS[type(request)]
         with self._clusters.lent() as cluster:
-            if not cluster.knows(broker):  # these connections have not been asked for it yet
+            if not cluster.brokers.knows(
+                broker
+            ):  # these connections have not been asked for it yet
                 cluster.metadata([])
-            return cluster.ask_once(broker, request, response, version, WITHIN_S)
+            known = cluster.brokers.known(broker)
+            return known.exchange_once(request, response, version, WITHIN_S)
 
     def _settled(self, send: Callable[[], Any], code_of: Callable[[Any], int], what: str) -> Any:
         """Retry until a transient error is over; only if the request was not executed."""

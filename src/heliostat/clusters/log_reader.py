@@ -13,12 +13,20 @@ from typing import NamedTuple, TypeVar
 from kafka.errors import CorruptRecordError
 from kafka.record import MemoryRecords
 
-from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION
+from heliostat.clusters.kafka_codes import (
+    CONSUMER,
+    EARLIEST,
+    LATEST,
+    OFFSET_OUT_OF_RANGE,
+    UNKNOWN_TOPIC_OR_PARTITION,
+)
 from heliostat.clusters.kafka_python import lend_codecs
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.fetch import FetchPartition
-from heliostat.clusters.wire.fetch_once import FetchedOnce, FetchOnce
+from heliostat.clusters.wire.fetch_once import BY_NAME, FetchedOnce, FetchOnce
 from heliostat.clusters.wire.lent import LentClusters
+from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
+from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
 from heliostat.errors import AccessRefused, BrokerError, ConnectionLost, ProtocolError, kafka_error
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 
@@ -102,10 +110,21 @@ class LogReader:
         BrokerError, ConnectionLost
             The leader refuses, or none answers within `PATIENCE_S`.
         """
-        committed = self._committed
-        return self._settled(
-            lambda cluster, leader: cluster.bounds(leader, self._partition, committed=committed)
-        )
+        return self._settled(self._bounds)
+
+    def _bounds(self, cluster: WireCluster, leader: BrokerId) -> tuple[Offset, Offset]:
+        some, epochs, committed = [self._partition], cluster.epochs, self._committed
+        both = [
+            LogEndsRequest(some, timestamp, CONSUMER, epochs, committed=committed)
+            for timestamp in (EARLIEST, LATEST)
+        ]
+        known = cluster.brokers.known(leader)
+        answers = known.exchange(both, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX)
+        start, end = (answer[self._partition] for answer in answers)
+        for offset in (start, end):
+            if isinstance(offset, BrokerError):
+                raise offset
+        return start, end
 
     def first_since(self, from_ms: int) -> Offset:
         """Offset of the first record written at or after a time (ms); the end if there is none."""
@@ -147,9 +166,9 @@ class LogReader:
             *(place.topic, None, place.partition, self.position, BYTES_MAX),
             leader_epoch=cluster.epochs.of(place),
         )
-        answer = cluster.fetch_once(
-            leader, FetchOnce(wanted, round(wait_s * 1000), self._committed)
-        )
+        request = FetchOnce(wanted, round(wait_s * 1000), self._committed)
+        known = cluster.brokers.known(leader)
+        answer: FetchedOnce = known.exchange([request], FetchedOnce, BY_NAME)[0]
         if answer.error not in (0, OFFSET_OUT_OF_RANGE):
             raise BrokerError(f"cannot read topic {place.topic}", kafka_code=answer.error)
         return answer
@@ -200,7 +219,7 @@ class LogReader:
 
     def _leader_by(self, cluster: WireCluster) -> BrokerId:
         """Return the leader; its connection may be another thread's, which has asked before."""
-        if self._leader is None or not cluster.knows(self._leader):
+        if self._leader is None or not cluster.brokers.knows(self._leader):
             topic = cluster.metadata([self._partition.topic])[self._partition.topic]
             leader = topic.partitions.get(self._partition.partition)
             code = topic.error or (UNKNOWN_TOPIC_OR_PARTITION if leader is None else leader.error)

@@ -23,11 +23,10 @@ from kafka.protocol.metadata import (
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
 from heliostat.clusters.leader_epochs import LeaderEpochs
-from heliostat.clusters.wire import fetch, fetch_once, last_sequences, produce
+from heliostat.clusters.wire import fetch, last_sequences, produce
 from heliostat.clusters.wire.brokers import Brokers
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.control_connection import ask_side_by_side
-from heliostat.clusters.wire.fetch_once import FetchedOnce, FetchOnce
 from heliostat.clusters.wire.leaders import Leader, TopicLeaders, agreed_leaders, current_leaders
 from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
 from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
@@ -63,39 +62,36 @@ class WireCluster:
     def __init__(self, cluster: Reachable, settings: DialSettings) -> None:
         access = self._access = access_of(cluster)
         self.settings = replace(settings, security=access.security)
-        self._brokers = Brokers(access, self.settings)
+        self.brokers = Brokers(access, self.settings)
+        """For requests that are not made here."""
         self.epochs = LeaderEpochs()
         """The newest that metadata have named; requests carry them."""
 
     def close(self) -> None:
         """Close the control connections (callers of `open_data` close data connections)."""
-        self._brokers.close()
+        self.brokers.close()
 
     # -- who answers, see `Brokers` ------------------------------------------------------------
 
-    def knows(self, broker: BrokerId) -> bool:
-        """Whether metadata have named it."""
-        return self._brokers.knows(broker)
-
     def reach(self, brokers: Iterable[BrokerId]) -> None:
         """Connect to these in parallel, and doubt those that are much slower than the others."""
-        self._brokers.reach(brokers)
+        self.brokers.reach(brokers)
 
     def doubt(self, broker: BrokerId) -> None:
         """Send a broker nothing until it answers a probe: it is silent on another connection."""
-        self._brokers.doubt(broker)
+        self.brokers.doubt(broker)
 
     def silence_of(self, broker: BrokerId, from_s: float) -> ConnectionLost | None:
         """Error to raise if a broker has not answered a probe for `from_s` seconds, or None."""
-        return self._brokers.silence_of(broker, from_s)
+        return self.brokers.silence_of(broker, from_s)
 
     def silent(self, within_s: float) -> list[Endpoint]:
         """Brokers that do not answer within that time."""
-        return self._brokers.silent(within_s)
+        return self.brokers.silent(within_s)
 
     def seeds_that_answer(self, within_s: float) -> list[Endpoint]:
         """Bootstrap addresses at which a broker answers within that time."""
-        return self._brokers.seeds_that_answer(within_s)
+        return self.brokers.seeds_that_answer(within_s)
 
     # -- requests ------------------------------------------------------------------------------
 
@@ -123,9 +119,9 @@ class WireCluster:
             allow_auto_topic_creation=False,
         )
         asked = request, MetadataResponse, METADATA_VERSION_MAX
-        answers = self._brokers.ask_all(*asked) if confirmed else [self._brokers.ask_any(*asked)]
+        answers = self.brokers.ask_all(*asked) if confirmed else [self.brokers.ask_any(*asked)]
         for item in (broker for answer in answers for broker in answer.brokers):
-            self._brokers.learn(BrokerId(item.node_id), Endpoint(item.host, item.port))
+            self.brokers.learn(BrokerId(item.node_id), Endpoint(item.host, item.port))
         leaders = agreed_leaders([_leaders_in(answer) for answer in answers])
         current = {
             name: current_leaders(name, topic, self.epochs) for name, topic in leaders.items()
@@ -143,12 +139,12 @@ class WireCluster:
             No broker answered.
         """
         request = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTION)
-        answer = self._brokers.ask_any(
+        answer = self.brokers.ask_any(
             request, FindCoordinatorResponse, FIND_COORDINATOR_VERSION_MAX
         )
         broker = BrokerId(answer.node_id)
         if not answer.error_code:
-            self._brokers.learn(broker, Endpoint(answer.host, answer.port))
+            self.brokers.learn(broker, Endpoint(answer.host, answer.port))
         return answer.error_code, broker
 
     def list_offsets(
@@ -198,47 +194,13 @@ class WireCluster:
         for broker, asked in partitions.items():
             ends = [LogEndsRequest(asked, at, replica_id, self.epochs) for at in (EARLIEST, LATEST)]
             try:
-                questions[broker] = (self._brokers.known(broker), ends)
+                questions[broker] = (self.brokers.known(broker), ends)
             except ConnectionLost as error:
                 found[broker] = error
         answers = ask_side_by_side(questions, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX)
         for broker, answer in answers.items():
             found[broker] = answer if isinstance(answer, ConnectionLost) else (answer[0], answer[1])
         return found
-
-    def bounds(
-        self, broker: BrokerId, partition: Partition, *, committed: bool
-    ) -> tuple[Offset, Offset]:
-        """Log start and end of a partition that `broker` leads, for a reader of committed records.
-
-        Raises
-        ------
-        BrokerError, ConnectionLost
-            The broker refused, or did not answer.
-        """
-        asked = [
-            LogEndsRequest([partition], timestamp, CONSUMER, self.epochs, committed=committed)
-            for timestamp in (EARLIEST, LATEST)
-        ]
-        answers = self._brokers.known(broker).exchange(
-            asked, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX
-        )
-        start, end = (answer[partition] for answer in answers)
-        for offset in (start, end):
-            if isinstance(offset, BrokerError):
-                raise offset
-        return start, end
-
-    def fetch_once(self, broker: BrokerId, request: FetchOnce) -> FetchedOnce:
-        """Records of one partition that `broker` leads, for topics of our own.
-
-        Raises
-        ------
-        ConnectionLost
-            The broker did not answer.
-        """
-        answer: FetchedOnce = self._ask(broker, request, FetchedOnce, fetch_once.BY_NAME)
-        return answer
 
     def last_sequences(
         self, broker: BrokerId, partitions: Sequence[Partition]
@@ -252,7 +214,7 @@ class WireCluster:
         ConnectionLost
             The broker did not answer.
         """
-        if last_sequences.API_KEY not in self._brokers.known(broker).versions():
+        if last_sequences.API_KEY not in self.brokers.known(broker).versions():
             return {}
         found: dict[Partition, dict[int, int]] = self._ask(
             broker,
@@ -291,19 +253,6 @@ class WireCluster:
                 "records can't be deleted", kafka_code=code, partition=str(partition), before=before
             )
 
-    def ask_once(
-        self, broker: BrokerId, request: Any, response: Any, version_max: int, within_s: float
-    ) -> Any:
-        """Send a request that must not be repeated on a guess to `broker`; return its answer.
-
-        Raises
-        ------
-        ConnectionLost
-            The broker did not answer, and may have carried it out.
-        """
-        conn = self._brokers.known(broker)
-        return conn.exchange_once(request, response, version_max, within_s)
-
     def open_data(self, broker: BrokerId) -> Connection:
         """Open a separate connection for fetches or produces; the caller closes it.
 
@@ -312,7 +261,7 @@ class WireCluster:
         ConnectionLost
             The broker is unknown or can't be reached.
         """
-        conn = self._brokers.known(broker)
+        conn = self.brokers.known(broker)
         conn.look()
         with self._named():
             return Connection(conn.endpoint, self.settings)
@@ -326,7 +275,7 @@ class WireCluster:
         return self._pick(broker, produce.API_KEY, produce.VERSIONS)
 
     def _pick(self, broker: BrokerId, api_key: int, ours: Sequence[int]) -> int:
-        low, high = self._brokers.known(broker).versions().get(api_key, (0, -1))
+        low, high = self.brokers.known(broker).versions().get(api_key, (0, -1))
         fitting = [version for version in ours if low <= version <= high]
         if not fitting:
             raise ProtocolError(
@@ -339,7 +288,7 @@ class WireCluster:
         return max(fitting)
 
     def _ask(self, broker: BrokerId, request: Any, response: Any, version_max: int) -> Any:
-        return self._brokers.known(broker).exchange([request], response, version_max)[0]
+        return self.brokers.known(broker).exchange([request], response, version_max)[0]
 
     @contextlib.contextmanager
     def _named(self) -> Iterator[None]:

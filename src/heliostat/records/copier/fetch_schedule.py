@@ -216,7 +216,7 @@ class FetchSchedule:
             return
         lag, size = item.progress.last_stable_offset - item.fetches.offset, event.end - event.start
         asked = event.want.bytes_max
-        plan.judge(item.index, lag, size, min(asked, item.fetches.wanted_bytes))
+        plan.judge(item.index, lag, size, min(asked, item.fetches.size.batch))
         if asked_s is not None and size:
             took_s, is_full = now_s - asked_s, size * 2 >= asked
-            item.fetches.line_bytes = plan.line_bytes(item.index, asked, took_s, is_full=is_full)
+            item.fetches.size.line = plan.line_bytes(item.index, asked, took_s, is_full=is_full)

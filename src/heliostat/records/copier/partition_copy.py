@@ -208,8 +208,7 @@ class PartitionCopy:
             return None
         fetches = self.fetches
         epoch = fetches.epochs.before(fetches.offset)
-        bytes_max = max(fetches.wanted_bytes, fetches.line_bytes)
-        return Want(self.index, self.attempt, fetches.offset, bytes_max, epoch)
+        return Want(self.index, self.attempt, fetches.offset, fetches.size.bytes, epoch)
 
     def want_nothing(self) -> Want:
         """Return an entry that keeps its place in a group's fetch while nothing is wanted."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from heliostat.names import Offset
 from heliostat.records.batches.aborted import Aborted
@@ -27,6 +27,21 @@ from heliostat.records.copier.markers import Filling
 from heliostat.records.copier.mirror_map import MirrorMap
 from heliostat.records.copier.network import LogRange, Want
 from heliostat.records.copier.partition_appends import PartitionAppends
+
+
+@dataclass(slots=True)
+class FetchSize:
+    """Bytes that a fetch asks for."""
+
+    batch: int
+    """So many that one batch fits."""
+    line: int = 0
+    """So many at least while the partition is far behind a long line."""
+
+    @property
+    def bytes(self) -> int:
+        """The larger one."""
+        return max(self.batch, self.line)
 
 
 class PartitionFetches:
@@ -59,10 +74,7 @@ class PartitionFetches:
         self._filling = filling
         self._appends = appends
         self.under_way: Want | None = None
-        self.wanted_bytes = settings.partition_fetch_bytes
-        """What a fetch asks for, so that one batch fits."""
-        self.line_bytes = 0
-        """What it asks for at least while the partition is far behind a long line."""
+        self.size = FetchSize(settings.partition_fetch_bytes)
         self.needs_source_range = False
         """Whether the source answered that the offset is out of range."""
         self._epochs = CopiedEpochs()
@@ -154,14 +166,14 @@ class PartitionFetches:
                 outcome.next_offset = batch.source_offset
                 break
             self._queue(batch)
-        is_all, is_full = upto == end, end - start >= self.wanted_bytes
+        is_all, is_full = upto == end, end - start >= self.size.batch
         if outcome.next_offset == self.offset and not outcome.stop and (is_all or is_full):
             # Bytes came, but no whole batch: it is larger than we asked for, or its length is
             # wrong, as brokers return the first batch whole, whatever its size (KIP-74).
-            if is_all and self.wanted_bytes >= self._bytes_max:
+            if is_all and self.size.batch >= self._bytes_max:
                 text = f"source offset {self.offset} can't be read: its batch is never complete"
                 outcome.stop = Stop(StopReason.CORRUPT, self.offset, text)
-            self.wanted_bytes = min(self.wanted_bytes * 2, self._bytes_max)
+            self.size.batch = min(self.size.batch * 2, self._bytes_max)
         self.offset = outcome.next_offset
         if self.refusal is not None and self.refusal.offset < outcome.next_offset:
             self.refusal = None
