@@ -50,13 +50,19 @@ class Stuck:
         return times_out
 
 
-class Unanswered(WireCluster):
-    """Connections whose broker answers nothing."""
+class Silent:
+    """Brokers that answer nothing."""
 
-    def fetch_once(self, *_: Any, **__: Any) -> Any:
+    def knows(self, _: Any) -> bool:
+        return True
+
+    def known(self, *_: Any) -> Any:
         raise ConnectionLost("not answered")
 
-    bounds = fetch_once
+    ask_any = known
+
+    def close(self) -> None:
+        pass
 
 
 @contextmanager
@@ -65,7 +71,8 @@ def unanswered(topic: OnePartitionTopic, monkeypatch: pytest.MonkeyPatch) -> Ite
     assert topic._log is not None
     clusters = topic._clusters
     silent = LentClusters(clusters.access, DialSettings("test"))
-    silent._idle.append(Unanswered(clusters.access, DialSettings("test")))
+    silent._idle.append(WireCluster(clusters.access, DialSettings("test")))
+    silent._idle[0].brokers = Silent()  # type: ignore[assignment]  # a stand-in
     with monkeypatch.context() as patch, closing(silent):
         patch.setattr(log_reader, "PATIENCE_S", 0.3)
         patch.setattr(topic._log, "_clusters", silent)

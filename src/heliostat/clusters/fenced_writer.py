@@ -200,9 +200,7 @@ class FencedWriter:
         """
         response, version = ANSWERS[type(request)]
         with self._clusters.lent() as cluster:
-            if not cluster.brokers.knows(
-                broker
-            ):  # these connections have not been asked for it yet
+            if not cluster.brokers.knows(broker):  # another thread\'s have looked it up
                 cluster.metadata([])
             known = cluster.brokers.known(broker)
             return known.exchange_once(request, response, version, WITHIN_S)

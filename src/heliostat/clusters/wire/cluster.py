@@ -63,7 +63,6 @@ class WireCluster:
         access = self._access = access_of(cluster)
         self.settings = replace(settings, security=access.security)
         self.brokers = Brokers(access, self.settings)
-        """For requests that are not made here."""
         self.epochs = LeaderEpochs()
         """The newest that metadata have named; requests carry them."""
 

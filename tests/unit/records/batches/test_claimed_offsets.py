@@ -195,8 +195,8 @@ def test_a_large_batch_after_a_hole_is_fetched_with_what_follows() -> None:
     one = OneSource()
     large = bytearray(encode([Sample(b"k", bytes(3 << 20), 5)]))
     struct.pack_into(">q", large, 0, FAR)
-    before = one.copy.fetches.wanted_bytes
+    before = one.copy.fetches.size.batch
     one.fetch(bytes(large))
-    assert one.copy.fetches.wanted_bytes == 2 * before
+    assert one.copy.fetches.size.batch == 2 * before
     one.fetch(bytes(large), batch(110)[:40])
     assert (one.copy.standing.code, one.copy.progress.position) == ("CORRUPT", 100)
