@@ -14,8 +14,9 @@ from support.clusters import ClusterPair, fresh_name, until
 
 from heliostat.access import ClusterAccess
 from heliostat.clock import SystemClock
-from heliostat.clusters.keyed_topic import KeyedTopic
-from heliostat.clusters.recent_records import RecentRecords
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.keyed_topic import COMPACTED, KeyedTopic, ensure_own_topics
+from heliostat.clusters.recent_records import AN_HOUR, RecentRecords
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.invariants import first_generation
@@ -88,9 +89,8 @@ def line(cluster_pair: ClusterPair) -> Iterator[Line]:
     )
     control = KeyedTopic(access, spec.control_topic)
     progress = RecentRecords(access, spec.progress_topic)
-    with control, closing(progress):
-        control.ensure()
-        progress.ensure()
+    with control, closing(progress), ClusterAdmin(access) as admin:
+        ensure_own_topics(admin, {control.topic: COMPACTED, progress.topic: AN_HOUR})
         yield Line(spec, control, progress)
 
 

@@ -137,7 +137,13 @@ def check_ages(world: World, copier: Copier) -> None:
 
 
 def copy_until_level(
-    world: World, seed: int, starts: list[int], *, other_links: int = 1, kills: bool = True
+    world: World,
+    seed: int,
+    starts: list[int],
+    *,
+    other_links: int = 1,
+    kills: bool = True,
+    are_in_order: bool = True,
 ) -> list[Copier]:
     rng, copiers = world.random, []
     for number in range(ROUNDS_MAX):
@@ -153,7 +159,7 @@ def copy_until_level(
         turns = rng.randrange(1, 200) if kills and rng.random() < 0.5 else 10**9
         run_together(world, copiers, turns)
         check_is_beginning(world, starts, seed)
-        for copier in copiers:
+        for copier in copiers if are_in_order else ():
             check_ages(world, copier)
         if all(a.end == b.end for a, b in zip(world.source, world.target, strict=True)):
             return copiers

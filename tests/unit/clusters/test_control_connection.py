@@ -115,7 +115,7 @@ def cluster_of(*brokers: ScriptedBroker) -> WireCluster:
     """They are known, as from metadata."""
     cluster = WireCluster(",".join(str(each.endpoint) for each in brokers), SETTINGS)
     for number, each in enumerate(brokers):
-        cluster._brokers.learn(BrokerId(number), each.endpoint)
+        cluster.brokers.learn(BrokerId(number), each.endpoint)
     return cluster
 
 
@@ -138,7 +138,7 @@ def test_of_several_brokers_only_the_hung_one_is_left_out(hung: int) -> None:
         assert silence.context["broker"] == str(brokers[hung].endpoint)
         assert spent_s(lambda: cluster.open_data(BrokerId(hung))) < RETURNS_S
         brokers[hung].script.hangs.clear()
-        wait_until_it_answers(cluster._brokers.known(BrokerId(hung)))
+        wait_until_it_answers(cluster.brokers.known(BrokerId(hung)))
         cluster.open_data(BrokerId(hung)).close()
 
 
@@ -149,7 +149,7 @@ def test_a_hung_seed_does_not_hide_the_next() -> None:
         seeds = f"{first.endpoint},{second.endpoint}"
         with contextlib.closing(WireCluster(seeds, SETTINGS)) as cluster:
             began_s = time.monotonic()
-            seeds_in_turn = cluster._brokers._answering_seeds()
+            seeds_in_turn = cluster.brokers._answering_seeds()
             found = next(each for each in seeds_in_turn if each.is_answering())
             assert found.endpoint == second.endpoint
             assert time.monotonic() - began_s < 2.0

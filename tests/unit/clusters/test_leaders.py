@@ -213,7 +213,7 @@ def metadata(broker: int, epoch: int) -> Any:
 def test_metadata_that_name_an_older_leader_are_asked_of_all_brokers() -> None:
     cluster = WireCluster("127.0.0.1:1", DialSettings())
     brokers = Control((2, 5), (1, 4))
-    cluster._brokers = brokers  # type: ignore[assignment]  # a stand-in
+    cluster.brokers = brokers  # type: ignore[assignment]  # a stand-in
 
     def leader() -> int:
         return cluster.metadata([T.topic])[T.topic].partitions[PartitionId(0)].broker
