@@ -38,7 +38,7 @@ CHUNK_BYTES = 256 * 1024
 RING_FIRST_BYTES = 64 * 1024
 """A window's memory begins small and doubles as it fills: most connections carry little."""
 BACKLOG = 128
-LOOK_S = 1.0
+LOOK_S = 0.2
 END_WITHIN_S = 5.0
 
 
@@ -250,7 +250,7 @@ class Line:
             self._poll.register(listener, select.EPOLLIN)
 
     def serve(self, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Forward until stopped, which is looked at each second."""
+        """Forward until stopped, which is looked at every `LOOK_S`."""
         while not is_stopped():
             wait_s = self._arrivals[0][0] - time.monotonic() if self._arrivals else LOOK_S
             for number, what in self._poll.poll(max(0.0, min(wait_s, LOOK_S))):
