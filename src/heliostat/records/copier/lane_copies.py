@@ -131,6 +131,8 @@ def ask_high_watermarks(
     for index, source in ranges.items():
         item = by_index[index]
         if not isinstance(source, Exception):
+            if _awaits_first_answer(item):
+                continue
             item.source_stands(source, now_ms)
             waits = item.phase is not Phase.COPY or item.progress.missing_ms < 0
             if waits and 0 <= item.progress.position < source.end:
@@ -144,6 +146,16 @@ def ask_high_watermarks(
             item.progress.is_end_old = True
     _look_up_ages(network, by_index, missing, now_ms)
     return is_stale
+
+
+def _awaits_first_answer(item: PartitionCopy) -> bool:
+    """Whether no fetch of this round was answered yet.
+
+    Only that finds what stopped the partition before: with an end from elsewhere its report would
+    show that it got past its stop (`has_passed_stops`).
+    """
+    is_refused = item.fetches.needs_source_range
+    return item.phase is Phase.COPY and not is_refused and item.progress.high_watermark < 0
 
 
 def _look_up_ages(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from support.one_partition import lane_spec
@@ -12,7 +14,12 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
-from heliostat.records.copier.lane_copies import any_old, copies_of, went_wrong
+from heliostat.records.copier.lane_copies import (
+    any_old,
+    ask_high_watermarks,
+    copies_of,
+    went_wrong,
+)
 from heliostat.records.copier.network import AppendLost, LastBatch, LogRange, Send
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_report import lost_since
@@ -43,6 +50,23 @@ def test_a_refused_offset_is_a_gap_only_outside_of_the_log(
     copy.source_stands(LogRange(Offset(start), Offset(end)), 0)
     assert (copy.standing.state, copy.standing.code) == (state, code)
     assert (copy.want(0.0) is None) == state.is_stopped
+
+
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_the_sources_end_shows_nothing_before_a_fetch_was_answered(is_refused: bool) -> None:
+    """Given a stop of an earlier round / when the end is asked for first / then it stays a stop."""
+    spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
+    copy = PartitionCopy(0, spec, CopySettings(), 7, 0)
+    copy.begin_at(LogRange(Offset(0), Offset(100)), LastBatch(7, 99), OffsetMap(), 0)
+    network: Any = SimpleNamespace(
+        source_ranges=lambda _, **__: {0: LogRange(Offset(101), Offset(200))},
+        source_times=lambda _: {},
+    )
+    if is_refused:
+        copy.fetch_failed(OFFSET_OUT_OF_RANGE, "", 0.0, 0)
+    ask_high_watermarks(network, [copy], 0.0, 0)
+    assert copy.progress.high_watermark == (200 if is_refused else -1)
+    assert copy.standing.state is (PartitionState.GAP if is_refused else PartitionState.COPYING)
 
 
 @pytest.mark.parametrize("waits_for", [(), ("0/1/0",)])
