@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
@@ -54,6 +55,10 @@ def test_records_are_read_as_written_and_then_those_that_come(
     assert reader.exists()
     assert read_all(reader) == [(b"key", value) for value in values]
     assert reader.poll(0.0) == []
+    began_s = time.monotonic()
+    if codec == "none":  # longer than the broker is waited for
+        assert reader.poll(2.5) == []
+        assert time.monotonic() - began_s >= 2.5
     late = threading.Timer(0.1, write, (cluster_pair.target.bootstrap, topic, [b"late"]))
     late.start()
     assert [row.value for row in reader.poll(1.5)] == [b"late"]

@@ -35,6 +35,8 @@ PATIENCE_S = 10.0
 KNOWN_WITHIN_S = 2.0
 """A topic unknown for longer than this does not exist: somebody deleted it."""
 PAUSE_S = 0.1
+WAIT_MAX_S = 1.0
+"""For how long one fetch waits at the broker: a longer silence is that of a broker that hangs."""
 BYTES_MAX = 8 * 1024 * 1024
 LOOKS = 2
 """A broker that has just started, or has lost touch, may not know a topic that exists."""
@@ -146,6 +148,14 @@ class LogReader:
         ProtocolError
             A batch is damaged.
         """
+        until_s = time.monotonic() + wait_s
+        while True:  # ends with records, or when the time is over
+            left_s = max(0.0, until_s - time.monotonic())
+            rows = self._polled(min(left_s, WAIT_MAX_S))
+            if rows or left_s <= WAIT_MAX_S:
+                return rows
+
+    def _polled(self, wait_s: float) -> list[LogRecord]:
         answer = self._settled(lambda cluster, leader: self._fetched(cluster, leader, wait_s))
         if answer.error == OFFSET_OUT_OF_RANGE:  # compaction or retention has overtaken it
             start, end = self.bounds()
