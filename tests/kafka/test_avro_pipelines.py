@@ -124,7 +124,7 @@ def encode_later(topic: AvroTopic, *rows: dict[str, Any]) -> list[bytes]:
 
 def wait_read(link: AvroLink, topic: AvroTopic, count: int) -> None:
     """Wait until the topic's consumer has decoded so many records."""
-    until(lambda: len(topic.reader.seen) >= count, lambda: link.told(topic), timeout_s=90)
+    until(lambda: len(topic.reader.seen) >= count, lambda: link.told(topic), timeout_s=180)
 
 
 def wait_clean(link: AvroLink, topic: AvroTopic) -> None:
