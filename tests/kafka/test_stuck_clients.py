@@ -16,7 +16,6 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.keyed_topic import KeyedTopic, ensure_own_topics
 from heliostat.clusters.one_partition import OnePartitionTopic
-from heliostat.clusters.opened import answered
 from heliostat.clusters.recent_records import AN_HOUR, RecentRecords
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
@@ -162,4 +161,4 @@ def test_maps_that_are_deleted_while_they_are_read_are_not_waited_for(
 
             monkeypatch.setattr(maps._topic, "end", end)
             with pytest.raises((BrokerError, ConnectionLost)):
-                answered(maps.refresh, 60)
+                maps.refresh()

@@ -11,18 +11,16 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
-from kafka.errors import KafkaError, KafkaTimeoutError
+from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
 
 from heliostat.clusters.kafka_decoders import make_decoders_alone
-from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 
 make_decoders_alone()
-T = TypeVar("T")
 SETUP_TIMEOUT_MS = 4_000
 """A broker that hangs accepts connections but never answers: another one is tried after this time.
 It doubles with each failure in a row; with kafka-python's 10 s, reading a state topic took as
@@ -56,18 +54,6 @@ def opened_with_manager(kind: Callable[..., Any], **settings: Any) -> tuple[Any,
             net.stop()  # as the clients' own `close` does
         raise
     return opened_client, made[0][2]
-
-
-def answered(ask: Callable[[], T], within_s: float) -> T:
-    """A client's answer within that time; raises what it raises, or `KafkaTimeoutError`.
-
-    For calls without a timeout: a consumer of 3.0.12 was seen to wait for metadata for ever,
-    although the cluster was healthy. The calling thread ends when its client is closed.
-    """
-    try:
-        return PendingAnswer(ask, "asking a client").answer(within_s)
-    except NoAnswerYet:
-        raise KafkaTimeoutError(f"no answer within {within_s:.0f} s") from None
 
 
 def close_in_background(close: Callable[[], Any]) -> None:
