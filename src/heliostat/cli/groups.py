@@ -10,14 +10,12 @@ import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
+from heliostat.cli.view import SETTLED
 from heliostat.config import load_config
 from heliostat.groups.values import CommitDecision, Reason
 from heliostat.operate.groups import GroupView, LinkGroups, group_views
 
-_IN_SYNC = frozenset(
-    {Reason.SYNCED, Reason.BELOW_START, Reason.NOT_MIRRORED, Reason.MOVED_AT_TARGET}
-)
-"""Nothing remains to be done: also where consumers have moved, and go on at the target."""
+_IN_SYNC = frozenset(reason for reason in Reason if reason.name in SETTLED)
 
 
 @click.command("groups")

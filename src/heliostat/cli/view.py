@@ -15,7 +15,8 @@ from heliostat.status.values import LinkStatus, TopicStatus
 PROBLEM_ROWS = 6
 GROUP_ROWS = 3
 SETTLED = frozenset({"SYNCED", "BELOW_START", "NOT_MIRRORED", "MOVED_AT_TARGET"})
-"""Reasons of groups' offsets for which nothing remains to be done."""
+"""Reasons of groups' offsets for which nothing remains to be done: also where consumers have moved,
+and go on at the target."""
 STATE_COLOURS = {
     "running": "green",
     "copying": "green",

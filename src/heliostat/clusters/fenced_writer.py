@@ -28,8 +28,9 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 from heliostat.access import Reachable
 from heliostat.clusters.admin.caller import error_of
 from heliostat.clusters.kafka_codes import CONCURRENT_TRANSACTIONS, UNKNOWN_TOPIC_OR_PARTITION
+from heliostat.clusters.wire.leaders import leader_in
 from heliostat.clusters.wire.lent import lent_clusters
-from heliostat.names import BrokerId, Offset, PartitionId, TopicName
+from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 
 TRANSACTION_TIMEOUT_MS = 10_000
 """A writer that stops in mid transaction blocks committed readers for this long, and until the
@@ -241,12 +242,10 @@ class FencedWriter:
     def _leader_of_topic(self) -> BrokerId:
         if self._leader is None:
             with self._clusters.lent() as cluster:
-                topic = cluster.metadata([self._topic])[self._topic]
-            leader = topic.partitions.get(PartitionId(0))
-            code = topic.error or (UNKNOWN_TOPIC_OR_PARTITION if leader is None else leader.error)
+                topics = cluster.metadata([self._topic])
+            code, leader = leader_in(topics, TopicPartition(self._topic, PartitionId(0)))
             error = error_of(code, f"find {self._topic}")
             if error is not None:
                 raise error
-            assert leader is not None
-            self._leader = leader.broker
+            self._leader = leader
         return self._leader

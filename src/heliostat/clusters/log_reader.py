@@ -24,6 +24,7 @@ from heliostat.clusters.kafka_python import lend_codecs
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.fetch import FetchPartition
 from heliostat.clusters.wire.fetch_once import BY_NAME, FetchedOnce, FetchOnce
+from heliostat.clusters.wire.leaders import leader_in
 from heliostat.clusters.wire.lent import LentClusters
 from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
 from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
@@ -97,10 +98,10 @@ class LogReader:
         """
         for _ in range(LOOKS):
             with self._clusters.lent() as cluster:
-                topic = cluster.metadata([self._partition.topic])[self._partition.topic]
-            if topic.error != UNKNOWN_TOPIC_OR_PARTITION:
-                leader = topic.partitions.get(self._partition.partition)
-                self._leader = None if leader is None or leader.error else leader.broker
+                topics = cluster.metadata([self._partition.topic])
+            if topics[self._partition.topic].error != UNKNOWN_TOPIC_OR_PARTITION:
+                code, leader = leader_in(topics, self._partition)
+                self._leader = None if code else leader
                 return True
         return False
 
@@ -230,13 +231,11 @@ class LogReader:
     def _leader_by(self, cluster: WireCluster) -> BrokerId:
         """Return the leader; its connection may be another thread's, which has asked before."""
         if self._leader is None or not cluster.brokers.knows(self._leader):
-            topic = cluster.metadata([self._partition.topic])[self._partition.topic]
-            leader = topic.partitions.get(self._partition.partition)
-            code = topic.error or (UNKNOWN_TOPIC_OR_PARTITION if leader is None else leader.error)
+            topics = cluster.metadata([self._partition.topic])
+            code, leader = leader_in(topics, self._partition)
             if code:
                 raise BrokerError(f"cannot read topic {self._partition.topic}", kafka_code=code)
-            assert leader is not None
-            self._leader = leader.broker
+            self._leader = leader
         return self._leader
 
 

@@ -79,7 +79,6 @@ class OffsetMaps:
     """
 
     def __init__(self, cluster: Reachable, link: LinkName) -> None:
-        self._cluster = cluster
         self._topic = ByteTopic(cluster, TopicName(offsets_topic(link)), CLIENT_ID)
         self._bounds = TopicBounds(cluster, self._topic.topic)
         self._reading = threading.Lock()

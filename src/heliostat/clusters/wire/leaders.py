@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from heliostat.clusters.kafka_codes import LEADER_NOT_AVAILABLE
+from heliostat.clusters.kafka_codes import LEADER_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.leader_epochs import LeaderEpochs, agreeing
 from heliostat.names import BrokerId, PartitionId, TopicId, TopicName, TopicPartition, id_text
 
@@ -55,6 +55,17 @@ def _agreed(views: Sequence[TopicLeaders]) -> TopicLeaders:
             if known is None or leader.epoch > known.epoch:
                 partitions[number] = leader
     return replace(alike[0], partitions=partitions)
+
+
+def leader_in(
+    topics: Mapping[TopicName, TopicLeaders], partition: TopicPartition
+) -> tuple[int, BrokerId]:
+    """Return Kafka's code (0: there is one), and the leader of a partition."""
+    topic = topics[partition.topic]
+    leader = topic.partitions.get(partition.partition)
+    if topic.error or leader is None:
+        return topic.error or UNKNOWN_TOPIC_OR_PARTITION, NO_LEADER
+    return leader.error, leader.broker
 
 
 def current_leaders(name: TopicName, topic: TopicLeaders, epochs: LeaderEpochs) -> TopicLeaders:
