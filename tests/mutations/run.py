@@ -46,7 +46,7 @@ ALL_WITHIN_S = 1800.0
 """Of all tests without a mutation, together."""
 SEEDS = {"HELIOSTAT_SIM_SEEDS": "100", "HELIOSTAT_SIM_FIRST": "0"}
 """Of each scenario of the simulation: the same in each run."""
-PYTEST = ("-x", "-q", "--tb=no", "--no-header", "-p", "no:cacheprovider", "--hypothesis-seed=0")
+PYTEST = ("-x", "-q", "--tb=short", "--no-header", "-p", "no:cacheprovider", "--hypothesis-seed=0")
 PRELOADING = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 """A plugin's own assertions are not rewritten where it was imported before; nobody reads them."""
 FAILED_TEST = re.compile(r"^(?:FAILED|ERROR) (.+?)(?: - .*)?$", re.MULTILINE)
@@ -203,6 +203,9 @@ class Tree:
     ) -> str:
         """The first of these tests that fails; empty if none does.
 
+        Tests that can't be run are run a second time: compiling them anew has failed once, and
+        what was said goes to standard error.
+
         Raises
         ------
         StaleListError
@@ -210,19 +213,30 @@ class Tree:
         """
         path = os.pathsep.join(str(self.folder / name) for name in ("src", "tests"))
         environment = {"PYTHONPATH": path, **SEEDS, **extra}
+        output = ""
+        for _ in range(2):
+            code, output = self._output_of(tests, environment, within_s)
+            if code is None:
+                return f"the clock: it hangs, or takes more than {within_s:.0f} s"
+            failed = FAILED_TEST.search(output)
+            if code == 0:
+                return ""
+            if code == TESTS_FAILED and failed:
+                return failed[1]
+            print(f"can't be run (exit {code}): {' '.join(tests)}\n{output}", file=sys.stderr)
+        raise StaleListError(f"the tests can't be run: {' '.join(tests)}\n{output}")
+
+    def _output_of(
+        self, tests: Sequence[str], environment: Mapping[str, str], within_s: float
+    ) -> tuple[int | None, str]:
+        """Exit code (None: they took too long) and output of a child that runs the tests."""
         with tempfile.TemporaryFile("w+") as output:
             child = os.fork()
             if not child:
                 self._run_tests(tests, environment, output.fileno())
             code = _exit_code(child, within_s)
             output.seek(0)
-            said = output.read()
-        if code is None:
-            return f"the clock: it hangs, or takes more than {within_s:.0f} s"
-        failed = FAILED_TEST.search(said)
-        if code not in (0, TESTS_FAILED) or (code and failed is None):
-            raise StaleListError(f"the tests can't be run: {' '.join(tests)}\n{said}")
-        return failed[1] if code and failed else ""
+            return code, output.read()
 
     def _run_tests(
         self, tests: Sequence[str], environment: Mapping[str, str], output: int

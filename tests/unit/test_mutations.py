@@ -143,3 +143,23 @@ def test_tests_that_fail_without_a_mutation_prove_nothing(tmp_path: Path) -> Non
     code, said = told(made(tmp_path, test_places="def test_it():\n    assert False\n"))
     assert code == 2
     assert "test_it fails without any mutation" in said
+
+
+def test_tests_that_could_not_be_run_once_are_run_again(tmp_path: Path) -> None:
+    """Given imports that fail once / then the second run counts, and both are told."""
+    marker = tmp_path / "was-here"
+    test = (
+        f"from pathlib import Path\nmarker = Path({str(marker)!r})\n"
+        "if not marker.exists():\n    marker.touch()\n    raise OSError('no room')\n"
+        + TREE["tests/test_places.py"]
+    )
+    code, said = told(made(tmp_path, test_places=test), "--only", "seen")
+    assert code == 0
+    assert "no room" in said
+    assert "seen: caught by tests/test_places.py::test_it" in said
+
+
+def test_tests_that_can_not_be_run_at_all_are_told_with_the_reason(tmp_path: Path) -> None:
+    code, said = told(made(tmp_path, test_places="import nowhere\n"))
+    assert code == 2
+    assert "No module named 'nowhere'" in said
