@@ -50,6 +50,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         ),
         "acls": Verb("heliostat.cli.acls:acls_command", "Print the ACLs that a link needs."),
         "run": Verb("heliostat.cli.run:run_command", "Mirror until stopped."),
+        "serve": Verb("heliostat.cli.serve:serve_command", "Serve metrics and the reading API."),
         "status": Verb("heliostat.cli.status:status_command", "Show the state of links."),
         "gaps": Verb("heliostat.cli.gaps:gaps_command", "List lost records and open decisions."),
         "resolve": Verb("heliostat.cli.gaps:resolve_command", "Decide on a stopped partition."),

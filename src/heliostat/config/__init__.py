@@ -33,6 +33,7 @@ from heliostat.config.pipelines import PipelineConfig
 from heliostat.config.registry import RegistryConfig
 from heliostat.config.schemas import SchemasConfig
 from heliostat.config.security import SecurityConfig
+from heliostat.config.service import MetricsConfig, ServiceConfig
 
 __all__ = [
     "BUILT_IN_EXCLUDE",
@@ -51,6 +52,7 @@ __all__ = [
     "LanesConfig",
     "LinkConfig",
     "LinkSettings",
+    "MetricsConfig",
     "PipelineConfig",
     "PrefixNaming",
     "RecordsConfig",
@@ -58,6 +60,7 @@ __all__ = [
     "SchemaErrorRule",
     "SchemasConfig",
     "SecurityConfig",
+    "ServiceConfig",
     "SparkConfig",
     "StartAt",
     "StateConfig",

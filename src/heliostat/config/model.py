@@ -19,6 +19,7 @@ from heliostat.config.pipelines import Pipelines
 from heliostat.config.registry import RegistryConfig
 from heliostat.config.schemas import SchemasConfig
 from heliostat.config.security import SecurityConfig
+from heliostat.config.service import MetricsConfig, ServiceConfig
 from heliostat.names import Alias, LinkName
 from heliostat.slots import WHOLE_TOPIC, Slot
 
@@ -468,6 +469,10 @@ class Config(Frozen):
     """Where Spark runs."""
     defaults: Annotated[LinkSettings, Field(title="Defaults")] = LinkSettings()
     """Values for links that do not set them; maps are merged key by key."""
+    service: Annotated[ServiceConfig, Field(title="Service")] = ServiceConfig()
+    """Where people and programs watch links."""
+    metrics: Annotated[MetricsConfig, Field(title="Metrics")] = MetricsConfig()
+    """What is measured."""
     links: Annotated[
         tuple[LinkConfig, ...], Strict(strict=False), Field(title="Links", min_length=1)
     ]

@@ -15,7 +15,7 @@ from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundR
 from heliostat.records.transport.progress_reports import LaneProgress, decode_progress
 from heliostat.state.link_state import DRIVER_KEY
 from heliostat.status.lag import Ends, missing_records
-from heliostat.status.reports import Reports
+from heliostat.status.reports import Reports, Totals
 from heliostat.status.snapshot import NO_ENDS, Snapshot, Stops, standing
 from heliostat.status.sums import problems_of
 from heliostat.status.values import LinkStatus, PartitionProblem
@@ -42,6 +42,7 @@ class StatusBoard:
         self._link = link
         self._lock = threading.Lock()
         self._reports = Reports()
+        self._totals = Totals()
         self._stops: Stops = {}
         """The stops in the link's state topic."""
         self.listener: Callable[[RoundReport | None], None] = lambda _: None
@@ -56,11 +57,24 @@ class StatusBoard:
         elif key.startswith(LANE_PREFIX):
             self.take_lane(decode_progress(value))
 
-    def take_lane(self, progress: LaneProgress) -> None:
-        """Process a lane's report."""
+    def take_lane(self, progress: LaneProgress, *, is_new: bool = True) -> None:
+        """Process a lane's report.
+
+        Parameters
+        ----------
+        is_new
+            Whether it was written after reading began: only then it counts among the totals.
+        """
         with self._lock:
-            self._reports.take_lane(progress)
+            copied, latency = self._reports.take_lane(progress)
+            if is_new:
+                self._totals.add(copied, latency)
         self.listener(progress.report)
+
+    def totals(self) -> Totals:
+        """Return what was copied since reading began, as it is now."""
+        with self._lock:
+            return self._totals.copy()
 
     def know_stops(self, stops: Stops) -> None:
         """Set the stops in the link's state, shown where no lane of its driver has reported."""
@@ -170,6 +184,15 @@ class StatusBoard:
 def unreachable(link: LinkName, now_ms: int, error: HeliostatError) -> LinkStatus:
     """Return the status of a link whose target does not answer."""
     status = StatusBoard(link).status(now_ms)
+    as_unreachable(status, error)
+    return status
+
+
+def as_unreachable(status: LinkStatus, error: HeliostatError) -> None:
+    """Change a status to that of a link whose target does not answer: nothing is known now."""
     status.state, status.troubles = "unreachable", [str(error)]
     status.lag_records = status.lag_s = None
-    return status
+    status.records_per_s = status.bytes_per_s = 0.0
+    for topic in status.topics:
+        topic.lag_records = topic.lag_s = None
+        topic.records_per_s = topic.bytes_per_s = 0.0

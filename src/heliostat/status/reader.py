@@ -88,7 +88,7 @@ class StatusReader:
             self.board.forget()
             self._progress.seek(newest_ms - int(back_s * 1000))
             for record in self._progress.read_to_end():
-                self._take(record)
+                self._take(record, is_new=False)
             if self.board.is_complete():
                 break
 
@@ -114,10 +114,10 @@ class StatusReader:
         """Process new records, waiting up to `timeout_s`; return their number."""
         records = self._progress.poll(timeout_s)
         for record in records:
-            self._take(record)
+            self._take(record, is_new=True)
         return len(records)
 
-    def _take(self, record: Recent) -> None:
+    def _take(self, record: Recent, *, is_new: bool) -> None:
         """Update the status with a record; one that is no report is ignored, and told."""
         progress: LaneProgress | None = None
         try:
@@ -133,7 +133,7 @@ class StatusReader:
         if progress is None:
             self.board.consume(record.key, record.value)
         else:
-            self.board.take_lane(progress)
+            self.board.take_lane(progress, is_new=is_new)
 
 
 def _check_driver(record: Recent) -> None:

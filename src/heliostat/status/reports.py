@@ -7,12 +7,13 @@ never replaces a newer one's, but the records it copied count.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId, TopicPartition
+from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.copier.lane import PartitionReport, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress
 from heliostat.status.rows import PartitionRow, RoundId, is_old
@@ -22,6 +23,9 @@ WINDOW_S = 5.0
 MOVED_WITHIN_S = 5.0
 """Partitions of a lane that no longer exists have moved to another lane within this time; otherwise
 they are no longer copied."""
+
+Copied = dict[TopicPartition, tuple[int, int]]
+"""Records and bytes by source partition."""
 
 
 @dataclass(slots=True)
@@ -34,9 +38,7 @@ class LaneReports:
     first_ms: int = 0
     latency: dict[RoundId, list[int]] = field(default_factory=dict)
     """Counts reported so far of the newest two rounds."""
-    recent: deque[tuple[int, dict[TopicPartition, tuple[int, int]], list[int]]] = field(
-        default_factory=deque
-    )
+    recent: deque[tuple[int, Copied, list[int]]] = field(default_factory=deque)
     """Reports within `WINDOW_S`: time (ms), records and bytes by partition, latency counts."""
 
     @property
@@ -62,14 +64,34 @@ class LaneReports:
         was = [*was, *([0] * (len(report.latency_ms) - len(was)))]
         return [max(0, count - old) for count, old in zip(report.latency_ms, was, strict=False)]
 
-    def sums(self) -> dict[TopicPartition, tuple[int, int]]:
+    def sums(self) -> Copied:
         """Return records and bytes copied within the window, by partition."""
-        sums: dict[TopicPartition, tuple[int, int]] = {}
+        sums: Copied = {}
         for _, copied, _ in self.recent:
             for partition, (records, size) in copied.items():
                 was = sums.get(partition, (0, 0))
                 sums[partition] = (was[0] + records, was[1] + size)
         return sums
+
+
+@dataclass(slots=True)
+class Totals:
+    """What was copied since reading began; it never becomes less."""
+
+    copied: Copied = field(default_factory=dict)
+    latency: LatencyHistogram = field(default_factory=LatencyHistogram)
+    """Records by latency, without backlog."""
+
+    def add(self, copied: Copied, latency: Sequence[int]) -> None:
+        """Add what a report tells anew."""
+        for partition, (records, size) in copied.items():
+            was = self.copied.get(partition, (0, 0))
+            self.copied[partition] = (was[0] + records, was[1] + size)
+        self.latency.merge(latency)
+
+    def copy(self) -> Totals:
+        """Return them as they are now."""
+        return Totals(dict(self.copied), LatencyHistogram(self.latency.counts))
 
 
 class Reports:
@@ -137,8 +159,8 @@ class Reports:
             self.rows = {key: row for key, row in self.rows.items() if row.lane not in over}
         self._drop_left(at_ms)
 
-    def take_lane(self, progress: LaneProgress) -> None:
-        """Process a lane's report."""
+    def take_lane(self, progress: LaneProgress) -> tuple[Copied, list[int]]:
+        """Process a lane's report; return what it tells anew: records and bytes, and latencies."""
         report = progress.report
         its_round = _round_of(report)
         lane = self.lanes.get(report.lane)
@@ -149,16 +171,18 @@ class Reports:
         )
         if is_newest:
             lane.newest = progress
-        copied: dict[TopicPartition, tuple[int, int]] = {}
+        copied: Copied = {}
         for item in report.partitions:
             delta = self._take_partition(lane, report, item, progress.at_ms)
             if delta != (0, 0):
                 copied[item.source] = delta
-        lane.recent.append((progress.at_ms, copied, lane.new_counts(its_round, report)))
+        counts = lane.new_counts(its_round, report)
+        lane.recent.append((progress.at_ms, copied, counts))
         lane.forget_old()
         if is_newest and progress.is_whole and report.plan != lane.whole:
             lane.whole = report.plan
             self._leave_rows_before(report, progress.at_ms)
+        return copied, counts
 
     def _take_partition(
         self, lane: LaneReports, report: RoundReport, item: PartitionReport, at_ms: int

@@ -154,6 +154,12 @@ class Brokers:
         good = [answer[0] for answer in answers if not isinstance(answer, ConnectionLost)]
         return good or [self.ask_any(request, response, version_max)]
 
+    def answering(self, request: Any, response: Any, version_max: int) -> dict[BrokerId, bool]:
+        """Whether each broker that an answer has named answers a request; all asked at once."""
+        questions = {broker: (conn, [request]) for broker, conn in self._brokers.items()}
+        answers = ask_side_by_side(questions, response, version_max)
+        return {broker: not isinstance(each, ConnectionLost) for broker, each in answers.items()}
+
     def _answering_seeds(self) -> Iterator[ControlConnection]:
         """Seeds in the order in which to ask them; a slow one does not hold up the next."""
         left = list(self._seeds)

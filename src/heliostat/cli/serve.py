@@ -1,0 +1,38 @@
+"""`heliostat serve`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from heliostat.cli.options import config_option
+from heliostat.config import load_config
+
+
+@click.command("serve")
+@config_option
+@click.option(
+    "--listen", metavar="HOST:PORT", default=None, help="In place of service.listen; port 0 = any."
+)
+@click.option("--ends-with-parent", is_flag=True, hidden=True)
+def serve_command(config_file: Path, listen: str | None, *, ends_with_parent: bool) -> None:
+    r"""Serve metrics and the reading API of links, until Ctrl-C; works on any machine.
+
+    Reads what links write at their targets, and asks all brokers of their clusters whether they
+    answer: figures stay right while a driver, a lane or a broker is away. Prints its address.
+
+    \b
+    Examples:
+      heliostat serve -c heliostat.yaml
+      curl http://127.0.0.1:8083/metrics
+      curl 'http://127.0.0.1:8083/api/v1/links/summit-to-usdf/topics?state=blocked'
+    """
+    from heliostat.config.service import ServiceConfig
+    from heliostat.serve.process import serve
+
+    config = load_config(config_file)
+    if listen is not None:
+        fields = {**config.service.model_dump(), "listen": listen}
+        config = config.model_copy(update={"service": ServiceConfig.model_validate(fields)})
+    serve(config, lambda url: click.echo(f"serving at {url}"), ends_with_parent=ends_with_parent)

@@ -1,0 +1,108 @@
+"""The address at which the page, the reading API and the metrics are served."""
+
+from __future__ import annotations
+
+import ipaddress
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, Strict, model_validator
+
+from heliostat.config.frozen import Frozen
+from heliostat.config.patterns import Patterns
+
+HOST_NAMES = ("localhost", "127.0.0.1", "[::1]")
+"""By which a service on loopback is always called."""
+
+
+def parts_of(address: str) -> tuple[str, int]:
+    """Return host and port of an address such as `127.0.0.1:8083` or `[::1]:8083`.
+
+    Raises
+    ------
+    ValueError
+        It is none.
+    """
+    host, colon, port = address.rpartition(":")
+    if not colon or not host or not port.isdecimal() or int(port) > 65_535:
+        raise ValueError("give it as HOST:PORT, such as 127.0.0.1:8083")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether only programs of this machine reach that host."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _address(text: str) -> str:
+    parts_of(text)
+    return text
+
+
+Address = Annotated[str, AfterValidator(_address)]
+File = Annotated[Path, Strict(strict=False)]
+
+
+class ServiceTls(Frozen):
+    """Certificate of the service."""
+
+    certificate_file: Annotated[File, Field(title="Certificate")]
+    """PEM file with the certificate and those that it depends on."""
+    key_file: Annotated[File, Field(title="Key")]
+    """PEM file with its key."""
+
+
+class ServiceConfig(Frozen):
+    """Where people and programs watch links."""
+
+    listen: Annotated[Address, Field(title="Listen")] = "127.0.0.1:8083"
+    """Address of page, API and metrics. Others than this machine's own need `tokens_file` and
+    `tls`. Port 0 = any free one."""
+    health: Annotated[Address | None, Field(title="Health")] = None
+    """Second address for `/livez`, `/readyz` and `/metrics` only, without tokens and TLS, as
+    kubelet and Prometheus ask; null = none."""
+    tls: Annotated[ServiceTls | Literal["terminated_elsewhere"] | None, Field(title="TLS")] = None
+    """Certificate of the service, or `terminated_elsewhere` if a proxy before it has one."""
+    tokens_file: Annotated[File | None, Field(title="Tokens")] = None
+    """File with a line `name:role:sha256` for each token, the last in hexadecimal digits; roles are
+    `view`, `operate` and `admin`. Only its owner may read it. It is read again when it changes."""
+    host_names: Annotated[tuple[str, ...], Strict(strict=False), Field(title="Host names")] = ()
+    """Further names by which browsers may call a service on this machine's own address."""
+
+    @model_validator(mode="after")
+    def _is_guarded(self) -> Self:
+        if is_loopback(parts_of(self.listen)[0]):
+            return self
+        if self.tokens_file is None or self.tls is None:
+            raise ValueError(
+                f"listen: {self.listen} can be reached from other machines: set tokens_file, and "
+                "tls or tls: terminated_elsewhere"
+            )
+        return self
+
+
+class MetricsTopics(Frozen):
+    """Topics that have series of their own."""
+
+    include: Annotated[Patterns, Field(title="Include")] = (".*",)
+    """Patterns of topics that have them, by their names at the source."""
+    max: Annotated[int, Field(title="At most", ge=0, le=100_000)] = 5_000
+    """Greatest number of topics of a link that have them; the others are summed up as `(other)`."""
+
+
+class MetricsConfig(Frozen):
+    """What is measured at `/metrics`."""
+
+    topics: Annotated[MetricsTopics, Field(title="Topics")] = MetricsTopics()
+    """Topics that have series of their own."""
+    partitions: Annotated[Literal["problems", "all", "none"], Field(title="Partitions")] = (
+        "problems"
+    )
+    """Partitions that have series of their own: those that are stopped or lag by more than a
+    minute (200 at most), `all` or `none`."""
+    foreign: Annotated[bool, Field(title="Foreign")] = False
+    """Whether links have series that another machine's service shows, too: true for a service that
+    stands alone, without links that run beside it."""

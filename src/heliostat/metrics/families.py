@@ -1,0 +1,162 @@
+"""The table of all metrics, which docs/reference/metrics.md shows; pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Kind(Enum):
+    """Type of a metric, in Prometheus' words."""
+
+    COUNTER = "counter"
+    GAUGE = "gauge"
+    HISTOGRAM = "histogram"
+
+
+LINK = ("link", "source", "target")
+TOPIC = (*LINK, "topic")
+PARTITION = (*TOPIC, "partition")
+
+
+@dataclass(frozen=True, slots=True)
+class Family:
+    """All series of one name."""
+
+    name: str
+    kind: Kind
+    labels: tuple[str, ...]
+    meaning: str
+
+
+def _family(name: str, kind: Kind, labels: tuple[str, ...], meaning: str) -> Family:
+    return Family(f"heliostat_{name}", kind, labels, meaning)
+
+
+GAUGE, COUNTER, HISTOGRAM = Kind.GAUGE, Kind.COUNTER, Kind.HISTOGRAM
+
+BUILD_INFO = _family(
+    "build_info", GAUGE, ("version", "python"), "Always 1; tells what serves these figures."
+)
+LINK_STATE = _family(
+    "link_state",
+    GAUGE,
+    (*LINK, "state"),
+    "1 for the link's state, 0 for the others.",
+)
+LINK_IN_SYNC = _family(
+    "link_in_sync",
+    GAUGE,
+    LINK,
+    "1 if the target has all but the last 10 s, as `heliostat status` says, else 0.",
+)
+OWNER_RENEWED = _family(
+    "link_owner_renewed_timestamp_seconds",
+    GAUGE,
+    LINK,
+    "When the link's driver last reported; absent if it never did.",
+)
+TAKEOVERS = _family(
+    "takeovers_total", COUNTER, LINK, "How often a driver has claimed the link, the first included."
+)
+LANES = _family("lanes", GAUGE, LINK, "Lanes that copy.")
+LANE_SILENT = _family(
+    "lane_silent_seconds", GAUGE, (*LINK, "lane"), "Since when a lane has not reported."
+)
+RECORDS_COPIED = _family(
+    "records_copied_total", COUNTER, TOPIC, "Records appended, since this service began to watch."
+)
+BYTES_COPIED = _family(
+    "bytes_copied_total",
+    COUNTER,
+    TOPIC,
+    "Bytes of batches appended, headers included, since this service began to watch.",
+)
+LAG_RECORDS = _family(
+    "lag_records",
+    GAUGE,
+    TOPIC,
+    "Records missing at the target, of all partitions together; absent if not known.",
+)
+LAG_SECONDS = _family(
+    "lag_seconds",
+    GAUGE,
+    TOPIC,
+    "Age of the oldest missing record by its timestamp, 0 if none is missing; absent if not known.",
+)
+LAG_UNKNOWN = _family(
+    "lag_unknown_partitions",
+    GAUGE,
+    TOPIC,
+    "Partitions that may lack more than the lag says, as it was not reported lately.",
+)
+COPY_LATENCY = _family(
+    "copy_latency_seconds",
+    HISTOGRAM,
+    LINK,
+    "From a record's append at the source to that at the target, without backlog.",
+)
+TOPIC_PARTITIONS = _family("partitions", GAUGE, (*TOPIC, "state"), "Partitions by their state.")
+PARTITION_STATE = _family(
+    "partition_state", GAUGE, (*PARTITION, "state"), "1 for a partition that is not copying."
+)
+PARTITION_STOPPED = _family(
+    "partition_stopped_timestamp_seconds",
+    GAUGE,
+    (*PARTITION, "code"),
+    "Since when a partition has been stopped.",
+)
+TOPICS = _family(
+    "topics", GAUGE, (*LINK, "state"), "Topics that are mirrored, and those that are refused."
+)
+GAP_DECISIONS = _family(
+    "gap_decisions_open", GAUGE, LINK, "Partitions stopped at a gap: a person must decide."
+)
+BROKER_REACHABLE = _family(
+    "broker_reachable",
+    GAUGE,
+    (*LINK, "side", "broker"),
+    "1 if a broker answers, by its id; brokers are asked each 5 s.",
+)
+SOURCE_END_AGE = _family(
+    "source_end_age_seconds",
+    GAUGE,
+    LINK,
+    "Since when the source's brokers have not all answered; absent if they never did.",
+)
+HEARTBEAT_AGE = _family(
+    "heartbeat_age_seconds",
+    GAUGE,
+    LINK,
+    "Age of the newest heartbeat at the target; absent if there is none.",
+)
+SCHEMA_WAITING = _family(
+    "schemas_waiting", GAUGE, LINK, "Schema ids of the source for which partitions wait."
+)
+DROPPED = _family(
+    "metrics_series_dropped",
+    GAUGE,
+    (),
+    "Topics without series of their own; `(other)` has their sums.",
+)
+PROCESS_CPU = Family(
+    "process_cpu_seconds_total", COUNTER, (), "Processor time of the process that serves this."
+)
+PROCESS_MEMORY = Family(
+    "process_resident_memory_bytes", GAUGE, (), "Memory of the process that serves this."
+)
+PROCESS_SOCKETS = Family("process_open_fds", GAUGE, (), "Open files and sockets of that process.")
+PROCESS_START = Family(
+    "process_start_time_seconds", GAUGE, (), "When that process began, since the epoch."
+)
+
+FAMILIES = tuple(each for each in list(globals().values()) if isinstance(each, Family))
+"""All of them, in their order."""
+LATENCY_BOUNDS_S = (
+    0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0,
+)  # fmt: skip
+"""Upper bounds of `COPY_LATENCY`."""
+LINK_STATES = (
+    "running", "paused", "stopped", "no_owner", "silent", "halted", "standby", "unreachable",
+    "unknown",
+)  # fmt: skip

@@ -1,0 +1,146 @@
+"""The samples of one link, from what is observed of it; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from heliostat.config import LinkConfig, MetricsConfig, compile_pattern
+from heliostat.metrics import families as f
+from heliostat.metrics.text import Samples, labels
+from heliostat.names import TopicName
+from heliostat.status.cluster_watch import Reach
+from heliostat.status.follower import Observation
+from heliostat.status.values import LinkStatus, TopicStatus
+
+OTHER = "(other)"
+"""Stands for topics without series of their own; no topic can have that name."""
+PARTITIONS_MAX = 200
+GAP_STATES = ("gap",)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A link and its clusters, as they were observed at one moment."""
+
+    observation: Observation
+    source: Reach
+    target: Reach
+
+
+class LinkSamples:
+    """Writes the samples of one link.
+
+    Parameters
+    ----------
+    link
+        The link.
+    config
+        What is measured.
+    """
+
+    def __init__(self, link: LinkConfig, config: MetricsConfig) -> None:
+        self._names = {"link": link.name, "source": link.source, "target": link.target}
+        self._labels = labels(self._names)
+        self._config = config
+        self._topic_labels: dict[TopicName, str] = {}
+        self._include: list[Callable[[str], object]] = [
+            compile_pattern(entry).fullmatch for entry in config.topics.include
+        ]
+
+    def write(self, samples: Samples, seen: Seen) -> int:
+        """Add the link's samples; return how many topics have no series of their own."""
+        status = seen.observation.status
+        self._write_link(samples, status)
+        self._write_reach(samples, seen)
+        counts = seen.observation.totals.latency.counts
+        samples.add_latency(f.COPY_LATENCY, self._labels, counts)
+        own = sorted(topic.source for topic in status.topics if self._has_series(topic))
+        kept = set(own[: self._config.topics.max])  # by name: series must not come and go
+        others = [topic for topic in status.topics if topic.source not in kept]
+        for topic in status.topics:
+            if topic.source in kept:
+                self._write_topic(samples, self._labels_of(topic.source), topic)
+        if others:
+            self._write_topic(samples, self._labels_of(TopicName(OTHER)), _sum_of(others))
+        self._write_copied(samples, seen.observation, kept)
+        if self._config.partitions != "none":
+            self._write_problems(samples, status)
+        return len(others)
+
+    def _has_series(self, topic: TopicStatus) -> bool:
+        return any(matches(topic.source) for matches in self._include)
+
+    def _labels_of(self, topic: TopicName) -> str:
+        known = self._topic_labels.get(topic)
+        if known is None:
+            known = self._topic_labels[topic] = labels({**self._names, "topic": topic})
+        return known
+
+    def _write_link(self, samples: Samples, status: LinkStatus) -> None:
+        mine, driver = self._labels, status.driver
+        for state in f.LINK_STATES:
+            samples.add(f.LINK_STATE, f'{mine},state="{state}"', int(state == status.state))
+        samples.add(f.LINK_IN_SYNC, mine, int(status.is_in_sync()))
+        at_ms = driver.get("at_ms")
+        samples.add(f.OWNER_RENEWED, mine, None if at_ms is None else at_ms / 1000)
+        samples.add(f.TAKEOVERS, mine, driver.get("claim"))
+        samples.add(f.LANES, mine, len(status.lanes))
+        for lane in status.lanes:
+            labelled = f'{mine},lane="{lane["lane"]}"'
+            samples.add(f.LANE_SILENT, labelled, max(0.0, lane["heard_s_ago"]))
+        samples.add(f.TOPICS, f'{mine},state="mirrored"', len(status.topics))
+        samples.add(f.TOPICS, f'{mine},state="refused"', len(status.refused))
+        open_gaps = sum(item.state in GAP_STATES for item in status.problems)
+        samples.add(f.GAP_DECISIONS, mine, open_gaps)
+        samples.add(f.HEARTBEAT_AGE, mine, status.heartbeat_age_s)
+        schemas = driver.get("schemas")
+        samples.add(f.SCHEMA_WAITING, mine, len(schemas.get("waiting", ())) if schemas else None)
+
+    def _write_reach(self, samples: Samples, seen: Seen) -> None:
+        for side, reach in (("source", seen.source), ("target", seen.target)):
+            for broker, answers in sorted(reach.brokers.items()):
+                labelled = f'{self._labels},side="{side}",broker="{broker}"'
+                samples.add(f.BROKER_REACHABLE, labelled, int(answers))
+        samples.add(f.SOURCE_END_AGE, self._labels, seen.source.answered_s_ago)
+
+    def _write_topic(self, samples: Samples, labelled: str, topic: TopicStatus) -> None:
+        samples.add(f.LAG_RECORDS, labelled, topic.lag_records)
+        samples.add(f.LAG_SECONDS, labelled, topic.lag_s)
+        samples.add(f.LAG_UNKNOWN, labelled, topic.unknown)
+        for state, count in sorted(topic.states.items()):
+            samples.add(f.TOPIC_PARTITIONS, f'{labelled},state="{state}"', count)
+
+    def _write_copied(
+        self, samples: Samples, observation: Observation, kept: set[TopicName]
+    ) -> None:
+        sums: dict[TopicName, tuple[int, int]] = dict.fromkeys(kept, (0, 0))
+        for partition, (records, size) in observation.totals.copied.items():
+            topic = partition.topic if partition.topic in kept else TopicName(OTHER)
+            was = sums.get(topic, (0, 0))
+            sums[topic] = (was[0] + records, was[1] + size)
+        for topic, (records, size) in sums.items():
+            labelled = self._labels_of(topic)
+            samples.add(f.RECORDS_COPIED, labelled, records)
+            samples.add(f.BYTES_COPIED, labelled, size)
+
+    def _write_problems(self, samples: Samples, status: LinkStatus) -> None:
+        for item in status.problems[:PARTITIONS_MAX]:
+            labelled = f'{self._labels_of(TopicName(item.source))},partition="{item.partition}"'
+            samples.add(f.PARTITION_STATE, f'{labelled},state="{item.state}"', 1)
+            since_s = item.since_ms / 1000
+            samples.add(f.PARTITION_STOPPED, f'{labelled},code="{item.code}"', since_s)
+
+
+def _sum_of(topics: list[TopicStatus]) -> TopicStatus:
+    """Return the sum of topics; a lag is not known where one of them is not."""
+    every = TopicStatus(OTHER, OTHER)
+    records = [topic.lag_records for topic in topics]
+    ages = [topic.lag_s for topic in topics]
+    every.lag_records = None if None in records else sum(filter(None, records))
+    every.lag_s = None if None in ages else max((age for age in ages if age), default=0.0)
+    for topic in topics:
+        every.unknown += topic.unknown
+        for state, count in topic.states.items():
+            every.states[state] = every.states.get(state, 0) + count
+    return every

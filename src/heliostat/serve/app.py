@@ -1,0 +1,286 @@
+"""The service's addresses: health, metrics, and the reading API; each shows what is observed."""
+
+from __future__ import annotations
+
+import json
+import platform
+from typing import Annotated, Any
+
+from fastapi import FastAPI, Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.utils import get_openapi
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from heliostat import __version__
+from heliostat.errors import HeliostatError
+from heliostat.metrics.text import CONTENT_TYPE
+from heliostat.names import LinkName
+from heliostat.serve.messages import (
+    Health,
+    LinkDetails,
+    LinkPage,
+    LinkSummary,
+    PartitionProblems,
+    Readiness,
+    TopicPage,
+    Version,
+)
+from heliostat.serve.pages import LIMIT, LIMIT_MAX, topics_page
+from heliostat.serve.problems import Problem, documented, of_error, problem
+from heliostat.serve.watch import Bodies, Watch
+from heliostat.status.order import ORDERS
+from heliostat.status.values import MAX_LAG_S, LinkStatus
+
+READY_WITHIN_S = 10.0
+LinkParameter = Annotated[str, Path(description="Name of the link.", max_length=100)]
+MaxLag = Annotated[
+    float, Query(ge=0, le=1e9, description="Greatest lag (s) of a link that is in sync.")
+]
+TITLE = "Heliostat"
+API_VERSION = "1"
+ABOUT = "Watches links between Kafka clusters. It only reads."
+
+
+def make_app(watch: Watch) -> FastAPI:
+    """Return what answers requests."""
+    app = FastAPI(
+        title=TITLE,
+        version=__version__,
+        description=ABOUT,
+        docs_url=None,
+        redoc_url=None,
+        responses=documented(400, 401, 405, 421, 422, 500),
+    )
+    bodies = Bodies(watch.clock)
+    _add_health(app, watch, bodies)
+    _add_links(app, watch, bodies)
+    _add_problems(app)
+    return app
+
+
+def health_app(watch: Watch) -> FastAPI:
+    """Return what answers on the second address: health and metrics only."""
+    app = FastAPI(title=TITLE, version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    _add_health(app, watch, Bodies(watch.clock))
+    _add_problems(app)
+    return app
+
+
+def _add_health(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
+    @app.get("/livez", operation_id="livez")
+    async def livez() -> Health:
+        """Whether the service answers, whatever its clusters do."""
+        return Health(status="ok")
+
+    @app.get("/readyz", operation_id="readyz", responses={503: {"model": Readiness}})
+    def readyz(response: Response) -> Readiness:
+        """Whether the state of each link is known."""
+        waiting = {
+            name: _why_not_ready(seen.observation.status) for name, seen in watch.all().items()
+        }
+        waiting = {name: why for name, why in waiting.items() if why}
+        response.status_code = 503 if waiting else 200
+        return Readiness(status="waiting" if waiting else "ok", waiting=dict(waiting))
+
+    @app.get(
+        "/metrics",
+        operation_id="metrics",
+        response_class=Response,
+        responses={200: {"content": {"text/plain": {}}, "description": "For Prometheus"}},
+    )
+    def metrics(request: Request) -> Response:
+        """Return all metrics, at most a second old."""
+        return _answer(request, bodies, "metrics", watch.metrics, CONTENT_TYPE)
+
+    @app.get("/version", operation_id="version")
+    async def version() -> Version:
+        """Which version answers."""
+        return Version(version=__version__, python=platform.python_version())
+
+
+def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
+    @app.get("/api/v1/links", operation_id="list_links", response_model=LinkPage)
+    def list_links(request: Request, max_lag_s: MaxLag = MAX_LAG_S) -> Response:
+        """Return all links in a few figures each."""
+
+        def make() -> bytes:
+            statuses = [seen.observation.status for seen in watch.all().values()]
+            items = [_summary(watch, status, max_lag_s) for status in statuses]
+            return LinkPage(items=items, as_of_ms=watch.clock.wall_ms()).model_dump_json().encode()
+
+        return _answer(request, bodies, f"links {max_lag_s}", make)
+
+    @app.get(
+        "/api/v1/links/{link}",
+        operation_id="get_link",
+        response_model=LinkDetails,
+        responses=documented(404),
+    )
+    def get_link(request: Request, link: LinkParameter, max_lag_s: MaxLag = MAX_LAG_S) -> Response:
+        """Return a link, as `heliostat status --json` does, but for its topics."""
+        status = _status_of(watch, link)
+
+        def make() -> bytes:
+            row = {**_summary(watch, status, max_lag_s).model_dump(), **status.to_json(max_lag_s)}
+            row.pop("topics")
+            return json.dumps(row).encode()
+
+        return _answer(request, bodies, f"link {link} {max_lag_s}", make)
+
+    @app.get(
+        "/api/v1/links/{link}/problems",
+        operation_id="list_problems",
+        response_model=PartitionProblems,
+        responses=documented(404),
+    )
+    def list_problems(request: Request, link: LinkParameter) -> Response:
+        """Return partitions that are not copied as they should be."""
+        row = _status_of(watch, link).to_json()
+        content = {"items": row["problems"], "as_of_ms": row["at_ms"]}
+        return _answer(request, bodies, f"problems {link}", json.dumps(content).encode)
+
+    _add_topics(app, watch, bodies)
+
+
+def _add_topics(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
+    @app.get(
+        "/api/v1/links/{link}/topics",
+        operation_id="list_topics",
+        response_model=TopicPage,
+        responses=documented(404),
+    )
+    def list_topics(
+        *,
+        request: Request,
+        link: LinkParameter,
+        topic: Annotated[
+            list[str], Query(description="Names at either side; * is a wildcard.", max_length=20)
+        ] = [],  # noqa: B006  # FastAPI copies it
+        state: Annotated[
+            list[str], Query(description="Only those with such a partition.", max_length=20)
+        ] = [],  # noqa: B006
+        sort: Annotated[str, Query(pattern=f"^({'|'.join(ORDERS)})$")] = "lag",
+        after: Annotated[str, Query(description="The `next` of the page before.")] = "",
+        limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = LIMIT,
+        fields: Annotated[str, Query(description="Only these, with commas between them.")] = "",
+    ) -> Response:
+        """Return the topics of a link in pages."""
+        status = _status_of(watch, link)
+
+        def make() -> bytes:
+            items, following = topics_page(
+                status.topics,
+                patterns=topic,
+                states=state,
+                order=sort,
+                after=after,
+                limit=limit,
+                fields=[name for name in fields.split(",") if name],
+            )
+            page = {"items": items, "next": following, "as_of_ms": status.at_ms}
+            return json.dumps(page).encode()
+
+        return _answer(request, bodies, f"topics {link} {request.url.query}", make)
+
+    @app.get(
+        "/api/v1/links/{link}/topics/{topic}",
+        operation_id="get_topic",
+        responses=documented(404),
+    )
+    def get_topic(link: LinkParameter, topic: Annotated[str, Path(max_length=249)]) -> Any:
+        """Return one topic of a link, by its name at the source."""
+        for row in _status_of(watch, link).topics:
+            if row.source == topic:
+                return row
+        raise HTTPException(404, f"link {link} has no topic {topic}")
+
+
+def _add_problems(app: FastAPI) -> None:
+    @app.exception_handler(HTTPException)
+    async def refused(_: Request, error: HTTPException) -> Response:
+        headers = dict(error.headers or {})
+        return problem(error.status_code, str(error.detail), headers=headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        field = "/".join(str(part) for part in first["loc"][1:])
+        return problem(422, str(first["msg"]), field=field)
+
+    @app.exception_handler(HeliostatError)
+    async def failed(_: Request, error: HeliostatError) -> Response:
+        return of_error(error)
+
+    @app.exception_handler(Exception)
+    async def crashed(_: Request, error: Exception) -> Response:
+        return problem(500, f"an error of the service itself ({type(error).__name__})")
+
+    def document() -> dict[str, Any]:
+        """Return the OpenAPI document, in which problems refer to one schema."""
+        if app.openapi_schema is None:
+            made = get_openapi(
+                title=app.title, version=API_VERSION, description=ABOUT, routes=app.routes
+            )
+            made["components"]["schemas"]["Problem"] = Problem.model_json_schema()
+            app.openapi_schema = made
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _status_of(watch: Watch, link: str) -> LinkStatus:
+    try:
+        return watch.seen(LinkName(link)).observation.status
+    except KeyError:
+        names = ", ".join(watch.names)
+        raise HTTPException(404, f"there is no link {link}; there are {names}") from None
+
+
+def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
+    link = watch.config.link(status.link)
+    why = status.why_not_in_sync(max_lag_s)
+    return LinkSummary(
+        name=link.name,
+        source=link.source,
+        target=link.target,
+        state=status.state,
+        in_sync=not why,
+        why_not_in_sync=why,
+        topics=len(status.topics),
+        partitions=status.partitions,
+        records_per_s=status.records_per_s,
+        bytes_per_s=status.bytes_per_s,
+        lag_records=status.lag_records,
+        lag_s=status.lag_s,
+        unknown=status.unknown,
+        latency_p50_ms=status.latency_p50_ms,
+        latency_p99_ms=status.latency_p99_ms,
+        problems=len(status.problems),
+        refused=len(status.refused),
+    )
+
+
+def _why_not_ready(status: LinkStatus) -> str:
+    """Return why nothing is known of a link; empty: it is known, or that it never ran is."""
+    if status.state == "unreachable":
+        return "; ".join(status.troubles)
+    return ""
+
+
+def _answer(
+    request: Request,
+    bodies: Bodies,
+    key: str,
+    make: Any,
+    media_type: str = "application/json",
+) -> Response:
+    """Return an answer made at most once a second, compressed or only its tag as was asked."""
+    body = bodies.get(key, make)
+    headers = {"ETag": body.etag, "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == body.etag:
+        return Response(status_code=304, headers=headers)
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+        return Response(body.compressed, headers=headers, media_type=media_type)
+    return Response(body.plain, headers=headers, media_type=media_type)

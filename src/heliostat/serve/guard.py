@@ -1,0 +1,112 @@
+"""Who may ask, and from where: what stands before every request.
+
+On this machine's own address a browser is still another's tool: a page of any site may send it
+here. So the name by which we are called must be ours (DNS rebinding), and what changes something
+must come from our own page.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+
+from heliostat.serve.problems import problem
+from heliostat.serve.tokens import Role, Tokens
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+OPEN_PATHS = frozenset({"/livez", "/readyz"})
+"""Asked by supervisors that have no token."""
+BODY_BYTES_MAX = 1 << 20
+SECURITY_HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class Guard:
+    """ASGI middleware.
+
+    Parameters
+    ----------
+    app
+        What answers.
+    hosts
+        Values of `Host` that are ours, with the port; None: any, as behind a proxy.
+    tokens
+        Tokens of those who may ask; None: everybody may.
+    """
+
+    def __init__(self, app: App, *, hosts: Collection[str] | None, tokens: Tokens | None) -> None:
+        self._app = app
+        self._hosts = None if hosts is None else frozenset(host.lower() for host in hosts)
+        self._tokens = tokens
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope, Headers(scope=dict(scope)))
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in SECURITY_HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        if refusal is not None:
+            await refusal(scope, receive, send_guarded)
+        else:
+            await self._app(scope, receive, send_guarded)
+
+    def _refusal(self, scope: Scope, headers: Headers) -> App | None:
+        host = headers.get("host", "").lower()
+        if self._hosts is not None and host not in self._hosts:
+            return problem(
+                421,
+                f"this service is not called {host[:100]!r}",
+                hint="add the name to service.host_names",
+            )
+        if scope["method"] not in SAFE and not _is_own(headers, host, scope["scheme"]):
+            return problem(403, "a page of another site may not change anything here")
+        if int(headers.get("content-length") or 0) > BODY_BYTES_MAX:
+            return problem(413, f"a request has at most {BODY_BYTES_MAX} bytes")
+        if self._tokens is None or scope["path"] in OPEN_PATHS:
+            return None
+        return _refusal_of(self._tokens, scope["method"], headers)
+
+
+def _refusal_of(tokens: Tokens, method: str, headers: Headers) -> App | None:
+    """Return why a request without a token that allows it is refused; None: it is allowed."""
+    caller = tokens.caller(headers.get("authorization", ""))
+    if caller is None:
+        return problem(
+            401,
+            "this service answers only those who give a token",
+            hint="send Authorization: Bearer TOKEN, or the token as Basic's password",
+            headers={"WWW-Authenticate": 'Bearer realm="heliostat"'},
+        )
+    if method not in SAFE and caller.role < Role.OPERATE:
+        return problem(403, f"the token of {caller.name} may only look")
+    return None
+
+
+def _is_own(headers: Headers, host: str, scheme: str) -> bool:
+    """Whether a browser that sends it shows our own page, or none sends it."""
+    origin = headers.get("origin")
+    site = headers.get("sec-fetch-site", "none")
+    return origin in (None, f"{scheme}://{host}") and site in ("same-origin", "none")

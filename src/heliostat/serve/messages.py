@@ -1,0 +1,93 @@
+"""The answers of the reading API, as its OpenAPI document describes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+
+from heliostat.status.values import HeldBack, PartitionProblem, TopicStatus
+
+
+class Health(BaseModel):
+    """That the service answers."""
+
+    status: str
+
+
+class Readiness(BaseModel):
+    """Whether the state of each link is known."""
+
+    status: str
+    waiting: dict[str, str]
+    """Links of which it is not known, and why."""
+
+
+class Version(BaseModel):
+    """Which version answers."""
+
+    version: str
+    python: str
+
+
+class LinkSummary(BaseModel):
+    """A link in a few figures; lags that are null are not known."""
+
+    name: str
+    source: str
+    target: str
+    state: str
+    in_sync: bool
+    why_not_in_sync: list[str]
+    topics: int
+    partitions: int
+    records_per_s: float
+    bytes_per_s: float
+    lag_records: int | None
+    lag_s: float | None
+    unknown: int
+    """Partitions that may lack more."""
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+    problems: int
+    refused: int
+
+
+class LinkPage(BaseModel):
+    """All links."""
+
+    items: list[LinkSummary]
+    as_of_ms: int
+
+
+class LinkDetails(LinkSummary):
+    """A link with all that is known but its topics, as docs/reference/status.md describes."""
+
+    at_ms: int
+    states: dict[str, int]
+    notes: list[str]
+    lanes: list[dict[str, Any]]
+    driver: dict[str, Any]
+    owner: dict[str, Any]
+    heartbeat_age_s: float | None
+    open_records: int
+    mapped: int
+    held_back: list[HeldBack]
+    troubles: list[str]
+    problems: list[PartitionProblem]  # type: ignore[assignment]
+    refused: dict[str, str]  # type: ignore[assignment]
+
+
+class TopicPage(BaseModel):
+    """Topics of a link; `next` is the cursor of the next page, null at the last."""
+
+    items: list[TopicStatus]
+    next: str | None
+    as_of_ms: int
+
+
+class PartitionProblems(BaseModel):
+    """Partitions that are not copied as they should be."""
+
+    items: list[PartitionProblem]
+    as_of_ms: int

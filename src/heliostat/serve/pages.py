@@ -1,0 +1,51 @@
+"""Lists in pages: filter, order, a cursor that names the last row, chosen fields; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from heliostat.status.order import chosen, ordered
+from heliostat.status.values import TopicStatus
+
+LIMIT = 200
+LIMIT_MAX = 5_000
+
+
+def topics_page(
+    topics: Iterable[TopicStatus],
+    *,
+    patterns: Sequence[str] = (),
+    states: Sequence[str] = (),
+    order: str = "lag",
+    after: str = "",
+    limit: int = LIMIT,
+    fields: Sequence[str] = (),
+) -> tuple[list[dict[str, Any]], str | None]:
+    """Return rows of topics, and the cursor of the next page; None: there is none.
+
+    Parameters
+    ----------
+    patterns
+        Wildcards of names at either side; none: all.
+    states
+        Only topics with a partition in one of these; none: all.
+    order
+        One of `heliostat.status.order.ORDERS`.
+    after
+        Cursor: the source name of the last row of the page before. A topic that is gone begins
+        anew.
+    fields
+        Only these; none: all.
+    """
+    rows = ordered(chosen(list(topics), patterns), order)
+    if states:
+        rows = [row for row in rows if any(state in row.states for state in states)]
+    begin = next((i + 1 for i, row in enumerate(rows) if row.source == after), 0) if after else 0
+    page = rows[begin : begin + limit]
+    is_last = begin + limit >= len(rows)
+    items = [asdict(row) for row in page]
+    if fields:
+        items = [{key: item[key] for key in fields if key in item} for item in items]
+    return items, None if is_last or not page else page[-1].source

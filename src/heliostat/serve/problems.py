@@ -1,0 +1,85 @@
+"""Errors as `application/problem+json` (RFC 9457), with our code and hint, never with a stack."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import BaseModel
+from starlette.responses import JSONResponse
+
+from heliostat.errors import ConnectionLost, HeliostatError
+
+TYPE = "about:blank"
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(BaseModel):
+    """What is wrong with a request, or why it can't be answered."""
+
+    type: str = TYPE
+    title: str
+    """Its kind in words."""
+    status: int
+    """The HTTP status."""
+    detail: str
+    """This case in words."""
+    code: str
+    """Our code of it; those in capitals stand in docs/reference/errors.md."""
+    field: str | None = None
+    """JSON pointer, or name of the parameter, that is wrong."""
+    hint: str | None = None
+    """What to do."""
+
+
+TITLES = {
+    400: ("Bad request", "bad_request"),
+    401: ("A token is needed", "token_needed"),
+    403: ("Not allowed", "not_allowed"),
+    404: ("Not found", "not_found"),
+    405: ("Method not allowed", "method_not_allowed"),
+    413: ("Request too large", "too_large"),
+    415: ("Unsupported media type", "unsupported_media_type"),
+    421: ("Unknown host", "unknown_host"),
+    422: ("Invalid request", "invalid"),
+    500: ("Internal error", "internal"),
+    503: ("A cluster does not answer", "unavailable"),
+}
+
+
+def problem(
+    status: int,
+    detail: str,
+    *,
+    code: str | None = None,
+    field: str | None = None,
+    hint: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> JSONResponse:
+    """Return an answer that says what is wrong."""
+    title, usual = TITLES.get(status, ("Error", "error"))
+    content = Problem(
+        title=title,
+        status=status,
+        detail=detail,
+        code=code or usual,
+        field=field,
+        hint=hint,
+    )
+    return JSONResponse(
+        content.model_dump(exclude_none=True), status, headers, media_type=MEDIA_TYPE
+    )
+
+
+def of_error(error: HeliostatError) -> JSONResponse:
+    """Return the answer about one of our errors."""
+    status = 503 if isinstance(error, ConnectionLost) else 500
+    return problem(status, error.text, code=error.code, hint=error.hint or None)
+
+
+def documented(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Return problems of these kinds, for the OpenAPI document."""
+    schema = {"schema": {"$ref": "#/components/schemas/Problem"}}
+    return {
+        status: {"description": TITLES[status][0], "content": {MEDIA_TYPE: schema}}
+        for status in statuses
+    }

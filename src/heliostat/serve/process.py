@@ -1,0 +1,146 @@
+"""The process that serves: sockets, TLS, uvicorn; ends on a signal, or with its parent."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import uvicorn
+
+from heliostat.clock import SystemClock
+from heliostat.config import Config, ServiceConfig
+from heliostat.config.service import HOST_NAMES, ServiceTls, is_loopback, parts_of
+from heliostat.errors import Refused
+from heliostat.serve.app import health_app, make_app
+from heliostat.serve.guard import App, Guard
+from heliostat.serve.tokens import Tokens
+from heliostat.serve.watch import Watch
+
+PARENT_EVERY_S = 1.0
+ENDS_WITHIN_S = 5
+
+
+def bound(address: str) -> socket.socket:
+    """Return a socket that listens at an address.
+
+    Raises
+    ------
+    Refused
+        It is taken, or not ours.
+    """
+    host, port = parts_of(address)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        raise Refused(
+            f"nothing can be served at {address}: {error.strerror}",
+            hint="another program, maybe another heliostat, listens there: stop it, or choose "
+            "another address with service.listen",
+        ) from None
+    return listener
+
+
+def url_of(listener: socket.socket, service: ServiceConfig) -> str:
+    """Return the address at which a browser finds what is served."""
+    host, port = parts_of(service.listen)
+    scheme = "https" if isinstance(service.tls, ServiceTls) else "http"
+    shown = f"[{host}]" if ":" in host else host
+    return f"{scheme}://{shown}:{listener.getsockname()[1] or port}/"
+
+
+def serve(config: Config, announce: Callable[[str], None], *, ends_with_parent: bool) -> None:
+    """Serve until a signal asks to stop.
+
+    Parameters
+    ----------
+    announce
+        Takes the address once it is bound.
+    ends_with_parent
+        Whether to stop when the process that has started this one has ended.
+
+    Raises
+    ------
+    Refused
+        An address is taken.
+    ConfigError
+        The file of tokens can't be used.
+    """
+    service = config.service
+    tokens = Tokens(service.tokens_file) if service.tokens_file is not None else None
+    listener = bound(service.listen)
+    watch = Watch(config, SystemClock())
+    app = Guard(make_app(watch), hosts=_hosts(listener, service), tokens=tokens)
+    server = uvicorn.Server(_settings(app, service.tls))
+    others = _health_server(service, watch)
+    if ends_with_parent:
+        _end_with_parent(server)
+    watch.start()
+    announce(url_of(listener, service))
+    try:
+        server.run(sockets=[listener])
+    finally:
+        for other in others:
+            other.should_exit = True
+        watch.stop()
+
+
+def _settings(app: App, tls: Any) -> uvicorn.Config:
+    files = (
+        {"ssl_certfile": str(tls.certificate_file), "ssl_keyfile": str(tls.key_file)}
+        if isinstance(tls, ServiceTls)
+        else {}
+    )
+    return uvicorn.Config(
+        app,
+        proxy_headers=False,
+        server_header=False,
+        access_log=False,
+        log_config=None,
+        ws="none",
+        lifespan="off",
+        timeout_keep_alive=30,
+        limit_concurrency=512,
+        h11_max_incomplete_event_size=65_536,
+        timeout_graceful_shutdown=ENDS_WITHIN_S,
+        **files,
+    )
+
+
+def _hosts(listener: socket.socket, service: ServiceConfig) -> list[str] | None:
+    if not is_loopback(parts_of(service.listen)[0]):
+        return None
+    port = listener.getsockname()[1]
+    names = (*HOST_NAMES, *service.host_names)
+    return [f"{name}:{port}" for name in names] + (list(names) if port in (80, 443) else [])
+
+
+def _health_server(service: ServiceConfig, watch: Watch) -> list[uvicorn.Server]:
+    """Start the second address, if there is one, on a thread of its own."""
+    if service.health is None:
+        return []
+    listener = bound(service.health)
+    server = uvicorn.Server(_settings(health_app(watch), None))
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    run = threading.Thread(
+        target=lambda: server.run(sockets=[listener]), name="health", daemon=True
+    )
+    run.start()
+    return [server]
+
+
+def _end_with_parent(server: uvicorn.Server) -> None:
+    parent = os.getppid()
+
+    def look() -> None:
+        while os.getppid() == parent and not server.should_exit:
+            threading.Event().wait(PARENT_EVERY_S)
+        server.should_exit = True
+
+    threading.Thread(target=look, name="parent", daemon=True).start()

@@ -1,0 +1,152 @@
+"""What a service knows of its links: observed all the time, rendered at most once a second."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import platform
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import psutil
+
+from heliostat import __version__
+from heliostat.clock import Clock
+from heliostat.config import Config
+from heliostat.metrics import families as f
+from heliostat.metrics.link_samples import LinkSamples, Seen
+from heliostat.metrics.text import Samples, labels
+from heliostat.names import LinkName
+from heliostat.status.cluster_watch import ClusterWatch
+from heliostat.status.follower import LinkFollower
+
+FRESH_S = 1.0
+"""Answers are at most so old."""
+GZIP_LEVEL = 1
+"""The least processor time: such text becomes a thirtieth all the same."""
+
+
+class Body:
+    """Bytes of an answer, made once for all who ask within a second."""
+
+    def __init__(self, plain: bytes) -> None:
+        self.plain = plain
+
+    @cached_property
+    def compressed(self) -> bytes:
+        """The same by gzip."""
+        return gzip.compress(self.plain, GZIP_LEVEL, mtime=0)
+
+    @cached_property
+    def etag(self) -> str:
+        """Strong entity tag."""
+        return f'"{hashlib.sha256(self.plain).hexdigest()[:24]}"'
+
+
+@dataclass(slots=True)
+class _Made:
+    at_s: float
+    body: Body
+
+
+class Bodies:
+    """Answers by their key, each made at most once a second. Thread-safe."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._made: dict[str, _Made] = {}
+        self._lock = threading.Lock()
+
+    def get(self, key: str, make: Callable[[], bytes]) -> Body:
+        """Return the answer under that key."""
+        with self._lock:
+            made = self._made.get(key)
+            if made is None or self._clock.monotonic_s() - made.at_s >= FRESH_S:
+                self._made = {k: m for k, m in self._made.items() if self._is_fresh(m)}
+                made = self._made[key] = _Made(self._clock.monotonic_s(), Body(make()))
+            return made.body
+
+    def _is_fresh(self, made: _Made) -> bool:
+        return self._clock.monotonic_s() - made.at_s < FRESH_S
+
+
+class Watch:
+    """Follows links and watches their clusters.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    clock
+        The clock.
+    """
+
+    def __init__(self, config: Config, clock: Clock) -> None:
+        self.config = config
+        self.clock = clock
+        aliases = {alias for link in config.links for alias in (link.source, link.target)}
+        self._clusters = {
+            alias: ClusterWatch(config.clusters[alias].access(), clock) for alias in aliases
+        }
+        self._followers = {
+            LinkName(link.name): LinkFollower(config, link, clock) for link in config.links
+        }
+        self._samples = {
+            name: LinkSamples(follower.link, config.metrics)
+            for name, follower in self._followers.items()
+        }
+        self._process = psutil.Process()
+        self._seen: dict[LinkName, tuple[float, Seen]] = {}
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Begin to follow and watch."""
+        for each in (*self._clusters.values(), *self._followers.values()):
+            each.start()
+
+    def stop(self) -> None:
+        """End."""
+        for each in (*self._clusters.values(), *self._followers.values()):
+            each.stop()
+
+    @property
+    def names(self) -> tuple[LinkName, ...]:
+        """Names of the links."""
+        return tuple(self._followers)
+
+    def seen(self, link: LinkName) -> Seen:
+        """Return a link as it is seen now; raises `KeyError` if there is none of that name."""
+        follower = self._followers[link]
+        with self._lock:
+            now_s = self.clock.monotonic_s()
+            at_s, seen = self._seen.get(link, (0.0, None))
+            if seen is None or now_s - at_s >= FRESH_S:
+                source, target = follower.link.source, follower.link.target
+                seen = Seen(
+                    follower.observation(),
+                    self._clusters[source].reach(),
+                    self._clusters[target].reach(),
+                )
+                self._seen[link] = now_s, seen
+            return seen
+
+    def all(self) -> Mapping[LinkName, Seen]:
+        """Return all links as they are seen now."""
+        return {name: self.seen(name) for name in self._followers}
+
+    def metrics(self) -> bytes:
+        """Return all metrics as text."""
+        samples = Samples()
+        build = {"version": __version__, "python": platform.python_version()}
+        samples.add(f.BUILD_INFO, labels(build), 1)
+        dropped = sum(self._samples[name].write(samples, seen) for name, seen in self.all().items())
+        samples.add(f.DROPPED, "", dropped)
+        with self._process.oneshot():
+            times = self._process.cpu_times()
+            samples.add(f.PROCESS_CPU, "", round(times.user + times.system, 3))
+            samples.add(f.PROCESS_MEMORY, "", self._process.memory_info().rss)
+            samples.add(f.PROCESS_SOCKETS, "", self._process.num_fds())
+            samples.add(f.PROCESS_START, "", self._process.create_time())
+        return samples.text().encode()

@@ -1,0 +1,84 @@
+"""Asks all brokers of a cluster now and then whether they answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+
+from heliostat.access import ClusterAccess
+from heliostat.clock import Clock
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.errors import HeliostatError
+from heliostat.names import BrokerId
+
+EVERY_S = 5.0
+ANSWER_S = 3.0
+SETTINGS = DialSettings("heliostat-watch", connect_timeout_s=ANSWER_S, request_timeout_s=ANSWER_S)
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Who of a cluster answered lately."""
+
+    brokers: Mapping[BrokerId, bool] = field(default_factory=dict)
+    """Brokers that were ever named, and whether they answer."""
+    answered_s_ago: float | None = None
+    """Since when all brokers have not answered, or 0; None: they never did."""
+    trouble: str = ""
+    """Why the cluster can't be asked; empty: it can."""
+
+
+class ClusterWatch:
+    """Watches one cluster on a thread of its own.
+
+    Parameters
+    ----------
+    access
+        Access to the cluster.
+    clock
+        The clock.
+    """
+
+    def __init__(self, access: ClusterAccess, clock: Clock) -> None:
+        self._access = access
+        self._clock = clock
+        self._stopping = threading.Event()
+        self._brokers: dict[BrokerId, bool] = {}
+        self._answered_at_s: float | None = None
+        self._trouble = ""
+        self._thread = threading.Thread(target=self._run, name=f"watch {access.alias}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End; what is being asked may still run for a moment."""
+        self._stopping.set()
+
+    def reach(self) -> Reach:
+        """Return who answered lately."""
+        at_s = self._answered_at_s
+        ago_s = None if at_s is None else max(0.0, self._clock.monotonic_s() - at_s)
+        return Reach(dict(self._brokers), ago_s, self._trouble)
+
+    def _run(self) -> None:
+        with closing(WireCluster(self._access, SETTINGS)) as cluster:
+            while True:  # ends when asked to stop
+                self._ask(cluster)
+                if self._stopping.wait(EVERY_S):
+                    return
+
+    def _ask(self, cluster: WireCluster) -> None:
+        began_s = self._clock.monotonic_s()
+        try:
+            cluster.metadata([])
+            self._trouble = ""
+        except HeliostatError as error:
+            self._trouble = str(error)
+        self._brokers |= cluster.answering()
+        if not self._trouble and all(self._brokers.values()):
+            self._answered_at_s = began_s
