@@ -55,12 +55,12 @@ class LinkSamples:
         self._write_reach(samples, seen)
         counts = seen.observation.totals.latency.counts
         samples.add_latency(f.COPY_LATENCY, self._labels, counts)
-        own = sorted(topic.source for topic in status.topics if self._has_series(topic))
+        own = sorted(TopicName(topic.source) for topic in status.topics if self._has_series(topic))
         kept = set(own[: self._config.topics.max])  # by name: series must not come and go
         others = [topic for topic in status.topics if topic.source not in kept]
         for topic in status.topics:
             if topic.source in kept:
-                self._write_topic(samples, self._labels_of(topic.source), topic)
+                self._write_topic(samples, self._labels_of(TopicName(topic.source)), topic)
         if others:
             self._write_topic(samples, self._labels_of(TopicName(OTHER)), _sum_of(others))
         self._write_copied(samples, seen.observation, kept)

@@ -32,7 +32,6 @@ from heliostat.serve.watch import Bodies, Watch
 from heliostat.status.order import ORDERS
 from heliostat.status.values import MAX_LAG_S, LinkStatus
 
-READY_WITHIN_S = 10.0
 LinkParameter = Annotated[str, Path(description="Name of the link.", max_length=100)]
 MaxLag = Annotated[
     float, Query(ge=0, le=1e9, description="Greatest lag (s) of a link that is in sync.")
@@ -76,12 +75,14 @@ def _add_health(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
     @app.get("/readyz", operation_id="readyz", responses={503: {"model": Readiness}})
     def readyz(response: Response) -> Readiness:
         """Whether the state of each link is known."""
+        statuses = [seen.observation.status for seen in watch.all().values()]
         waiting = {
-            name: _why_not_ready(seen.observation.status) for name, seen in watch.all().items()
+            status.link: "; ".join(status.troubles)
+            for status in statuses
+            if status.state == "unreachable"  # that it never ran is known, too
         }
-        waiting = {name: why for name, why in waiting.items() if why}
         response.status_code = 503 if waiting else 200
-        return Readiness(status="waiting" if waiting else "ok", waiting=dict(waiting))
+        return Readiness(status="waiting" if waiting else "ok", waiting=waiting)
 
     @app.get(
         "/metrics",
@@ -259,13 +260,6 @@ def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
         problems=len(status.problems),
         refused=len(status.refused),
     )
-
-
-def _why_not_ready(status: LinkStatus) -> str:
-    """Return why nothing is known of a link; empty: it is known, or that it never ran is."""
-    if status.state == "unreachable":
-        return "; ".join(status.troubles)
-    return ""
 
 
 def _answer(

@@ -6,7 +6,6 @@ import os
 import socket
 import threading
 from collections.abc import Callable
-from typing import Any
 
 import uvicorn
 
@@ -91,12 +90,8 @@ def serve(config: Config, announce: Callable[[str], None], *, ends_with_parent: 
         watch.stop()
 
 
-def _settings(app: App, tls: Any) -> uvicorn.Config:
-    files = (
-        {"ssl_certfile": str(tls.certificate_file), "ssl_keyfile": str(tls.key_file)}
-        if isinstance(tls, ServiceTls)
-        else {}
-    )
+def _settings(app: App, tls: ServiceTls | str | None) -> uvicorn.Config:
+    files = tls if isinstance(tls, ServiceTls) else None
     return uvicorn.Config(
         app,
         proxy_headers=False,
@@ -109,7 +104,8 @@ def _settings(app: App, tls: Any) -> uvicorn.Config:
         limit_concurrency=512,
         h11_max_incomplete_event_size=65_536,
         timeout_graceful_shutdown=ENDS_WITHIN_S,
-        **files,
+        ssl_certfile=None if files is None else str(files.certificate_file),
+        ssl_keyfile=None if files is None else str(files.key_file),
     )
 
 

@@ -103,18 +103,26 @@ class Watch:
 
     def start(self) -> None:
         """Begin to follow and watch."""
-        for each in (*self._clusters.values(), *self._followers.values()):
-            each.start()
+        for cluster in self._clusters.values():
+            cluster.start()
+        for follower in self._followers.values():
+            follower.start()
 
     def stop(self) -> None:
         """End."""
-        for each in (*self._clusters.values(), *self._followers.values()):
-            each.stop()
+        for cluster in self._clusters.values():
+            cluster.stop()
+        for follower in self._followers.values():
+            follower.stop()
 
     @property
     def names(self) -> tuple[LinkName, ...]:
         """Names of the links."""
         return tuple(self._followers)
+
+    def follower(self, link: LinkName) -> LinkFollower:
+        """Return who follows a link; raises `KeyError` if there is none of that name."""
+        return self._followers[link]
 
     def seen(self, link: LinkName) -> Seen:
         """Return a link as it is seen now; raises `KeyError` if there is none of that name."""

@@ -58,7 +58,7 @@ class LinkFollower:
         self._config = config
         self._clock = clock
         self._name = LinkName(link.name)
-        self._board = StatusBoard(self._name)
+        self.board = StatusBoard(self._name)
         self._stopping = threading.Event()
         self._error: HeliostatError | None = None
         self._error_since_s = 0.0
@@ -88,10 +88,16 @@ class LinkFollower:
         """Return the link as it is now."""
         now_ms, now_s = self._now_ms(), self._clock.monotonic_s()
         ends = self._ends if now_s - self._ends_at_s < OUTDATED_S else NO_ENDS
-        status, error = self._board.status(now_ms, ends), self._error
+        status, error = self.board.status(now_ms, ends), self._error
         if error is not None and now_s - self._error_since_s > UNREACHABLE_AFTER_S:
             as_unreachable(status, error)
-        return Observation(status, self._board.totals())
+        return Observation(status, self.board.totals())
+
+    def lose(self, error: HeliostatError) -> None:
+        """Note that the target does not answer."""
+        if self._error is None:
+            self._error_since_s = self._clock.monotonic_s()
+        self._error = error
 
     def _now_ms(self) -> int:
         return self._clock.wall_ms() + self._ahead_ms
@@ -104,27 +110,25 @@ class LinkFollower:
             with closing(RecentRecords(target, progress_topic(self._name))) as progress:
                 try:
                     if progress.exists():
-                        self._read(StatusReader(self._name, progress, self._board))
+                        self._read(StatusReader(self._name, progress, self.board))
                     else:
                         self._error = None
                 except HeliostatError as error:
-                    if self._error is None:
-                        self._error_since_s = self._clock.monotonic_s()
-                    self._error = error
+                    self.lose(error)
             self._stopping.wait(AGAIN_S)
 
     def _read(self, reader: StatusReader) -> None:
         reader.begin()
         self._error = None
-        self._board.listener = self._note_clock
+        self.board.listener = self._note_clock
         try:
             while not self._stopping.is_set():
                 reader.read(POLL_S)
         finally:
-            self._board.listener = lambda _: None
+            self.board.listener = lambda _: None
 
     def _note_clock(self, report: RoundReport | None) -> None:
-        if report is None and (at_ms := self._board.driver_at_ms) is not None:
+        if report is None and (at_ms := self.board.driver_at_ms) is not None:
             ahead_ms = at_ms - self._clock.wall_ms()
             self._ahead_ms = 0 if abs(ahead_ms) <= FRESH_MS else ahead_ms
 
@@ -140,7 +144,7 @@ class LinkFollower:
 
     def _look_once(self) -> None:
         self._read_stops()
-        reports = self._board.to_read(self._now_ms())
+        reports = self.board.to_read(self._now_ms())
         if reports:
             clusters = self._config.clusters
             source = clusters[self.link.source].access()
@@ -149,11 +153,11 @@ class LinkFollower:
 
     def _read_stops(self) -> None:
         """Read the stops where no lane tells them: at first, and when a driver comes or goes."""
-        driver = self._board.status(self._now_ms()).driver
+        driver = self.board.status(self._now_ms()).driver
         whose = f"{driver.get('instance')} {driver.get('state')}"
         if whose == self._stops_of:
             return
         target = self._config.clusters[self.link.target]
         with closing(LinkState(self.link, target)) as state:
-            self._board.know_stops(state.read_stops())
+            self.board.know_stops(state.read_stops())
         self._stops_of = whose

@@ -1,0 +1,167 @@
+"""The samples of a link say what its status says, whatever has failed; absent is not known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from unit.status.test_truth import CASES, DRIVER, NOW_MS, Case, partition, told
+
+from heliostat.config import LinkConfig, MetricsConfig
+from heliostat.metrics import families as f
+from heliostat.metrics.link_samples import OTHER, LinkSamples, Seen
+from heliostat.metrics.text import Samples, labels
+from heliostat.names import BrokerId, PartitionId, TopicName, TopicPartition
+from heliostat.ops.latency import LatencyHistogram
+from heliostat.records.copier.lane import PartitionState
+from heliostat.status.board import StatusBoard
+from heliostat.status.cluster_watch import Reach
+from heliostat.status.follower import Observation
+from heliostat.status.reports import Totals
+from heliostat.status.values import LinkStatus, TopicStatus
+
+LINK = LinkConfig(name="l", source="summit", target="usdf")
+NAMES = {"link": "l", "source": "summit", "target": "usdf"}
+ALL = MetricsConfig()
+Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
+
+
+def scraped(text: str) -> Values:
+    """Samples as Prometheus reads them, each under its name and labels but the link's own."""
+    samples = [each for family in text_string_to_metric_families(text) for each in family.samples]
+    keys = [
+        (each.name, frozenset(item for item in each.labels.items() if item not in NAMES.items()))
+        for each in samples
+    ]
+    assert len(set(keys)) == len(keys), "a series is there twice"
+    return dict(zip(keys, (each.value for each in samples), strict=True))
+
+
+def samples_of(
+    status: LinkStatus,
+    totals: Totals | None = None,
+    config: MetricsConfig = ALL,
+    source: Reach = Reach(),  # noqa: B008  # a value
+) -> Values:
+    samples = Samples()
+    seen = Seen(Observation(status, totals or Totals()), source, Reach())
+    LinkSamples(LINK, config).write(samples, seen)
+    return scraped(samples.text())
+
+
+def at(family: f.Family, **labelled: str) -> tuple[str, frozenset[tuple[str, str]]]:
+    return family.name, frozenset(labelled.items())
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_samples_say_what_the_status_says_while_a_fault_lasts(case: Case) -> None:
+    status, _ = told(case)
+    values = samples_of(status)
+    states = {name: values[at(f.LINK_STATE, state=name)] for name in f.LINK_STATES}
+    assert [name for name, value in states.items() if value] == [case.state]
+    assert values[at(f.LINK_IN_SYNC)] == (not case.why)
+    for topic in status.topics:
+        assert values.get(at(f.LAG_RECORDS, topic=topic.source)) == case.lag
+        assert values.get(at(f.LAG_SECONDS, topic=topic.source)) == case.age_s
+        assert values[at(f.LAG_UNKNOWN, topic=topic.source)] == case.unknown
+        shown = {key: n for key, n in values.items() if key[0] == f.TOPIC_PARTITIONS.name}
+        assert shown == {at(f.TOPIC_PARTITIONS, topic=topic.source, state=case.partition): 1}
+
+
+def status_of(topics: list[TopicStatus]) -> LinkStatus:
+    status = StatusBoard("l").status(NOW_MS)  # type: ignore[arg-type]
+    status.topics = topics
+    return status
+
+
+def topic(name: str, **fields: Any) -> TopicStatus:
+    return replace(TopicStatus(name, name), states={"copying": 1}, **fields)
+
+
+def test_topics_without_series_of_their_own_are_summed_up() -> None:
+    """Given at most one topic, and one that is left out / then the others are `(other)`."""
+    config = MetricsConfig.model_validate({"topics": {"include": ["a.*", "b.*"], "max": 1}})
+    topics = [
+        topic("b", lag_records=2, lag_s=3.0),
+        topic("a", lag_records=1, lag_s=9.0),
+        topic("c", lag_records=5, lag_s=1.0),
+    ]
+    totals = Totals()
+    for number, name in enumerate("abc", 1):
+        totals.copied[TopicPartition(TopicName(name), PartitionId(0))] = (number, 10 * number)
+    values = samples_of(status_of(topics), totals, config)
+    assert values[at(f.LAG_RECORDS, topic="a")] == 1
+    assert values[at(f.LAG_RECORDS, topic=OTHER)] == 7
+    assert values[at(f.LAG_SECONDS, topic=OTHER)] == 3.0
+    assert values[at(f.RECORDS_COPIED, topic="a")] == 1
+    assert values[at(f.RECORDS_COPIED, topic=OTHER)] == 5
+    assert values[at(f.BYTES_COPIED, topic=OTHER)] == 50
+    assert values[at(f.TOPIC_PARTITIONS, topic=OTHER, state="copying")] == 2
+    assert not any(("topic", "b") in key[1] for key in values)
+
+
+def test_the_sum_of_topics_is_not_known_where_one_is_not() -> None:
+    config = MetricsConfig.model_validate({"topics": {"max": 0}})
+    topics = [topic("a", lag_records=1, lag_s=1.0), topic("b", lag_records=None, lag_s=None)]
+    values = samples_of(status_of(topics), config=config)
+    assert at(f.LAG_RECORDS, topic=OTHER) not in values
+    assert at(f.LAG_SECONDS, topic=OTHER) not in values
+
+
+def test_a_stopped_partition_has_a_series_and_the_time_since_when() -> None:
+    stopped = partition(
+        state=PartitionState.BLOCKED, code="RECORD_TOO_LARGE", reason="x", since_ms=NOW_MS - 5000
+    )
+    status, _ = told(Case(report=stopped, driver=DRIVER))
+    values = samples_of(status)
+    state = at(f.PARTITION_STATE, topic="t", partition="0", state="blocked")
+    since = at(f.PARTITION_STOPPED, topic="t", partition="0", code="RECORD_TOO_LARGE")
+    assert values[state] == 1
+    assert values[since] == (NOW_MS - 5000) / 1000
+    none = samples_of(status, config=MetricsConfig.model_validate({"partitions": "none"}))
+    assert state not in none
+
+
+def test_brokers_that_do_not_answer_are_told() -> None:
+    reach = Reach({BrokerId(1): True, BrokerId(2): False}, 17.0)
+    values = samples_of(status_of([]), source=reach)
+    assert values[at(f.BROKER_REACHABLE, side="source", broker="1")] == 1
+    assert values[at(f.BROKER_REACHABLE, side="source", broker="2")] == 0
+    assert values[at(f.SOURCE_END_AGE)] == 17.0
+
+
+@pytest.mark.parametrize("latency_ms", [0.0, 0.9, 2.4, 30.0, 999.0, 59_000.0, 90_000.0])
+def test_no_latency_looks_shorter_than_it_was(latency_ms: float) -> None:
+    histogram = LatencyHistogram()
+    histogram.add(latency_ms, 3)
+    values = samples_of(status_of([]), Totals(latency=histogram))
+    name = f.COPY_LATENCY.name
+    below = {
+        float(dict(key[1])["le"]): value
+        for key, value in values.items()
+        if key[0] == f"{name}_bucket"
+    }
+    assert sorted(below) == [*f.LATENCY_BOUNDS_S, float("inf")]
+    assert all(not count for bound, count in below.items() if bound < latency_ms / 1000)
+    assert all(
+        count == 3 for bound, count in below.items() if bound > 1.1 * latency_ms / 1000 + 1e-3
+    )
+    assert values[f"{name}_count", frozenset()] == 3
+    assert values[f"{name}_sum", frozenset()] >= 3 * latency_ms / 1000
+
+
+def test_labels_survive_what_a_name_may_hold() -> None:
+    samples = Samples()
+    odd = 'a"b\\c\nd'
+    samples.add(f.LANE_SILENT, labels({"link": odd}), 1)
+    assert scraped(samples.text()) == {(f.LANE_SILENT.name, frozenset({("link", odd)})): 1}
+
+
+def test_each_family_is_named_as_prometheus_wants() -> None:
+    for family in f.FAMILIES:
+        assert family.name.endswith("_total") == (family.kind is f.Kind.COUNTER)
+        assert not family.name.endswith(("_ms", "_kb")), "base units"
+        assert family.meaning.endswith(".")
+    assert len({family.name for family in f.FAMILIES}) == len(f.FAMILIES)
