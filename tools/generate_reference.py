@@ -19,6 +19,7 @@ from typing import Any
 
 import click
 import provoked_codes
+from service_reference import metrics_page, openapi_text, rest_page
 
 from heliostat import errors, invariants
 from heliostat.cli.main import HELP_OPTIONS
@@ -338,13 +339,16 @@ PAGES: dict[str, Callable[[], Iterator[str]]] = {
     "errors.md": errors_page,
     "errors-provoked.md": provoked_page,
     "invariants.md": invariants_page,
+    "metrics.md": metrics_page,
+    "rest.md": rest_page,
     "status.md": status_page,
 }
 
 
 def pages() -> dict[str, str]:
     """Return each page's name and text."""
-    return {name: "\n".join([GENERATED, *page(), ""]) for name, page in PAGES.items()}
+    marked = {name: "\n".join([GENERATED, *page(), ""]) for name, page in PAGES.items()}
+    return {**marked, "openapi.json": openapi_text()}
 
 
 def stale_pages(folder: Path, wanted: Mapping[str, str]) -> list[str]:

@@ -103,6 +103,3 @@ class MetricsConfig(Frozen):
     )
     """Partitions that have series of their own: those that are stopped or lag by more than a
     minute (200 at most), `all` or `none`."""
-    foreign: Annotated[bool, Field(title="Foreign")] = False
-    """Whether links have series that another machine's service shows, too: true for a service that
-    stands alone, without links that run beside it."""

@@ -106,6 +106,24 @@ PARTITION_STOPPED = _family(
     (*PARTITION, "code"),
     "Since when a partition has been stopped.",
 )
+PARTITION_LAG_RECORDS = _family(
+    "partition_lag_records",
+    GAUGE,
+    PARTITION,
+    "The same of a partition; see `metrics.partitions`.",
+)
+PARTITION_LAG_SECONDS = _family(
+    "partition_lag_seconds",
+    GAUGE,
+    PARTITION,
+    "The same of a partition; see `metrics.partitions`.",
+)
+PARTITION_SOURCE_END = _family(
+    "partition_source_end_offset", GAUGE, PARTITION, "High watermark of the source."
+)
+PARTITION_POSITION = _family(
+    "partition_position_offset", GAUGE, PARTITION, "Next source offset to copy."
+)
 TOPICS = _family(
     "topics", GAUGE, (*LINK, "state"), "Topics that are mirrored, and those that are refused."
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from heliostat.config import LinkConfig, MetricsConfig, compile_pattern
 from heliostat.metrics import families as f
@@ -11,11 +12,12 @@ from heliostat.metrics.text import Samples, labels
 from heliostat.names import TopicName
 from heliostat.status.cluster_watch import Reach
 from heliostat.status.follower import Observation
-from heliostat.status.values import LinkStatus, TopicStatus
+from heliostat.status.values import LinkStatus, PartitionStatus, TopicStatus
 
 OTHER = "(other)"
 """Stands for topics without series of their own; no topic can have that name."""
 PARTITIONS_MAX = 200
+LATE_S = 60.0
 GAP_STATES = ("gap",)
 
 
@@ -26,6 +28,8 @@ class Seen:
     observation: Observation
     source: Reach
     target: Reach
+    partitions: Callable[[], list[PartitionStatus]] = list
+    """Returns all its partitions."""
 
 
 class LinkSamples:
@@ -64,8 +68,7 @@ class LinkSamples:
         if others:
             self._write_topic(samples, self._labels_of(TopicName(OTHER)), _sum_of(others))
         self._write_copied(samples, seen.observation, kept)
-        if self._config.partitions != "none":
-            self._write_problems(samples, status)
+        self._write_partitions(samples, seen)
         return len(others)
 
     def _has_series(self, topic: TopicStatus) -> bool:
@@ -124,12 +127,29 @@ class LinkSamples:
             samples.add(f.RECORDS_COPIED, labelled, records)
             samples.add(f.BYTES_COPIED, labelled, size)
 
-    def _write_problems(self, samples: Samples, status: LinkStatus) -> None:
-        for item in status.problems[:PARTITIONS_MAX]:
+    def _write_partitions(self, samples: Samples, seen: Seen) -> None:
+        status, which = seen.observation.status, self._config.partitions
+        is_late = any((topic.lag_s or 0.0) > LATE_S for topic in status.topics)
+        if which == "none" or (which == "problems" and not is_late and not status.problems):
+            return
+        chosen = seen.partitions()
+        if which == "problems":
+            late = (p for p in chosen if p.code or (p.lag_s or 0.0) > LATE_S)
+            chosen = list(islice(late, PARTITIONS_MAX))
+        for item in chosen:
             labelled = f'{self._labels_of(TopicName(item.source))},partition="{item.partition}"'
-            samples.add(f.PARTITION_STATE, f'{labelled},state="{item.state}"', 1)
-            since_s = item.since_ms / 1000
-            samples.add(f.PARTITION_STOPPED, f'{labelled},code="{item.code}"', since_s)
+            samples.add(f.PARTITION_LAG_RECORDS, labelled, item.lag_records)
+            samples.add(f.PARTITION_LAG_SECONDS, labelled, item.lag_s)
+            samples.add(f.PARTITION_SOURCE_END, labelled, _known(item.source_end))
+            samples.add(f.PARTITION_POSITION, labelled, _known(item.position))
+            if item.code:
+                samples.add(f.PARTITION_STATE, f'{labelled},state="{item.state}"', 1)
+                since_s = item.since_ms / 1000
+                samples.add(f.PARTITION_STOPPED, f'{labelled},code="{item.code}"', since_s)
+
+
+def _known(offset: int) -> int | None:
+    return offset if offset >= 0 else None
 
 
 def _sum_of(topics: list[TopicStatus]) -> TopicStatus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -17,16 +17,20 @@ from heliostat.errors import HeliostatError
 from heliostat.metrics.text import CONTENT_TYPE
 from heliostat.names import LinkName
 from heliostat.serve.messages import (
+    EventPage,
     Health,
+    HistoryColumns,
     LinkDetails,
     LinkPage,
     LinkSummary,
+    PartitionField,
+    PartitionPage,
     PartitionProblems,
     Readiness,
     TopicPage,
     Version,
 )
-from heliostat.serve.pages import LIMIT, LIMIT_MAX, topics_page
+from heliostat.serve.pages import LIMIT, LIMIT_MAX, field_of, topics_page
 from heliostat.serve.problems import Problem, documented, of_error, problem
 from heliostat.serve.watch import Bodies, Watch
 from heliostat.status.order import ORDERS
@@ -142,6 +146,8 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         return _answer(request, bodies, f"problems {link}", json.dumps(content).encode)
 
     _add_topics(app, watch, bodies)
+    _add_partitions(app, watch, bodies)
+    _add_past(app, watch, bodies)
 
 
 def _add_topics(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
@@ -195,6 +201,80 @@ def _add_topics(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
             if row.source == topic:
                 return row
         raise HTTPException(404, f"link {link} has no topic {topic}")
+
+
+def _add_partitions(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
+    @app.get(
+        "/api/v1/links/{link}/partitions",
+        operation_id="list_partitions",
+        response_model=PartitionField,
+        responses=documented(404),
+    )
+    def list_partitions(request: Request, link: LinkParameter) -> Response:
+        """Return all partitions of a link in short: rows of numbers that refer to names."""
+        _status_of(watch, link)
+
+        def make() -> bytes:
+            return json.dumps(field_of(watch.partitions(LinkName(link)), watch.clock)).encode()
+
+        return _answer(request, bodies, f"partitions {link}", make)
+
+    @app.get(
+        "/api/v1/links/{link}/topics/{topic}/partitions",
+        operation_id="list_topic_partitions",
+        response_model=PartitionPage,
+        responses=documented(404),
+    )
+    def list_topic_partitions(
+        link: LinkParameter, topic: Annotated[str, Path(max_length=249)]
+    ) -> PartitionPage:
+        """Return the partitions of one topic, by its name at the source, with all that is known."""
+        _status_of(watch, link)
+        rows = [row for row in watch.partitions(LinkName(link)) if row.source == topic]
+        if not rows:
+            raise HTTPException(404, f"link {link} has no topic {topic}")
+        return PartitionPage(items=rows, as_of_ms=watch.clock.wall_ms())
+
+
+def _add_past(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
+    @app.get(
+        "/api/v1/links/{link}/history",
+        operation_id="get_history",
+        response_model=HistoryColumns,
+        responses=documented(404),
+    )
+    def get_history(
+        request: Request,
+        link: LinkParameter,
+        step: Annotated[
+            Literal["5", "60"], Query(description="Seconds between points: 15 min, or a day.")
+        ] = "5",
+    ) -> Response:
+        """Return a link's figures over time, as columns of the same length."""
+        _status_of(watch, link)
+
+        def make() -> bytes:
+            columns = watch.history(LinkName(link), int(step))
+            return json.dumps({"step_s": int(step), **columns}).encode()
+
+        return _answer(request, bodies, f"history {link} {step}", make)
+
+    @app.get(
+        "/api/v1/events",
+        operation_id="list_events",
+        response_model=EventPage,
+        responses=documented(404),
+    )
+    def list_events(
+        link: Annotated[str | None, Query(max_length=100)] = None,
+        after: Annotated[int, Query(ge=0, description="Number of the last event known.")] = 0,
+        limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = LIMIT,
+    ) -> EventPage:
+        """Return what has happened lately, the newest last."""
+        if link is not None:
+            _status_of(watch, link)
+        rows = watch.events(None if link is None else LinkName(link), after)
+        return EventPage(items=rows[-limit:])
 
 
 def _add_problems(app: FastAPI) -> None:

@@ -6,7 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from heliostat.status.values import HeldBack, PartitionProblem, TopicStatus
+from heliostat.status.event_log import EventRow
+from heliostat.status.values import HeldBack, PartitionProblem, PartitionStatus, TopicStatus
 
 
 class Health(BaseModel):
@@ -91,3 +92,41 @@ class PartitionProblems(BaseModel):
 
     items: list[PartitionProblem]
     as_of_ms: int
+
+
+class PartitionField(BaseModel):
+    """All partitions of a link in short."""
+
+    topics: list[str]
+    states: list[str]
+    rows: list[tuple[int, int, int, float, int | None, float | None, int]]
+    """Place of the topic, number, place of the state, records a second, lag in records and in
+    seconds (null: not known), next source offset to copy (-1: not known)."""
+    as_of_ms: int
+
+
+class PartitionPage(BaseModel):
+    """Partitions of one topic."""
+
+    items: list[PartitionStatus]
+    as_of_ms: int
+
+
+class HistoryColumns(BaseModel):
+    """Figures of a link over time; all columns have the same length, the oldest first."""
+
+    step_s: int
+    at_ms: list[int]
+    records_per_s: list[float]
+    bytes_per_s: list[float]
+    lag_records: list[int | None]
+    lag_s: list[float | None]
+    latency_p50_ms: list[float | None]
+    latency_p99_ms: list[float | None]
+    state: list[str]
+
+
+class EventPage(BaseModel):
+    """Events, the newest last."""
+
+    items: list[EventRow]

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from heliostat.clock import Clock
 from heliostat.status.order import chosen, ordered
-from heliostat.status.values import TopicStatus
+from heliostat.status.values import PartitionStatus, TopicStatus
 
 LIMIT = 200
 LIMIT_MAX = 5_000
@@ -49,3 +50,27 @@ def topics_page(
     if fields:
         items = [{key: item[key] for key in fields if key in item} for item in items]
     return items, None if is_last or not page else page[-1].source
+
+
+def field_of(partitions: Sequence[PartitionStatus], clock: Clock) -> dict[str, Any]:
+    """Return partitions as rows of numbers, which name topics and states by their places."""
+    topics = {name: place for place, name in enumerate(dict.fromkeys(p.source for p in partitions))}
+    states = {name: place for place, name in enumerate(dict.fromkeys(p.state for p in partitions))}
+    rows = [
+        [
+            topics[each.source],
+            each.partition,
+            states[each.state],
+            each.records_per_s,
+            each.lag_records,
+            each.lag_s,
+            each.position,
+        ]
+        for each in partitions
+    ]
+    return {
+        "topics": list(topics),
+        "states": list(states),
+        "rows": rows,
+        "as_of_ms": clock.wall_ms(),
+    }

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import psutil
 
@@ -20,7 +21,10 @@ from heliostat.metrics.link_samples import LinkSamples, Seen
 from heliostat.metrics.text import Samples, labels
 from heliostat.names import LinkName
 from heliostat.status.cluster_watch import ClusterWatch
+from heliostat.status.event_log import EventRow
 from heliostat.status.follower import LinkFollower
+from heliostat.status.history import FINE_S, History, point_of
+from heliostat.status.values import PartitionStatus
 
 FRESH_S = 1.0
 """Answers are at most so old."""
@@ -97,6 +101,8 @@ class Watch:
             name: LinkSamples(follower.link, config.metrics)
             for name, follower in self._followers.items()
         }
+        self._histories = {name: History() for name in self._followers}
+        self._stopping = threading.Event()
         self._process = psutil.Process()
         self._seen: dict[LinkName, tuple[float, Seen]] = {}
         self._lock = threading.Lock()
@@ -107,9 +113,11 @@ class Watch:
             cluster.start()
         for follower in self._followers.values():
             follower.start()
+        threading.Thread(target=self._keep_history, name="history", daemon=True).start()
 
     def stop(self) -> None:
         """End."""
+        self._stopping.set()
         for cluster in self._clusters.values():
             cluster.stop()
         for follower in self._followers.values():
@@ -136,9 +144,37 @@ class Watch:
                     follower.observation(),
                     self._clusters[source].reach(),
                     self._clusters[target].reach(),
+                    follower.partitions,
                 )
                 self._seen[link] = now_s, seen
             return seen
+
+    def partitions(self, link: LinkName) -> list[PartitionStatus]:
+        """Return all partitions of a link as they are now."""
+        return self._followers[link].partitions()
+
+    def events(self, link: LinkName | None, after: int) -> list[EventRow]:
+        """Return events of a link, or of all, with numbers after that one; the oldest first."""
+        chosen = self._followers.values() if link is None else [self._followers[link]]
+        rows = [row for follower in chosen for row in follower.events.rows(after)]
+        return sorted(rows, key=lambda row: row.id)
+
+    def history(self, link: LinkName, step_s: int) -> dict[str, list[Any]]:
+        """Return a link's figures over time as columns, see `History`."""
+        with self._lock:
+            return self._histories[link].columns(step_s)
+
+    def note(self) -> None:
+        """Add what is seen now to histories and events."""
+        for name, follower in self._followers.items():
+            follower.look_for_changes()
+            point = point_of(self.seen(name).observation.status)
+            with self._lock:
+                self._histories[name].add(point)
+
+    def _keep_history(self) -> None:
+        while not self._stopping.wait(FINE_S):
+            self.note()
 
     def all(self) -> Mapping[LinkName, Seen]:
         """Return all links as they are seen now."""

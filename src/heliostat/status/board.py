@@ -18,7 +18,7 @@ from heliostat.status.lag import Ends, missing_records
 from heliostat.status.reports import Reports, Totals
 from heliostat.status.snapshot import NO_ENDS, Snapshot, Stops, standing
 from heliostat.status.sums import problems_of
-from heliostat.status.values import LinkStatus, PartitionProblem
+from heliostat.status.values import LinkStatus, PartitionProblem, PartitionStatus
 
 LANE_PREFIX = "lane/"
 RATE_MIN = 0.1
@@ -95,6 +95,11 @@ class StatusBoard:
         """Return the status of the link at `now_ms`; `ends`: where logs end, if they were read."""
         with self._lock:
             return Snapshot(self._reports, self._stops, now_ms, ends).status(self._link)
+
+    def partitions(self, now_ms: int, ends: Ends = NO_ENDS) -> list[PartitionStatus]:
+        """Return all partitions at `now_ms`, by topic and number."""
+        with self._lock:
+            return Snapshot(self._reports, self._stops, now_ms, ends).partitions()
 
     @property
     def driver_at_ms(self) -> int | None:

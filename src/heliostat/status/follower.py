@@ -16,11 +16,13 @@ from heliostat.records.copier.lane import RoundReport
 from heliostat.state.link_state import LinkState, progress_topic
 from heliostat.status.board import StatusBoard, as_unreachable
 from heliostat.status.both_ends import read_ends
+from heliostat.status.changes import Changes
+from heliostat.status.event_log import EventLog
 from heliostat.status.lag import Ends
 from heliostat.status.reader import FRESH_MS, StatusReader
 from heliostat.status.reports import Totals
 from heliostat.status.snapshot import NO_ENDS
-from heliostat.status.values import LinkStatus
+from heliostat.status.values import LinkStatus, PartitionStatus
 
 POLL_S = 0.5
 AGAIN_S = 2.0
@@ -59,6 +61,10 @@ class LinkFollower:
         self._clock = clock
         self._name = LinkName(link.name)
         self.board = StatusBoard(self._name)
+        self.events = EventLog(clock.wall_ms, self._name)
+        """What has happened lately, as it is seen from outside."""
+        self._changes = Changes(self._name, self.events)
+        self._state = ""
         self._stopping = threading.Event()
         self._error: HeliostatError | None = None
         self._error_since_s = 0.0
@@ -87,11 +93,29 @@ class LinkFollower:
     def observation(self) -> Observation:
         """Return the link as it is now."""
         now_ms, now_s = self._now_ms(), self._clock.monotonic_s()
-        ends = self._ends if now_s - self._ends_at_s < OUTDATED_S else NO_ENDS
-        status, error = self.board.status(now_ms, ends), self._error
+        status, error = self.board.status(now_ms, self._ends_now()), self._error
         if error is not None and now_s - self._error_since_s > UNREACHABLE_AFTER_S:
             as_unreachable(status, error)
         return Observation(status, self.board.totals())
+
+    def partitions(self) -> list[PartitionStatus]:
+        """Return all its partitions as they are now."""
+        return self.board.partitions(self._now_ms(), self._ends_now())
+
+    def look_for_changes(self) -> None:
+        """Write what has begun or ended since the last look among the events."""
+        status, now_ms = self.observation().status, self._now_ms()
+        if status.state != self._state:
+            say = self.events.info if status.state == "running" else self.events.warn
+            say("; ".join([f"the link is {status.state}", *status.troubles]))
+            self._state = status.state
+        if status.state == "running":
+            self._changes.look(status.problems, now_ms)
+            self._changes.consume(self.board.alarms(now_ms))
+
+    def _ends_now(self) -> Ends:
+        age_s = self._clock.monotonic_s() - self._ends_at_s
+        return self._ends if age_s < OUTDATED_S else NO_ENDS
 
     def lose(self, error: HeliostatError) -> None:
         """Note that the target does not answer."""

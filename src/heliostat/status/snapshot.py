@@ -11,11 +11,11 @@ from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.state.stops import has_passed_stops
-from heliostat.status.lag import Ends, Reading
+from heliostat.status.lag import Ends, Reading, lag_of
 from heliostat.status.reports import LaneReports, Reports
 from heliostat.status.rows import PartitionRow
-from heliostat.status.sums import SILENT, STOPPED, Sums, is_starting
-from heliostat.status.values import MAX_LAG_S, HeldBack, LinkStatus
+from heliostat.status.sums import SILENT, STOPPED, Sums, is_starting, state_shown
+from heliostat.status.values import MAX_LAG_S, HeldBack, LinkStatus, PartitionStatus
 
 NO_LANE = LaneId(-1)
 SILENT_AFTER_S = 10.0
@@ -117,6 +117,33 @@ class Snapshot:
                 *(text for lane, text in failing.items() if lane not in silent),
             ],
         )
+
+    def partitions(self) -> list[PartitionStatus]:
+        """Return all partitions, by topic and number."""
+        found: list[PartitionStatus] = []
+        for row, shown, reading in self._rows():
+            item = row.report
+            lag = lag_of(item, reading, self._now_ms, self._ends.get(item.source))
+            found.append(
+                PartitionStatus(
+                    source=item.source.topic,
+                    partition=item.source.partition,
+                    state=state_shown(item.state, shown),
+                    records_per_s=round(row.rate_now(self._now_ms), 2),
+                    lag_records=lag.records,
+                    lag_s=lag.age_s,
+                    is_bound=lag.unknown > 0,
+                    position=item.position,
+                    source_end=item.high_watermark,
+                    target_end=item.target_end,
+                    is_mapped=item.breaks > 0,
+                    lane=row.lane,
+                    code=item.code,
+                    reason=item.reason,
+                    since_ms=item.since_ms,
+                )
+            )
+        return sorted(found, key=lambda each: (each.source, each.partition))
 
     def outdated(self) -> list[PartitionReport]:
         """Return the reports of partitions whose lag they don't tell."""

@@ -53,7 +53,7 @@ class Sums:
         if topic is None:
             topic = TopicStatus(item.source.topic, item.target.topic)
             self.topics[item.source.topic] = topic
-        shown = _shown(item.state, state)
+        shown = state_shown(item.state, state)
         topic.partitions += 1
         topic.states[shown] = topic.states.get(shown, 0) + 1
         self.states[shown] += 1
@@ -77,7 +77,7 @@ def is_starting(row: PartitionRow, now_ms: int) -> bool:
     return bool(row.starting_ms) and now_ms - row.starting_ms > STARTING_UNSEEN_S * 1000
 
 
-def _shown(reported: PartitionState, state: str) -> str:
+def state_shown(reported: PartitionState, state: str) -> str:
     """Return the state to show: a stop stays one, whoever reports."""
     return reported.value if not state or reported.is_stopped else state
 

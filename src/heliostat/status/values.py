@@ -42,6 +42,42 @@ class TopicStatus:
     """Partitions that may lack more: their lag was not reported, or not lately."""
 
 
+@dataclass(frozen=True, slots=True)
+class PartitionStatus:
+    """One partition of a link."""
+
+    source: str
+    """Name of its topic at the source."""
+    partition: int
+    """Its number there."""
+    state: str
+    """Its state."""
+    records_per_s: float
+    """Records appended a second, over half a minute."""
+    lag_records: int | None
+    """Records missing at the target (None: not known); at least so many if `is_bound`."""
+    lag_s: float | None
+    """Age of the oldest of them (None: not known)."""
+    is_bound: bool
+    """Whether it may lack more than that."""
+    position: int
+    """Next source offset to copy (-1: not known)."""
+    source_end: int
+    """High watermark of the source when it was last seen (-1: not known)."""
+    target_end: int
+    """Log end offset of the target (-1: not known)."""
+    is_mapped: bool
+    """Whether its offsets differ from the source's."""
+    lane: int
+    """Its lane (-1: none)."""
+    code: str
+    """Why it is in that state, as a code; empty: it is copied."""
+    reason: str
+    """The same in words."""
+    since_ms: int
+    """Since when, in ms since the epoch."""
+
+
 @dataclass(slots=True)
 class PartitionProblem:
     """A partition that is not copied as it should be."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,7 +23,7 @@ from heliostat.status.follower import Observation
 from heliostat.status.reports import Totals
 from heliostat.status.values import LinkStatus, TopicStatus
 
-LINK = LinkConfig(name="l", source="summit", target="usdf")
+LINK = LinkConfig.model_validate({"name": "l", "source": "summit", "target": "usdf"})
 NAMES = {"link": "l", "source": "summit", "target": "usdf"}
 ALL = MetricsConfig()
 Values = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -44,9 +45,11 @@ def samples_of(
     totals: Totals | None = None,
     config: MetricsConfig = ALL,
     source: Reach = Reach(),  # noqa: B008  # a value
+    board: StatusBoard | None = None,
 ) -> Values:
     samples = Samples()
-    seen = Seen(Observation(status, totals or Totals()), source, Reach())
+    partitions = list if board is None else partial(board.partitions, NOW_MS)
+    seen = Seen(Observation(status, totals or Totals()), source, Reach(), partitions)
     LinkSamples(LINK, config).write(samples, seen)
     return scraped(samples.text())
 
@@ -114,14 +117,31 @@ def test_a_stopped_partition_has_a_series_and_the_time_since_when() -> None:
     stopped = partition(
         state=PartitionState.BLOCKED, code="RECORD_TOO_LARGE", reason="x", since_ms=NOW_MS - 5000
     )
-    status, _ = told(Case(report=stopped, driver=DRIVER))
-    values = samples_of(status)
+    status, board = told(Case(report=stopped, driver=DRIVER))
+    values = samples_of(status, board=board)
     state = at(f.PARTITION_STATE, topic="t", partition="0", state="blocked")
     since = at(f.PARTITION_STOPPED, topic="t", partition="0", code="RECORD_TOO_LARGE")
     assert values[state] == 1
     assert values[since] == (NOW_MS - 5000) / 1000
-    none = samples_of(status, config=MetricsConfig.model_validate({"partitions": "none"}))
-    assert state not in none
+    none = MetricsConfig(partitions="none")
+    assert state not in samples_of(status, config=none, board=board)
+
+
+@pytest.mark.parametrize(
+    ("which", "late_s", "is_there"),
+    [("problems", 61, True), ("problems", 59, False), ("all", 0, True), ("none", 99, False)],
+)
+def test_which_partitions_have_series_of_their_own(
+    which: str, late_s: int, *, is_there: bool
+) -> None:
+    late = partition(high_watermark=12, missing_ms=NOW_MS - late_s * 1000)
+    status, board = told(Case(report=late, driver=DRIVER))
+    values = samples_of(
+        status, config=MetricsConfig.model_validate({"partitions": which}), board=board
+    )
+    lag = values.get(at(f.PARTITION_LAG_RECORDS, topic="t", partition="0"))
+    assert lag == (3 if is_there else None)
+    assert (at(f.PARTITION_POSITION, topic="t", partition="0") in values) == is_there
 
 
 def test_brokers_that_do_not_answer_are_told() -> None:

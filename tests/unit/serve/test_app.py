@@ -322,3 +322,40 @@ def test_the_document_of_the_api_describes_each_answer(client: TestClient) -> No
         assert reference in document["components"]["schemas"]
     ids = [op["operationId"] for path in document["paths"].values() for op in path.values()]
     assert len(set(ids)) == len(ids)
+
+
+# -- partitions, and what was ---------------------------------------------------------------------
+
+
+def test_all_partitions_in_short(client: TestClient) -> None:
+    field = client.get("/api/v1/links/l/partitions").json()
+    names = [field["topics"][row[0]] for row in field["rows"]]
+    states = [field["states"][row[2]] for row in field["rows"]]
+    assert names == [f"t{n}" for n in range(TOPICS)]
+    assert states == ["copying", "copying", "copying", "blocked", "copying"]
+    assert [row[4] for row in field["rows"]] == list(range(TOPICS))
+
+
+def test_partitions_of_a_topic_with_all_that_is_known(client: TestClient) -> None:
+    (row,) = client.get("/api/v1/links/l/topics/t3/partitions").json()["items"]
+    assert (row["state"], row["position"], row["source_end"]) == ("blocked", 9, 12)
+    assert row["reason"] == "it is too large"
+    assert client.get("/api/v1/links/l/topics/none/partitions").status_code == 404
+
+
+def test_history_and_events_of_what_was_seen(client: TestClient, watch: Watch) -> None:
+    watch.note()
+    watch.clock.sleep(5)
+    watch.follower(LinkName("l")).board.consume("driver", {**DRIVER, "state": "stopped"})
+    watch.note()
+    past = client.get("/api/v1/links/l/history?step=5").json()
+    assert past["state"] == ["running", "stopped"]
+    assert {len(column) for name, column in past.items() if name != "step_s"} == {2}
+    assert client.get("/api/v1/links/l/history?step=7").status_code == 422
+    events = client.get("/api/v1/events").json()["items"]
+    assert events[0]["text"].startswith("the link is running")
+    assert any("t3-0" in row["text"] for row in events)
+    assert events[-1]["text"] == "the link is stopped"
+    newer = client.get(f"/api/v1/events?link=l&after={events[-2]['id']}").json()["items"]
+    assert newer == events[-1:]
+    assert client.get("/api/v1/events?link=x").status_code == 404
