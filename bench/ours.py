@@ -71,4 +71,4 @@ def command(folder: Path, wanted: dict[str, Any]) -> Sequence[str]:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "heliostat.yaml"
     file.write_text(yaml.safe_dump(wanted, sort_keys=False))
-    return [sys.executable, "-m", "heliostat.cli.entry", "run", "-c", str(file)]
+    return [sys.executable, "-m", "heliostat.cli.entry", "run", "--no-serve", "-c", str(file)]

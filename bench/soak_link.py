@@ -104,7 +104,16 @@ class Driver:
         self._log = self.config.with_name(f"run-{time.time_ns()}.log")
         with self._log.open("ab") as out:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "heliostat.cli.entry", "run", "--plain", "-c", self.config],
+                [
+                    sys.executable,
+                    "-m",
+                    "heliostat.cli.entry",
+                    "run",
+                    "--plain",
+                    "--no-serve",
+                    "-c",
+                    self.config,
+                ],
                 stdout=out,
                 stderr=subprocess.STDOUT,
                 stdin=subprocess.DEVNULL,

@@ -24,8 +24,8 @@ def metrics_page() -> Iterator[str]:
     yield "# Metrics"
     yield ""
     yield "What `heliostat serve` answers at `/metrics`, for Prometheus. A value that is not known"
-    yield "is absent, never 0. `link`, `source` and `target` are names of the configuration, `topic`"
-    yield "is the name at the source."
+    yield "is absent, never 0. `link`, `source` and `target` are names of the configuration,"
+    yield "`topic` is the name at the source."
     yield from ("", "| metric | type | labels | meaning |", "|---|---|---|---|")
     for family in FAMILIES:
         labels = ", ".join(f"`{label}`" for label in family.labels)

@@ -16,7 +16,9 @@ from heliostat.cli.exit_codes import DIFFERENCE, HALTED
 from heliostat.cli.run import follow, live_screen
 from heliostat.cli.stop_signal import STOP, StopSignal
 from heliostat.clock import SystemClock
-from heliostat.config import load_config
+from heliostat.config import ServiceConfig, load_config
+from heliostat.errors import Refused
+from heliostat.serve.listener import bound
 
 if TYPE_CHECKING:
     from heliostat.config import Config, LinkConfig
@@ -37,6 +39,7 @@ REPORT_DELAY_MS = 2500
 SEED = 20_261_121
 LINK = "summit-to-usdf"
 CONFIG = """\
+service: {{listen: "{listen}"}}
 clusters:
   summit: {{bootstrap: "{source}"}}
   usdf: {{bootstrap: "{target}"}}
@@ -106,15 +109,18 @@ class Demo:
         from heliostat.link.running import Running
         from heliostat.operate.links import links_of
         from heliostat.ops.events import Events
+        from heliostat.serve.beside import ServeBeside
         from heliostat_sandbox import ClusterSpec, start_many
         from heliostat_sandbox.efd import efd_load, efd_topics
         from heliostat_sandbox.load import LoadGenerator
 
+        listen = _page_address()
+        click.echo(f"page: http://{listen}/ (in a few seconds)")
         click.echo("starting two clusters of one broker each: summit and usdf")
         source, target = start_many([ClusterSpec("summit"), ClusterSpec("usdf")])
         stack.enter_context(source)
         stack.enter_context(target)
-        config = self._configure(source, target)
+        config = self._configure(source, target, listen)
         click.echo(f"summit is at {source.bootstrap}, usdf at {target.bootstrap}")
         click.echo(f"making {self._topics} topics and a load of {self._rate:,} records per second")
         # The last topic of the catalogue is kept back: it appears while the link runs.
@@ -124,6 +130,8 @@ class Demo:
         links = links_of(config, None)
         running = Running(config, links, events, self._clock)
         surprise = Surprise(load, late, loads, events)
+        beside = ServeBeside(self._config_file, None, events).start()
+        stack.callback(beside.stop)
         try:
             with self._screen(running, links, events):
                 running.start()
@@ -139,10 +147,15 @@ class Demo:
         finally:
             running.stop()
 
-    def _configure(self, source: Cluster, target: Cluster) -> Config:
-        path = self._folder / "heliostat.yaml"
-        path.write_text(CONFIG.format(source=source.bootstrap, target=target.bootstrap, link=LINK))
+    def _configure(self, source: Cluster, target: Cluster, listen: str) -> Config:
+        path = self._config_file
+        addresses = {"source": source.bootstrap, "target": target.bootstrap, "listen": listen}
+        path.write_text(CONFIG.format(link=LINK, **addresses))
         return load_config(path)
+
+    @property
+    def _config_file(self) -> Path:
+        return self._folder / "heliostat.yaml"
 
     def _screen(
         self, running: Running, links: Sequence[LinkConfig], events: Events
@@ -200,6 +213,18 @@ class Demo:
         for line in report.lines():
             click.echo(line)
         return 0 if report.is_clean and report.records > 0 else DIFFERENCE
+
+
+def _page_address() -> str:
+    """Return where the page is served: at the usual port, or at another if that is taken."""
+    usual = ServiceConfig().listen
+    try:
+        bound(usual).close()
+    except Refused:
+        from heliostat_sandbox.ports import LOOPBACK, free_ports
+
+        return f"{LOOPBACK}:{free_ports(1)[0]}"
+    return usual
 
 
 class Surprise:

@@ -180,7 +180,16 @@ class LinkProcess:
         self._guard = _guard(self.process.pid)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-c", RUN, "run", "-c", str(self.config), "--plain"]
+        command = [
+            sys.executable,
+            "-c",
+            RUN,
+            "run",
+            "-c",
+            str(self.config),
+            "--plain",
+            "--no-serve",
+        ]
         with self.log.open("ab") as out:
             return subprocess.Popen(  # the test's own program
                 command,

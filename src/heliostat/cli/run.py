@@ -35,13 +35,20 @@ LOG_EVERY_S = 10.0
 @link_option
 @click.option("--plain", is_flag=True, help="Print lines instead of the live view.")
 @click.option("--seconds", type=float, default=None, help="Stop after this many seconds.")
+@click.option("--no-serve", is_flag=True, help="Serve no page, API and metrics beside it.")
 def run_command(
-    config_file: Path, link_name: str | None, plain: bool, seconds: float | None
+    *,
+    config_file: Path,
+    link_name: str | None,
+    plain: bool,
+    seconds: float | None,
+    no_serve: bool,
 ) -> None:
     r"""Run links until Ctrl-C: keep topics in sync and copy records.
 
     Shows a live view on a terminal and prints lines otherwise. Stops gracefully on Ctrl-C and
-    SIGTERM. If it is killed, the next start continues where the target's logs end.
+    SIGTERM. If it is killed, the next start continues where the target's logs end. `heliostat
+    serve` runs beside it, at the address that the log's first line names (service.listen).
 
     \b
     Examples:
@@ -64,7 +71,9 @@ def run_command(
     # Takes seconds: meanwhile the rest is loaded.
     starting = SparkStart(config, links, lambda line: events.warn(f"Spark: {line}"))
     from heliostat.link.running import Running
+    from heliostat.serve.beside import ServeBeside
 
+    beside = None if no_serve else ServeBeside(config_file, link_name, events).start()
     running = Running(config, links, events, clock, stop.is_set, starting=starting)
     ends_at_s = clock.monotonic_s() + seconds if seconds is not None else float("inf")
     failure: BaseException | None = None
@@ -78,6 +87,8 @@ def run_command(
             click.echo(f"halted: {failure}", err=True)  # first: stopping may take a while
     finally:
         running.stop()
+        if beside is not None:
+            beside.stop()
     for name, error in running.failures.items():
         if error is not failure:
             click.echo(f"link {name} had halted: {error}", err=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from heliostat.cli.options import config_option
+from heliostat.cli.options import config_option, link_option
 from heliostat.config import load_config
 
 
@@ -15,8 +15,16 @@ from heliostat.config import load_config
 @click.option(
     "--listen", metavar="HOST:PORT", default=None, help="In place of service.listen; port 0 = any."
 )
-@click.option("--ends-with-parent", is_flag=True, hidden=True)
-def serve_command(config_file: Path, listen: str | None, *, ends_with_parent: bool) -> None:
+@link_option
+@click.option(
+    "--ends-with-parent",
+    is_flag=True,
+    hidden=True,
+    help="Stop when the process that has started this one ends.",
+)
+def serve_command(
+    config_file: Path, listen: str | None, link_name: str | None, *, ends_with_parent: bool
+) -> None:
     r"""Serve metrics and the reading API of links, until Ctrl-C; works on any machine.
 
     Reads what links write at their targets, and asks all brokers of their clusters whether they
@@ -29,10 +37,12 @@ def serve_command(config_file: Path, listen: str | None, *, ends_with_parent: bo
       curl 'http://127.0.0.1:8083/api/v1/links/summit-to-usdf/topics?state=blocked'
     """
     from heliostat.config.service import ServiceConfig
+    from heliostat.operate.links import links_of
     from heliostat.serve.process import serve
 
     config = load_config(config_file)
     if listen is not None:
         fields = {**config.service.model_dump(), "listen": listen}
         config = config.model_copy(update={"service": ServiceConfig.model_validate(fields)})
+    config = config.model_copy(update={"links": links_of(config, link_name)})
     serve(config, lambda url: click.echo(f"serving at {url}"), ends_with_parent=ends_with_parent)

@@ -12,46 +12,14 @@ import uvicorn
 from heliostat.clock import SystemClock
 from heliostat.config import Config, ServiceConfig
 from heliostat.config.service import HOST_NAMES, ServiceTls, is_loopback, parts_of
-from heliostat.errors import Refused
 from heliostat.serve.app import health_app, make_app
 from heliostat.serve.guard import App, Guard
+from heliostat.serve.listener import bound, url_of
 from heliostat.serve.tokens import Tokens
 from heliostat.serve.watch import Watch
 
 PARENT_EVERY_S = 1.0
 ENDS_WITHIN_S = 5
-
-
-def bound(address: str) -> socket.socket:
-    """Return a socket that listens at an address.
-
-    Raises
-    ------
-    Refused
-        It is taken, or not ours.
-    """
-    host, port = parts_of(address)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        raise Refused(
-            f"nothing can be served at {address}: {error.strerror}",
-            hint="another program, maybe another heliostat, listens there: stop it, or choose "
-            "another address with service.listen",
-        ) from None
-    return listener
-
-
-def url_of(listener: socket.socket, service: ServiceConfig) -> str:
-    """Return the address at which a browser finds what is served."""
-    host, port = parts_of(service.listen)
-    scheme = "https" if isinstance(service.tls, ServiceTls) else "http"
-    shown = f"[{host}]" if ":" in host else host
-    return f"{scheme}://{shown}:{listener.getsockname()[1] or port}/"
 
 
 def serve(config: Config, announce: Callable[[str], None], *, ends_with_parent: bool) -> None:

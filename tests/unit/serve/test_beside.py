@@ -1,0 +1,91 @@
+"""The service beside a driver: started again when it dies, failures told once, ended with us."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from heliostat.errors import Refused
+from heliostat.ops.events import Events
+from heliostat.serve import beside
+from heliostat.serve.beside import ServeBeside
+from heliostat.serve.listener import bound
+
+WITHIN_S = 10.0
+SERVES = "print('serving at http://here/', flush=True); import time; time.sleep(60)"
+REFUSED = "import sys; sys.exit('it is taken')"
+Made = Callable[[str], tuple[ServeBeside, Events]]
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Made]:
+    """Makes one that runs a script in place of the service."""
+    monkeypatch.setattr(beside, "AGAIN_S", 0.05)
+    monkeypatch.setattr(beside, "AGAIN_MAX_S", 0.1)
+    started: list[ServeBeside] = []
+
+    def make(script: str) -> tuple[ServeBeside, Events]:
+        events = Events(lambda: 0, None)
+        command = (sys.executable, "-c", script)
+        started.append(ServeBeside(tmp_path / "c.yaml", None, events, command).start())
+        return started[-1], events
+
+    yield make
+    for each in started:
+        each.stop()
+
+
+def wait_for(what: Callable[[], object]) -> None:
+    until_s = time.monotonic() + WITHIN_S
+    while not what():
+        assert time.monotonic() < until_s
+        time.sleep(0.01)
+
+
+def test_one_that_dies_is_started_again(made: Made) -> None:
+    service, events = made(SERVES)
+    assert service.wait_for_url(WITHIN_S) == "http://here/"
+    first = service.pid
+    assert first is not None
+    os.kill(first, signal.SIGKILL)
+    wait_for(lambda: service.pid not in (None, first) and service.url)
+    lines = "\n".join(events.recent(9))
+    assert lines.count("INFO watch it at http://here/") == 2
+    assert lines.count("WARN nothing is served for now") == 1
+
+
+def test_what_is_tried_again_and_again_is_told_once(made: Made) -> None:
+    service, events = made(REFUSED)
+    pids: set[int | None] = set()
+
+    def more() -> bool:
+        pids.add(service.pid)
+        return len(pids) > 4
+
+    wait_for(more)
+    (line,) = events.recent(9)
+    assert line.endswith("WARN nothing is served for now: it is taken")
+
+
+def test_it_ends_with_its_driver(made: Made) -> None:
+    service, events = made(SERVES)
+    service.wait_for_url(WITHIN_S)
+    pid = service.pid
+    service.stop()
+    assert pid is not None
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+    assert "WARN" not in "\n".join(events.recent(9))
+
+
+def test_a_taken_address_is_refused_with_what_to_do() -> None:
+    with bound("127.0.0.1:0") as first:
+        first.listen()
+        with pytest.raises(Refused, match=r"service\.listen"):
+            bound(f"127.0.0.1:{first.getsockname()[1]}")
