@@ -8,6 +8,8 @@ from heliostat.config import ServiceConfig
 from heliostat.config.service import ServiceTls, parts_of
 from heliostat.errors import Refused
 
+BACKLOG = 2048
+
 
 def bound(address: str) -> socket.socket:
     """Return a socket that listens at an address.
@@ -23,6 +25,7 @@ def bound(address: str) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
+        listener.listen(BACKLOG)  # who is told the address may ask at once
     except OSError as error:
         listener.close()
         raise Refused(

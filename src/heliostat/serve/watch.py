@@ -95,7 +95,8 @@ class Watch:
             alias: ClusterWatch(config.clusters[alias].access(), clock) for alias in aliases
         }
         self._followers = {
-            LinkName(link.name): LinkFollower(config, link, clock) for link in config.links
+            LinkName(link.name): LinkFollower(config, link, clock, self._clusters[link.target])
+            for link in config.links
         }
         self._samples = {
             name: LinkSamples(follower.link, config.metrics)

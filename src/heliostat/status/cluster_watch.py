@@ -27,8 +27,8 @@ class Reach:
     """Brokers that were ever named, and whether they answer."""
     answered_s_ago: float | None = None
     """Since when all brokers have not answered, or 0; None: they never did."""
-    trouble: str = ""
-    """Why the cluster can't be asked; empty: it can."""
+    lost: HeliostatError | None = None
+    """Why no broker answers, or it refuses us; None: it can be asked."""
 
 
 class ClusterWatch:
@@ -48,7 +48,7 @@ class ClusterWatch:
         self._stopping = threading.Event()
         self._brokers: dict[BrokerId, bool] = {}
         self._answered_at_s: float | None = None
-        self._trouble = ""
+        self._lost: HeliostatError | None = None
         self._thread = threading.Thread(target=self._run, name=f"watch {access.alias}", daemon=True)
 
     def start(self) -> None:
@@ -63,7 +63,7 @@ class ClusterWatch:
         """Return who answered lately."""
         at_s = self._answered_at_s
         ago_s = None if at_s is None else max(0.0, self._clock.monotonic_s() - at_s)
-        return Reach(dict(self._brokers), ago_s, self._trouble)
+        return Reach(dict(self._brokers), ago_s, self._lost)
 
     def _run(self) -> None:
         with closing(WireCluster(self._access, SETTINGS)) as cluster:
@@ -76,9 +76,9 @@ class ClusterWatch:
         began_s = self._clock.monotonic_s()
         try:
             cluster.metadata([])
-            self._trouble = ""
+            self._lost = None
         except HeliostatError as error:
-            self._trouble = str(error)
+            self._lost = error
         self._brokers |= cluster.answering()
-        if not self._trouble and all(self._brokers.values()):
+        if self._lost is None and all(self._brokers.values()):
             self._answered_at_s = began_s

@@ -17,6 +17,7 @@ from heliostat.state.link_state import LinkState, progress_topic
 from heliostat.status.board import StatusBoard, as_unreachable
 from heliostat.status.both_ends import read_ends
 from heliostat.status.changes import Changes
+from heliostat.status.cluster_watch import ClusterWatch
 from heliostat.status.event_log import EventLog
 from heliostat.status.lag import Ends
 from heliostat.status.reader import FRESH_MS, StatusReader
@@ -53,11 +54,16 @@ class LinkFollower:
         The link.
     clock
         The clock.
+    target
+        Watches its target: a reader of reports waits for a dead one without an error.
     """
 
-    def __init__(self, config: Config, link: LinkConfig, clock: Clock) -> None:
+    def __init__(
+        self, config: Config, link: LinkConfig, clock: Clock, target: ClusterWatch
+    ) -> None:
         self.link = link
         self._config = config
+        self._target = target
         self._clock = clock
         self._name = LinkName(link.name)
         self.board = StatusBoard(self._name)
@@ -93,8 +99,10 @@ class LinkFollower:
     def observation(self) -> Observation:
         """Return the link as it is now."""
         now_ms, now_s = self._now_ms(), self._clock.monotonic_s()
-        status, error = self.board.status(now_ms, self._ends_now()), self._error
-        if error is not None and now_s - self._error_since_s > UNREACHABLE_AFTER_S:
+        status, error = self.board.status(now_ms, self._ends_now()), self._target.reach().lost
+        if self._error is not None and now_s - self._error_since_s > UNREACHABLE_AFTER_S:
+            error = self._error
+        if error is not None:
             as_unreachable(status, error)
         return Observation(status, self.board.totals())
 

@@ -85,7 +85,5 @@ def test_it_ends_with_its_driver(made: Made) -> None:
 
 
 def test_a_taken_address_is_refused_with_what_to_do() -> None:
-    with bound("127.0.0.1:0") as first:
-        first.listen()
-        with pytest.raises(Refused, match=r"service\.listen"):
-            bound(f"127.0.0.1:{first.getsockname()[1]}")
+    with bound("127.0.0.1:0") as first, pytest.raises(Refused, match=r"service\.listen"):
+        bound(f"127.0.0.1:{first.getsockname()[1]}")

@@ -1,0 +1,129 @@
+"""`heliostat serve` beside real clusters: its figures stay right while each part is taken away."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from support.clusters import create_topic, fresh_name
+from support.links import LinkProcess, wait_for, write_config
+from support.records import Sample, encode, write_batches
+
+from heliostat.metrics import families as f
+from heliostat_sandbox import Cluster, ClusterSpec, start_many
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+
+RECORDS = 20
+TOLD_WITHIN_S = 15.0
+"""The issue's limit; a report, a look and a scrape each take their time."""
+
+
+class Served:
+    """A `heliostat serve` process, and what it answers."""
+
+    def __init__(self, config: Path) -> None:
+        words = ("serve", "-c", str(config), "--listen", "127.0.0.1:0")
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "heliostat.cli.entry", *words],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.url = self.process.stdout.readline().removeprefix("serving at ").strip()
+
+    def answer(self, path: str) -> tuple[int, str]:
+        answer = httpx.get(self.url + path, timeout=10)
+        return answer.status_code, answer.text
+
+    def values(self, family: f.Family) -> dict[str, float]:
+        """Samples of a family by the values of their labels, without the link's own."""
+        _, text = self.answer("metrics")
+        return {
+            "/".join(list(sample.labels.values())[len(f.LINK) :]): sample.value
+            for read in text_string_to_metric_families(text)
+            for sample in read.samples
+            if sample.name == family.name
+        }
+
+    def wait(self, what: str, is_so: Callable[[], object]) -> None:
+        wait_for(what, is_so, TOLD_WITHIN_S)
+
+
+@pytest.fixture
+def clusters() -> Iterator[tuple[Cluster, Cluster]]:
+    source, target = start_many([ClusterSpec("summit"), ClusterSpec("usdf")])
+    with source, target:
+        yield source, target
+
+
+def write(cluster: Cluster, topic: str) -> None:
+    now_ms = int(time.time() * 1000)
+    batch = encode([Sample(b"k", b"v", now_ms) for _ in range(RECORDS)])
+    write_batches(cluster.bootstrap, topic, [batch])
+
+
+def state(served: Served) -> str:
+    (current,) = (name for name, value in served.values(f.LINK_STATE).items() if value)
+    return current
+
+
+def test_figures_stay_right_while_each_part_is_away(
+    clusters: tuple[Cluster, Cluster], tmp_path: Path
+) -> None:
+    """Given a link that is watched / when driver, source, target go / then each is told in 15 s."""
+    source, target = clusters
+    topic, name = create_topic(source), fresh_name("link")
+    config = write_config(
+        tmp_path,
+        source.bootstrap,
+        target.bootstrap,
+        name=name,
+        topics={"include": [topic], "refresh_interval_s": 1},
+        lanes={"lease_s": 5, "count": 1},
+    )
+    served = Served(config)
+    try:
+        assert state(served) == "unknown"
+        with LinkProcess(config) as link:
+            wait_for("a link in sync", lambda: served.values(f.LINK_IN_SYNC).get("") == 1)
+            write(source, topic)
+            served.wait("counted", lambda: served.values(f.RECORDS_COPIED).get(topic) == RECORDS)
+            assert served.values(f.LAG_RECORDS)[topic] == 0
+            link.kill_driver()
+        served.wait("a silent driver", lambda: state(served) == "silent")
+        assert served.values(f.LINK_IN_SYNC)[""] == 0
+        write(source, topic)
+        served.wait("the lag", lambda: served.values(f.LAG_RECORDS).get(topic) == RECORDS)
+        assert 0 <= served.values(f.LAG_SECONDS)[topic] < TOLD_WITHIN_S * 2
+        source.brokers[0].stop()
+        served.wait("a dead broker", lambda: served.values(f.BROKER_REACHABLE).get("source/1") == 0)
+        served.wait("no lag", lambda: topic not in served.values(f.LAG_RECORDS))
+        assert served.values(f.SOURCE_END_AGE)[""] > 0
+        source.brokers[0].start()
+        served.wait("the lag again", lambda: served.values(f.LAG_RECORDS).get(topic) == RECORDS)
+        target.brokers[0].stop()
+        served.wait("a dead target", lambda: state(served) == "unreachable")
+        status, text = served.answer("readyz")
+        assert (status, list(json.loads(text)["waiting"])) == (503, [name])
+        assert served.answer("livez")[0] == 200
+        assert topic in served.values(f.RECORDS_COPIED), "series go on"
+        target.brokers[0].start()
+        with LinkProcess(config):
+            wait_for("a link in sync", lambda: served.values(f.LINK_IN_SYNC).get("") == 1)
+            assert served.values(f.LAG_RECORDS)[topic] == 0
+            assert served.answer("readyz")[0] == 200
+            assert set(served.values(f.BROKER_REACHABLE).values()) == {1}
+            _, events = served.answer(f"api/v1/events?link={name}")
+            texts = [row["text"] for row in json.loads(events)["items"]]
+            assert [text for text in texts if text == "the link is running"] != []
+    finally:
+        served.process.terminate()
+        assert served.process.wait(10) in (0, -15)
