@@ -186,6 +186,7 @@ def head(status: LinkStatus, scene: Scene, columns: int) -> list[Text]:
         ),
         Text(f"{len(status.topics)} topics, {status.partitions} partitions"),
         Text(f"owner {host}" if host else ""),
+        Text(view.line_words(status), style="dim"),
         Text(view.more_words(status).strip(" ,")),
     ]
     rows = [

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from heliostat.cli.live_screen import keys_of
 from heliostat.cli.live_view import Scene, Sorting, ViewState, screen
+from heliostat.records.copier.lane import LineUse
 from heliostat.status.catch_up import CatchUp
 from heliostat.status.values import LinkStatus, TopicStatus
 
@@ -47,6 +48,7 @@ def link(name: str = "summit-to-usdf", topics: list[TopicStatus] = TOPICS) -> Li
         notes=[],
         lanes=[],
         driver={},
+        source_line=LineUse(150, 4_000_000),
         owner={"host": "antu.cp.lsst.org"},
     )
 
@@ -99,6 +101,7 @@ def test_the_screen_is_filled_and_nothing_is_cut_that_matters(columns: int, heig
     assert "owner antu.cp.lsst.org" in rows[0] + rows[1]
     if columns >= 120:
         assert "80 partitions" in rows[0] + rows[1]
+        assert "source 150 ms away, 4.0 MB on the line" in rows[0] + rows[1]
     if height >= 24:
         assert "network between" in text, "the hint of an event is not cut"
 
