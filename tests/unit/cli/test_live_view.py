@@ -9,9 +9,10 @@ import pytest
 from rich.console import Console
 
 from heliostat.cli.live_screen import keys_of
-from heliostat.cli.live_view import Scene, Sorting, ViewState, screen
+from heliostat.cli.live_view import Scene, ViewState, screen
 from heliostat.records.copier.lane import LineUse
 from heliostat.status.catch_up import CatchUp
+from heliostat.status.order import ORDERS
 from heliostat.status.values import LinkStatus, TopicStatus
 
 TOPICS = [
@@ -150,16 +151,11 @@ def test_a_pattern_that_is_half_typed_is_plain_text(pattern: str) -> None:
 def test_topics_are_sorted_by_turns() -> None:
     state = ViewState()
     firsts = {}
-    for _ in Sorting:
-        firsts[state.sorting] = state.chosen(TOPICS)[0].source[-2:]
+    for _ in ORDERS:
+        firsts[state.order] = state.chosen(TOPICS)[0].source[-2:]
         state.press("s")
-    assert firsts == {
-        Sorting.TRAFFIC: "39",
-        Sorting.LAG: "00",
-        Sorting.TROUBLE: "05",
-        Sorting.NAME: "00",
-    }
-    assert state.sorting is Sorting.TRAFFIC
+    assert firsts == {"rate": "39", "lag": "05", "name": "00"}
+    assert state.order == "rate"
 
 
 def test_rows_scroll_and_end_at_the_last() -> None:
