@@ -54,7 +54,7 @@ def headline(status: LinkStatus) -> Text:
 def line_words(status: LinkStatus) -> str:
     """Return round trip and bytes on the line of each side, as far as known."""
     sides = (("source", status.source_line), ("target", status.target_line))
-    return "  ".join(
+    return "; ".join(
         f"{side} {milliseconds(line.round_trip_ms)} away, {size(line.in_flight_bytes)} on the line"
         for side, line in sides
         if line is not None
