@@ -28,7 +28,7 @@ from heliostat.config import Config
 from heliostat.errors import KAFKA_ERRORS, HeliostatError, Verdict
 from heliostat.gaps.choices import Cause
 from heliostat.records.batches.converted import StopReason
-from heliostat.records.copier.lane import PartitionCode, PartitionState
+from heliostat.records.copier.lane import LineUse, PartitionCode, PartitionState
 from heliostat.schemas.registry.error_codes import REGISTRY_ERRORS
 from heliostat.status.values import HeldBack, LinkStatus, PartitionProblem, TopicStatus
 from heliostat.topics.topic_plan import RefusalCode
@@ -313,6 +313,7 @@ def status_page() -> Iterator[str]:
         (TopicStatus, "`topics[]`"),
         (PartitionProblem, "`problems[]`"),
         (HeldBack, "`held_back[]`"),
+        (LineUse, "`source_line`, `target_line`"),
     ):
         meanings = _member_docs(kind)
         yield from ("", f"## {place}", "", "| field | type | meaning |", "|---|---|---|")
@@ -328,9 +329,9 @@ def _json_type(annotation: str) -> str:
     names = {"int": "whole number", "float": "number", "str": "text", "None": "null"}
     if annotation.startswith("list["):
         return f"list of {_json_type(annotation[5:-1])}"
-    if annotation.startswith("dict[") or (annotation[0].isupper() and annotation != "None"):
+    if annotation.startswith("dict["):
         return "object"
-    return " or ".join(names[part.strip()] for part in annotation.split("|"))
+    return " or ".join(names.get(part.strip(), "object") for part in annotation.split("|"))
 
 
 PAGES: dict[str, Callable[[], Iterator[str]]] = {

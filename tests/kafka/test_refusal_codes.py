@@ -199,6 +199,7 @@ def test_auxiliary_topics_that_cannot_be_created(
         target_access=access[1],
         mirrors=dict,
         maps=MapReader,
+        landed=dict,
         clock=SystemClock(),
     )
     with closing(interchange):
@@ -262,7 +263,8 @@ def test_acknowledged_records_that_the_target_lost_are_copied_again(
         with closing(RecentRecords(target.bootstrap, progress_topic(LinkName(name)))) as progress:
             reader = StatusReader(LinkName(name), progress)
             reader.begin()
-        return reader.board.positions() == {partition_of(topic): 1 + LOST}
+        landed = reader.board.landed()
+        return {each: at.position for each, at in landed.items()} == {partition_of(topic): 1 + LOST}
 
     def all_rows() -> list[dict[str, Any]]:
         rows = sorted(said(config, "gaps")[0]["rows"], key=lambda row: row["first"])

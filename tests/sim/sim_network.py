@@ -15,7 +15,7 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.batches.aborted import Aborted
-from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.lane import LineUse, PartitionSpec
 from heliostat.records.copier.network import (
     Appended,
     AppendLost,
@@ -314,6 +314,9 @@ class SimNetwork:
 
     def held_bytes(self) -> int:
         return self._held.bytes
+
+    def lines(self) -> tuple[LineUse | None, LineUse | None]:
+        return None, None
 
     def copy_unsent(self) -> None:
         pass

@@ -56,6 +56,7 @@ REFUSED: dict[str, tuple[Step, str]] = {
     "no function": (CallFunction("no_such_module:function"), "no_such_module"),
     "a function that raises": (CallFunction(f"{__name__}:raising"), "KeyError: 'no such table'"),
     "a function with a clock": (CallFunction(f"{__name__}:timed"), STANDS_STILL),
+    "a constant that fails": (SetColumns((("value", "binary(string(1 / 0))"),)), "DIVIDE_BY_ZERO"),
     "a clock": (Where("timestamp > now()"), STANDS_STILL),
 }
 STANDING = (
@@ -97,6 +98,9 @@ def test_pipelines_that_spark_can_not_run_are_refused(spark: SparkSession) -> No
         "good": Where("value IS NULL"),
         "moved": SetColumns((("timestamp", "timestamp_millis(unix_millis(timestamp) + 1)"),)),
         "a date": SetColumns((("timestamp", "date(timestamp)"),)),
+        "a branch that may fail": SetColumns(
+            (("key", "if(offset < 0, binary(string(1 / 0)), key)"),)
+        ),
     }
     steps = {name: step for name, (step, _) in REFUSED.items()}
     pipelines = {name: Pipeline(name, (step,)) for name, step in {**steps, **good}.items()}

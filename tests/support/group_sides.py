@@ -26,6 +26,7 @@ from heliostat.groups.sync import GroupSync
 from heliostat.groups.values import CommitDecision
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, MapReader, OffsetMap
+from heliostat.offsets.values import Landed
 from heliostat.ops.events import Events
 from heliostat.topics.values import MirrorRecord
 
@@ -186,7 +187,7 @@ class Sides:
             memory,
             mirrors=lambda: {self.topic: self.record},
             maps=self._maps,
-            positions=lambda: self.copied_to,
+            positions=lambda: {each: Landed(at) for each, at in self.copied_to.items()},
             replication_factor=1,
             clock=SystemClock(),
             events=Events(SystemClock().wall_ms),

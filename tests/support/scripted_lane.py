@@ -41,6 +41,7 @@ class ScriptedConnection:
         self.buffer_for: Callable[[int], memoryview | None] = lambda size: memoryview(
             bytearray(size)
         )
+        self.endpoint = "broker:9092"
         self.frames: deque[Frame] = deque()
         self.parts: list[list[bytes]] = []
         self.sent = 0

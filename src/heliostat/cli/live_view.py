@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
@@ -15,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heliostat.cli import view
+from heliostat.status.order import ORDERS, matching, ordered
 from heliostat.status.values import LinkStatus, TopicStatus
 
 EVENT_SHARE = 3
@@ -28,26 +27,18 @@ CATCHING_UP_S = 5.0
 KEYS = "q stop  s sort  / filter  ↑↓ scroll  ? keys"
 HELP = """\
 q        stop the links, gracefully, as Ctrl-C does
-s        sort by traffic, lag, trouble, name
+s        sort by lag (what is in trouble first), rate, name
 /        show only topics that match: text, or a regular expression; Enter keeps it, Esc clears it
 ↑ ↓ j k  scroll by a row; PgUp, PgDn by ten; g to the first
 ?        these keys"""
-
-
-class Sorting(StrEnum):
-    """By what topics are sorted."""
-
-    TRAFFIC = "traffic"
-    LAG = "lag"
-    TROUBLE = "trouble"
-    NAME = "name"
 
 
 @dataclass
 class ViewState:
     """What the person at the screen has chosen."""
 
-    sorting: Sorting = Sorting.TRAFFIC
+    order: str = "rate"
+    """One of `ORDERS`."""
     pattern: str = ""
     is_typing: bool = False
     first_row: int = 0
@@ -63,8 +54,8 @@ class ViewState:
             case "q":
                 self.wants_stop = True
             case "s":
-                order = list(Sorting)
-                self.sorting = order[(order.index(self.sorting) + 1) % len(order)]
+                orders = list(ORDERS)
+                self.order = orders[(orders.index(self.order) + 1) % len(orders)]
                 self.first_row = 0
             case "/":
                 self.is_typing, self.pattern, self.first_row = True, "", 0
@@ -93,38 +84,19 @@ class ViewState:
 
     def chosen(self, topics: Sequence[TopicStatus]) -> list[TopicStatus]:
         """Return the topics that match, sorted."""
-        try:
-            matches = re.compile(self.pattern, re.IGNORECASE).search
-        except re.error:  # half typed, or plain text
-            matches = re.compile(re.escape(self.pattern), re.IGNORECASE).search
-        rows = [row for row in topics if matches(row.source) or matches(row.target)]
-        return sorted(rows, key=lambda row: _order(row, self.sorting))
+        return ordered(matching(topics, self.pattern), self.order)
 
     def footer(self, now_ms: int, columns: int) -> Text:
         """Return the last line: keys on the left, the clock on the right."""
         if self.is_typing:
             left = f"/{self.pattern}▏ Enter keeps it, Esc clears it"
         else:
-            left = f"{KEYS}  by {self.sorting}" + (f"  /{self.pattern}" if self.pattern else "")
+            left = f"{KEYS}  by {self.order}" + (f"  /{self.pattern}" if self.pattern else "")
         clock = f"{datetime.fromtimestamp(now_ms / 1000, tz=UTC):%H:%M:%S} UTC"
         gap = max(1, columns - cell_len(left) - cell_len(clock))
         text = Text(left + " " * gap + clock, style="reverse", no_wrap=True, overflow="crop")
         text.truncate(columns)
         return text
-
-
-def _order(row: TopicStatus, sorting: Sorting) -> tuple[float | int | str, ...]:
-    lag_s = float("inf") if row.unknown and row.lag_s is None else row.lag_s or 0.0
-    match sorting:
-        case Sorting.TRAFFIC:
-            return (-row.bytes_per_s, -(row.lag_records or 0), row.source)
-        case Sorting.LAG:
-            return (-lag_s, -(row.lag_records or 0), row.source)
-        case Sorting.TROUBLE:
-            well = row.states.get("copying", 0)
-            return (-(sum(row.states.values()) - well), -lag_s, row.source)
-        case Sorting.NAME:
-            return (row.source,)
 
 
 @dataclass(frozen=True)
@@ -186,6 +158,7 @@ def head(status: LinkStatus, scene: Scene, columns: int) -> list[Text]:
         ),
         Text(f"{len(status.topics)} topics, {status.partitions} partitions"),
         Text(f"owner {host}" if host else ""),
+        Text(view.line_words(status), style="dim"),
         Text(view.more_words(status).strip(" ,")),
     ]
     rows = [

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from heliostat.config import LinkConfig
     from heliostat.link.running import Running
     from heliostat.ops.events import Events
-    from heliostat.status.values import LinkStatus
 
 VIEW_EVERY_S = 1.0
 LOG_EVERY_S = 10.0
@@ -102,11 +101,8 @@ def live_screen(
     """Return the screen that shows links as they start and run; its key `q` stops them."""
     from heliostat.cli.live_screen import LiveScreen
 
-    def statuses() -> list[LinkStatus]:
-        return [kept.board.status(clock.wall_ms()) for kept in running.kept]
-
     directions: dict[str, str] = {link.name: f"{link.source} → {link.target}" for link in links}
-    return LiveScreen(directions, statuses, events, clock, stop.is_set.set)
+    return LiveScreen(directions, running.statuses, events, clock, stop.is_set.set)
 
 
 def follow(
@@ -136,6 +132,6 @@ def follow(
         failure = running.wait(VIEW_EVERY_S / 4)
         if not is_live and clock.monotonic_s() >= next_line_s:
             next_line_s += LOG_EVERY_S
-            for kept in running.kept:
-                events.info(view.plain_line(kept.board.status(clock.wall_ms())))
+            for status in running.statuses():
+                events.info(view.plain_line(status))
     return failure

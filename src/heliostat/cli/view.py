@@ -43,11 +43,22 @@ def headline(status: LinkStatus) -> Text:
         f" p99 {milliseconds(status.latency_p99_ms)}",
         f"  {len(status.topics)} topics, {status.partitions} partitions, {len(status.lanes)} lanes",
     )
+    text.append(f"  {words}" if (words := line_words(status)) else "")
     if status.owner:
         text.append(f"  on {status.owner['host']}")
     text.append(more_words(status))
     text.no_wrap = True
     return text
+
+
+def line_words(status: LinkStatus) -> str:
+    """Return round trip and bytes on the line of each side, as far as known."""
+    sides = (("source", status.source_line), ("target", status.target_line))
+    return "; ".join(
+        f"{side} {milliseconds(line.round_trip_ms)} away, {size(line.in_flight_bytes)} on the line"
+        for side, line in sides
+        if line is not None
+    )
 
 
 def more_words(status: LinkStatus) -> str:

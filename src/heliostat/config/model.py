@@ -329,7 +329,7 @@ class RecordsConfig(Frozen):
     fetch_bytes_max: Annotated[int, Field(title="Fetch", ge=1024, le=FETCH_BYTES_LIMIT)] = (
         33_554_432
     )
-    """Bytes that one fetch may return."""
+    """Bytes that one fetch may return; far behind, 8 MiB, or twice what a partition may return."""
     partition_fetch_bytes_max: Annotated[MegaBytes, Field(title="Fetch of a partition")] = (
         33_554_432
     )

@@ -10,14 +10,15 @@ from heliostat.errors import BrokerError
 from heliostat.groups.values import MirrorPartition, SourceGroups, TargetGroups
 from heliostat.names import TopicName, TopicPartition, id_text, is_another, is_still
 from heliostat.offsets.ends_then_maps import EndsThenMaps
-from heliostat.offsets.log_bounds import bounds_of
+from heliostat.offsets.log_bounds import landed_bounds
 from heliostat.offsets.offset_map import MapReader
+from heliostat.offsets.values import NOT_REPORTED, Landed
 from heliostat.topics.values import MirrorRecord
 
 MAP_LOST = "rows of the mirror's offset map are gone"
 OpenMaps = Callable[[], MapReader]
 Mirrors = Mapping[TopicName, MirrorRecord]
-Positions = Callable[[], Mapping[TopicPartition, int]]
+Positions = Callable[[], Mapping[TopicPartition, Landed]]
 Partitions = Mapping[TopicPartition, MirrorPartition | str | BrokerError]
 
 
@@ -43,9 +44,9 @@ def observe_target(
         if not isinstance(rows, BrokerError)
         for partition in rows
     }
-    copied_to = positions()  # read before the mirrors' ends, so that these cover it
+    landed = positions()  # read before the mirrors' ends, so that these cover it
     partitions = observe_partitions(
-        source, target, asked, mirrors=mirrors, maps=maps, copied_to=copied_to
+        source, target, asked, mirrors=mirrors, maps=maps, landed=landed
     )
     return TargetGroups(listing, offsets, partitions)
 
@@ -57,7 +58,7 @@ def observe_partitions(
     *,
     mirrors: Mirrors,
     maps: OpenMaps,
-    copied_to: Mapping[TopicPartition, int],
+    landed: Mapping[TopicPartition, Landed],
 ) -> Partitions:
     """Read mirrors' partitions, by source partition; or why there is none.
 
@@ -67,8 +68,8 @@ def observe_partitions(
         Source partitions.
     maps
         Reads the offset maps, see `EndsThenMaps`.
-    copied_to
-        See `MirrorPartition`; from before this call.
+    landed
+        How far source partitions were copied before this call.
     """
     found: dict[TopicPartition, MirrorPartition | str | BrokerError] = {}
     of_mirrors: list[tuple[TopicPartition, MirrorRecord]] = []
@@ -97,7 +98,8 @@ def observe_partitions(
             found[partition] = "the mirror has no such partition yet"
         else:
             pairs[partition] = mirror
-    seen = EndsThenMaps(lambda: bounds_of(target, pairs.values()), maps)
+    reached = {at: landed.get(each, NOT_REPORTED).target_end for each, at in pairs.items()}
+    seen = EndsThenMaps(lambda: landed_bounds(target, reached), maps)
     for partition, mirror in pairs.items():
         bounds, topic_id = seen.ends[mirror], id_text(mirrors[partition.topic].target_id)
         if isinstance(bounds, BrokerError):
@@ -105,7 +107,8 @@ def observe_partitions(
         elif seen.maps.is_lost(mirror, topic_id):
             found[partition] = MAP_LOST
         else:
-            offset_map, copied = seen.maps.of(mirror, topic_id), copied_to.get(partition, -1)
+            offset_map = seen.maps.of(mirror, topic_id)
+            copied = landed.get(partition, NOT_REPORTED).position
             found[partition] = MirrorPartition(mirror, bounds.start, bounds.end, offset_map, copied)
     return found
 

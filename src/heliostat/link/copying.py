@@ -191,6 +191,7 @@ class Copying:
             target_access=context.target.access(),
             mirrors=lambda: known.mirrors,
             maps=context.state.offsets.fresh,
+            landed=context.board.landed,
             clock=context.clock,
         )
         self._transactions = OpenTransactions(source, context.board.held, context.clock.wall_ms)
@@ -297,7 +298,7 @@ class Copying:
             target_access=context.target.access(),
             mirrors=lambda: dict(self._known.mirrors),
             maps=context.state.offsets.fresh,
-            positions=context.board.positions,
+            positions=context.board.landed,
             foreign=context.foreign,
             interchange=self._interchange,
             clock=context.clock,

@@ -25,6 +25,9 @@ from heliostat.other_links.same_file import Neighbours, TopicNames, ask_topics
 from heliostat.records.spark.pipeline import SparkRounds
 from heliostat.state.link_state import progress_topic
 from heliostat.status.board import StatusBoard
+from heliostat.status.both_ends import read_ends
+from heliostat.status.known_ends import KnownEnds
+from heliostat.status.values import LinkStatus
 
 POLL_S = 0.5
 READERS_END_S = 5.0
@@ -84,6 +87,8 @@ class Running:
         self._names = TopicNames(functools.partial(ask_topics, config))
         self.kept: list[KeptLink] = []
         """The links, in the order of the file."""
+        self._ends: dict[str, KnownEnds] = {}
+        """Where logs end whose lags are not reported, by link."""
 
     def start(self) -> None:
         """Start Spark, then every link; returns while they begin, each by itself.
@@ -128,6 +133,10 @@ class Running:
             events=shared.events,
             troubles=shared.troubles,
         )
+        source, target = (
+            self._config.clusters[each].access() for each in (link.source, link.target)
+        )
+        self._ends[link.name] = KnownEnds(functools.partial(read_ends, source, target), self._clock)
         self.kept.append(kept)
         kept.start()
         reader = self._reader(link, shared)
@@ -143,6 +152,15 @@ class Running:
             return board.status(self._clock.wall_ms()).lag_records
 
         return _Shared(board, events, Troubles(aliases, self._clock, events, behind))
+
+    def statuses(self) -> list[LinkStatus]:
+        """Return the status of each link that has begun; never waits for a cluster."""
+        now_ms, found = self._clock.wall_ms(), list[LinkStatus]()
+        for kept in list(self.kept):
+            unreported = functools.partial(kept.board.to_read, now_ms)
+            ends = self._ends[kept.link.name].newest(unreported)
+            found.append(kept.board.status(now_ms, ends))
+        return found
 
     @property
     def failures(self) -> dict[LinkName, BaseException]:

@@ -19,8 +19,9 @@ from heliostat.mm2.heartbeats import HeartbeatEmitter, HeartbeatWatch
 from heliostat.mm2.offset_syncs import CopiedRange, OffsetSyncs
 from heliostat.names import TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.ends_then_maps import EndsThenMaps
-from heliostat.offsets.log_bounds import bounds_of
+from heliostat.offsets.log_bounds import landed_bounds
 from heliostat.offsets.offset_map import MapReader
+from heliostat.offsets.values import NOT_REPORTED, Landed
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.topics.naming import naming_of
 from heliostat.topics.replication_policy import HEARTBEATS, policy_of
@@ -48,6 +49,8 @@ class Interchange:
         Returns the link's current mirrors.
     maps
         Returns their current offset maps.
+    landed
+        Returns how far source partitions are copied, as last reported.
     clock
         Clock of the driver.
     """
@@ -62,12 +65,14 @@ class Interchange:
         target_access: ClusterAccess,
         mirrors: Callable[[], Mapping[TopicName, MirrorRecord]],
         maps: Callable[[], MapReader],
+        landed: Callable[[], Mapping[TopicPartition, Landed]],
         clock: Clock,
     ) -> None:
         self._link = link
         self._target = target
         self._mirrors = mirrors
         self._maps = maps
+        self._landed = landed
         self._clock = clock
         self._topics: list[ByteTopic] = []
         policy, admins = policy_of(link), {"source": source, "target": target}
@@ -184,7 +189,12 @@ class Interchange:
             for mirror, number in record.own(info.partitions).items():
                 source = TopicPartition(record.source, number)
                 sources[mirror] = (source, id_text(record.target_id))
-        seen = EndsThenMaps(lambda: bounds_of(self._target, sources), self._maps)
+        landed = self._landed()
+        reached = {
+            mirror: landed.get(source, NOT_REPORTED).target_end
+            for mirror, (source, _) in sources.items()
+        }
+        seen = EndsThenMaps(lambda: landed_bounds(self._target, reached), self._maps)
         for mirror, (source, topic_id) in sources.items():
             bounds = seen.ends[mirror]
             if seen.maps.is_lost(mirror, topic_id):

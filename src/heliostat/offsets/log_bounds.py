@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, TopicInfo
 from heliostat.clusters.plain_records import LogBounds
@@ -35,6 +35,32 @@ def bounds_of(
                 end if isinstance(end, BrokerError) else LogBounds(start.offset, end.offset)
             )
     return found
+
+
+def landed_bounds(
+    admin: ClusterAdmin, reached: Mapping[TopicPartition, Offset | int]
+) -> dict[TopicPartition, LogBounds | BrokerError]:
+    """Do as `bounds_of`, but ask every broker who leads a log that ends before what it reached.
+
+    A deposed leader goes on answering: offsets by its end would move a group back.
+
+    Parameters
+    ----------
+    reached
+        Partitions, with the log end that was reported for each (-1: none was).
+
+    Raises
+    ------
+    ConnectionLost
+        The cluster does not answer.
+    """
+    found = bounds_of(admin, reached)
+    short = [
+        partition
+        for partition, bounds in found.items()
+        if not isinstance(bounds, BrokerError) and bounds.end < reached[partition]
+    ]
+    return found | bounds_of(admin, short, confirmed=True) if short else found
 
 
 def log_ends_of(admin: ClusterAdmin, topics: Iterable[TopicInfo]) -> dict[TopicPartition, Offset]:

@@ -20,6 +20,7 @@ from heliostat.groups.sync import Steps
 from heliostat.groups.values import Published, Skip, SourceGroups
 from heliostat.names import GroupId, LinkName, TopicPartition
 from heliostat.offsets.store import read_maps
+from heliostat.offsets.values import Landed
 from heliostat.operate.links import links_of
 from heliostat.state.link_state import LinkState
 from heliostat.status.reader import last_reported
@@ -190,10 +191,10 @@ def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups
         return LinkGroups(name, link.groups.sync, views, steps.took_ms)
 
 
-def _positions(access: ClusterAccess, link: LinkName) -> dict[TopicPartition, int]:
-    """Return the position of each partition that the link's lanes reported last."""
+def _positions(access: ClusterAccess, link: LinkName) -> dict[TopicPartition, Landed]:
+    """Return how far each partition is copied, as the link's lanes reported last."""
     board = last_reported(link, access)
-    return {} if board is None else board.positions()
+    return {} if board is None else board.landed()
 
 
 def _members(

@@ -188,6 +188,11 @@ def read_ids(frame: Any) -> set[int]:
     return {number for attributes in found for _, number in attributes}
 
 
+def compute_constants(frame: Any) -> None:
+    """Compute what is constant in a frame's expressions, as its optimizer does; may raise."""
+    frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public way
+
+
 def elements(sequence: Any) -> list[Any]:
     """Return the elements of a Scala `Seq`."""
     return [sequence.apply(at) for at in range(sequence.size())]

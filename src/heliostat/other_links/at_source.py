@@ -18,13 +18,15 @@ from dataclasses import dataclass, field, replace
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.clusters.kafka_codes import TOPIC_AUTHORIZATION_FAILED
+from heliostat.clusters.kafka_codes import LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
-from heliostat.names import ClusterId, TopicId, TopicName, is_another
+from heliostat.errors import BrokerError
+from heliostat.names import ClusterId, LinkName, TopicId, TopicName, is_another
 from heliostat.other_links.at_target import states_at
 from heliostat.state.link_state import feeds_in
-from heliostat.state_topics import state_topic
+from heliostat.state_topics import link_of_state_topic, state_topic
 from heliostat.topics.cycles import Feeds, Stage, cycle_refusal
+from heliostat.topics.observe import leaderless_states
 from heliostat.topics.values import ClusterTopic, Feed, MirrorRecord, SourceTopics
 
 HOLD_TURNS = 3
@@ -73,12 +75,34 @@ class Upstream:
         self._target_id = target_id
         self._clock = clock
         self._held: dict[TopicName, tuple[tuple[ClusterTopic, ...], float]] = {}
+        self._read: dict[LinkName, tuple[Feed, ...]] = {}
+        """What the state of each link said when it was last read."""
         self.notes: tuple[str, ...] = ()
         """Records of state topics that the last look set aside."""
 
     def feeds(self, source: SourceTopics) -> tuple[Feed, ...]:
-        """See `feeds_at`."""
-        found, self.notes = feeds_at(self._cluster, source)
+        """Return what links write at a source, see `feeds_at`.
+
+        A state topic without a leader counts as it was last read: its link can claim nothing more.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            As `feeds_at`; or a state topic without a leader was never read.
+        """
+        led = tuple(name for name in source.names if name not in source.leaderless)
+        found, notes = feeds_at(self._cluster, replace(source, names=led))
+        read = {link: list[Feed]() for link in map(link_of_state_topic, led) if link is not None}
+        for feed in found:
+            read[feed.link].append(feed)
+        for topic in sorted(source.leaderless):
+            last = self._read.get(LinkName(str(link_of_state_topic(topic))))
+            if last is None:
+                raise BrokerError(_no_leader(topic), kafka_code=LEADER_NOT_AVAILABLE)
+            found += last
+            notes += (_no_leader(topic),)
+        self._read |= {link: tuple(feeds) for link, feeds in read.items()}
+        self.notes = notes
         return found
 
     def look_again(
@@ -106,8 +130,10 @@ class Upstream:
         self._held = {name: since for name, since in self._held.items() if name in claims}
         if not claims:
             return Again()
-        names = tuple(self._source.describe_topics())
-        feeds = Feeds(self.feeds(replace(source, names=names)))
+        infos = self._source.describe_topics()
+        if leaderless := sorted(leaderless_states(infos)):
+            return Again(not_yet=dict.fromkeys(claims, _no_leader(leaderless[0])))
+        feeds = Feeds(self.feeds(replace(source, names=tuple(infos), leaderless=frozenset())))
         let_go: list[TopicName] = []
         not_yet: dict[TopicName, str] = {}
         for name, record in claims.items():
@@ -136,6 +162,10 @@ class Upstream:
             self._held[name] = through, now_s
         hold_s = HOLD_TURNS * self._link.topics.refresh_interval_s
         return through != record.through or now_s - since_s < hold_s
+
+
+def _no_leader(topic: TopicName) -> str:
+    return f"topic {topic} at the source has no leader: what its link claims is unknown"
 
 
 @dataclass(frozen=True, slots=True)

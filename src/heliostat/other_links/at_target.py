@@ -20,6 +20,7 @@ from heliostat.other_links.claims import Claims, NeighbourClaims, OtherClaims
 from heliostat.state.link_state import MIRROR_PREFIX, Starts, begun_of, feeds_in, mirrors_in
 from heliostat.state_topics import link_of_state_topic
 from heliostat.topics.naming import naming_of
+from heliostat.topics.observe import leaderless_states
 from heliostat.topics.plan import plan_topics
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord, SourceTopics, TargetTopics
@@ -66,7 +67,8 @@ class OtherLinks:
 
         State topics that we have no permission to see are not checked. If a mirror's row is invalid
         because somebody else wrote there, each wanted name that may be that mirror's is unsure:
-        mirror names contain the source topic's name, whatever the naming (`Naming.rule`).
+        mirror names contain the source topic's name, whatever the naming (`Naming.rule`). All are
+        while a state topic has no leader: nobody waits for that.
 
         Raises
         ------
@@ -79,7 +81,12 @@ class OtherLinks:
         found: dict[TopicName, LinkName] = {}
         unsure: dict[TopicName, str] = {}
         notes: list[str] = []
-        for state in states_at(self._target, there, but=self._link):
+        leaderless = leaderless_states(there)
+        for topic in sorted(leaderless):
+            if (link := link_of_state_topic(topic)) not in {None, self._link}:
+                why = f"is a mirror of link {link} is unknown: topic {topic} has no leader"
+                unsure.update((name, f"whether {name} {why}") for name in wanted)
+        for state in states_at(self._target, there.keys() - leaderless, but=self._link):
             if state.why_odd:
                 notes.append(state.why_odd)
                 why = f"is a mirror of link {state.link} is unknown: {state.why_odd}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from heliostat.errors import HeliostatError
 from heliostat.names import LinkName, TopicPartition
+from heliostat.offsets.values import Landed
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress, decode_progress
 from heliostat.state.link_state import DRIVER_KEY
@@ -177,13 +178,13 @@ class StatusBoard:
                 if row.report.open_records
             }
 
-    def positions(self) -> dict[TopicPartition, int]:
-        """Return positions by source partition, as last reported.
-
-        All records before a position are at the target.
-        """
+    def landed(self) -> dict[TopicPartition, Landed]:
+        """Return how far each source partition is copied, as last reported."""
         with self._lock:
-            return {partition: row.report.position for partition, row in self._reports.rows.items()}
+            return {
+                partition: Landed(row.report.position, row.report.target_end)
+                for partition, row in self._reports.rows.items()
+            }
 
 
 def unreachable(link: LinkName, now_ms: int, error: HeliostatError) -> LinkStatus:

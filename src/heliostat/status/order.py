@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from fnmatch import fnmatchcase
 
@@ -38,6 +39,15 @@ def ordered(topics: Iterable[TopicStatus], order: str) -> list[TopicStatus]:
     """Return topics in one of `ORDERS`."""
     key = ORDERS[order]
     return sorted(topics, key=lambda topic: (*key(topic), topic.source))
+
+
+def matching(topics: Iterable[TopicStatus], text: str) -> list[TopicStatus]:
+    """Return the topics of which a name, at either side, has this text or regular expression."""
+    try:
+        matches = re.compile(text, re.IGNORECASE).search
+    except re.error:  # half typed, or plain text
+        matches = re.compile(re.escape(text), re.IGNORECASE).search
+    return [topic for topic in topics if matches(topic.source) or matches(topic.target)]
 
 
 def chosen(topics: Sequence[TopicStatus], patterns: Sequence[str]) -> list[TopicStatus]:

@@ -9,12 +9,12 @@ from typing import Any
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
-from heliostat.records.copier.lane import PartitionReport, PartitionState
+from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 from heliostat.state.stops import has_passed_stops
 from heliostat.status.lag import Ends, Reading, lag_of
 from heliostat.status.reports import LaneReports, Reports
 from heliostat.status.rows import PartitionRow
-from heliostat.status.sums import SILENT, STOPPED, Sums, is_starting, state_shown
+from heliostat.status.sums import SILENT, STOPPED, Sums, is_starting, line_of, state_shown
 from heliostat.status.values import MAX_LAG_S, HeldBack, LinkStatus, PartitionStatus
 
 NO_LANE = LaneId(-1)
@@ -72,12 +72,14 @@ class Snapshot:
         for row, shown, reading in rows:
             sums.add(row, state=shown, reading=reading)
         lag = sums.close(self._unreported(len(rows)))
-        latency = LatencyHistogram()
+        latency, reporting = LatencyHistogram(), list[RoundReport]()
         for lane in self._reports.lanes.values():
             for _, _, counts in lane.recent:
                 latency.merge(counts)
-            is_reporting = not _is_silent(lane.newest.at_ms, now_ms)
-            if is_reporting and lane.seconds > 0 and state == "running":
+            is_reporting = not _is_silent(lane.newest.at_ms, now_ms) and state == "running"
+            if is_reporting:
+                reporting.append(lane.newest.report)
+            if is_reporting and lane.seconds > 0:
                 for partition, (records, size) in lane.sums().items():
                     topic = sums.topics.get(partition.topic)
                     if topic is not None:
@@ -99,6 +101,8 @@ class Snapshot:
             lag_s=lag.age_s if topics else None,
             latency_p50_ms=latency.percentile_ms(0.50),
             latency_p99_ms=latency.percentile_ms(0.99),
+            source_line=line_of(report.source_line for report in reporting),
+            target_line=line_of(report.target_line for report in reporting),
             states=dict(sums.states),
             problems=sorted(sums.problems, key=lambda item: (item.source, item.partition)),
             refused=dict(self._reports.driver.get("refused", {})),

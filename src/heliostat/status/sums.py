@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from heliostat.names import TopicName
-from heliostat.records.copier.lane import PartitionState
+from heliostat.records.copier.lane import LineUse, PartitionState
 from heliostat.status.lag import Ends, Lag, Reading, lag_of, summed
 from heliostat.status.rows import PartitionRow
 from heliostat.status.values import PartitionProblem, TopicStatus
@@ -97,3 +97,13 @@ def problems_of(rows: Iterable[PartitionRow]) -> list[PartitionProblem]:
         for item in (row.report for row in rows)
         if item.reason
     ]
+
+
+def line_of(uses: Iterable[LineUse | None]) -> LineUse | None:
+    """Return the lines of several lanes to one side as one; None: no lane knows it."""
+    known = [use for use in uses if use is not None]
+    if not known:
+        return None
+    return LineUse(
+        max(use.round_trip_ms for use in known), sum(use.in_flight_bytes for use in known)
+    )

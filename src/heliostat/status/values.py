@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from heliostat.ops.events import shortened
+from heliostat.records.copier.lane import LineUse
 
 MAX_LAG_S = 10.0
 """Default limit: a link that lags by no more is in sync."""
@@ -172,6 +173,10 @@ class LinkStatus:
     """Its lanes, as they last reported."""
     driver: dict[str, Any]
     """The driver's last report, as it is: its loops, groups, gaps, schemas and rounds."""
+    source_line: LineUse | None = None
+    """The line between the lanes and the source; null: not known. See below."""
+    target_line: LineUse | None = None
+    """The line between the lanes and the target."""
     owner: dict[str, Any] = field(default_factory=dict)
     """Where its driver runs, or ran last: `host`, `pid`, `since_ms`."""
     heartbeat_age_s: float | None = None

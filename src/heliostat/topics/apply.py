@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from heliostat.clock import Clock, SystemClock
@@ -183,16 +183,19 @@ def _await_visible(
     unusable: set[TopicName],
     clock: Clock,
 ) -> dict[TopicName, TopicInfo]:
-    """Wait until each new partition has a leader that answers."""
+    """Wait until each new partition has a leader that answers.
+
+    Others may have none: nobody waits for a broker that is gone.
+    """
     wants = {m.target: m for m in plan.mirrors if m.source not in failed}
-    changed = [t.target for t in plan.create] + [t.target for t in plan.grow]
-    pending = {name for name in changed if name in wants}
+    had = dict.fromkeys((t.target for t in plan.create), 0) | {t.target: t.has for t in plan.grow}
+    pending = {name for name in had if name in wants}
     ready: dict[TopicName, TopicInfo] = {}
     deadline_s = clock.monotonic_s() + VISIBLE_TIMEOUT_S
     while pending:
         infos = target.describe_topics(pending)
-        seen = {n: i for n, i in infos.items() if _has_leaders(i, wants[n].target_partitions)}
-        ready.update(seen := _answering(target, seen))
+        new = {n: _new_partitions(i, had[n], wants[n].target_partitions) for n, i in infos.items()}
+        ready.update(seen := {n: infos[n] for n in _answering(target, new)})
         pending -= seen.keys()
         if not pending or clock.monotonic_s() > deadline_s:
             break
@@ -210,19 +213,21 @@ def _await_visible(
 
 
 def _answering(
-    target: ClusterAdmin, infos: Mapping[TopicName, TopicInfo]
-) -> dict[TopicName, TopicInfo]:
+    target: ClusterAdmin, new: Mapping[TopicName, Iterable[TopicPartition]]
+) -> set[TopicName]:
     """Topics whose leaders answer: metadata names these before their log directories exist."""
-    partitions = [
-        TopicPartition(name, partition.partition)
-        for name, info in infos.items()
-        for partition in info.partitions
-    ]
-    answers = target.list_log_ends(partitions) if partitions else {}
+    led = {name: list(partitions) for name, partitions in new.items() if partitions}
+    asked = [partition for partitions in led.values() for partition in partitions]
+    answers = target.list_log_ends(asked) if asked else {}
     silent = {p.topic for p, answer in answers.items() if isinstance(answer, BrokerError)}
-    return {name: info for name, info in infos.items() if name not in silent}
+    return led.keys() - silent
 
 
-def _has_leaders(info: TopicInfo, partitions: int) -> bool:
-    leaders = sum(1 for partition in info.partitions if partition.leader is not None)
-    return info.error is None and leaders >= partitions
+def _new_partitions(info: TopicInfo, had: int, wants: int) -> list[TopicPartition]:
+    """Return the partitions that are new, once each of them has a leader."""
+    led = [
+        TopicPartition(info.name, each.partition)
+        for each in info.partitions
+        if each.partition >= had and each.leader is not None
+    ]
+    return led if info.error is None and len(led) >= wants - had else []

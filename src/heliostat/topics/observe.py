@@ -19,6 +19,7 @@ from heliostat.names import (
     is_another,
     is_still,
 )
+from heliostat.state_topics import link_of_state_topic
 from heliostat.topics.naming import naming_of
 from heliostat.topics.select import selection_of
 from heliostat.topics.values import (
@@ -79,7 +80,23 @@ def observe_source(admin: ClusterAdmin, link: LinkConfig) -> SourceTopics:
             configs=settings,
             is_internal=info.is_internal,
         )
-    return SourceTopics(admin.cluster_id(), tuple(sorted(infos)), topics, unreadable)
+    return SourceTopics(
+        admin.cluster_id(),
+        tuple(sorted(infos)),
+        topics,
+        unreadable,
+        leaderless=leaderless_states(infos),
+    )
+
+
+def leaderless_states(topics: Mapping[TopicName, TopicInfo]) -> frozenset[TopicName]:
+    """Return links' state topics that no broker leads: whoever reads one waits for a leader."""
+    return frozenset(
+        name
+        for name, info in topics.items()
+        if link_of_state_topic(name) is not None
+        and any(partition.leader is None for partition in info.partitions)
+    )
 
 
 def _doubted(

@@ -40,7 +40,7 @@ class SourceTopics:
     `names` are all topics there, selected or not; `unreadable` are selected ones that the source
     does not let us read; `at_beginning` those that existed when the link began, None if it begins
     now: topics that came later are copied from their beginning. `feeds` are topics there that other
-    links write.
+    links write, `leaderless` links' state topics that no broker leads now.
     """
 
     cluster_id: ClusterId
@@ -49,6 +49,7 @@ class SourceTopics:
     unreadable: Mapping[TopicName, BrokerError] = field(default_factory=dict)
     at_beginning: frozenset[TopicName] | None = None
     feeds: tuple[Feed, ...] = ()
+    leaderless: frozenset[TopicName] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

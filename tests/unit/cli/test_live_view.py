@@ -9,8 +9,10 @@ import pytest
 from rich.console import Console
 
 from heliostat.cli.live_screen import keys_of
-from heliostat.cli.live_view import Scene, Sorting, ViewState, screen
+from heliostat.cli.live_view import Scene, ViewState, screen
+from heliostat.records.copier.lane import LineUse
 from heliostat.status.catch_up import CatchUp
+from heliostat.status.order import ORDERS
 from heliostat.status.values import LinkStatus, TopicStatus
 
 TOPICS = [
@@ -47,6 +49,7 @@ def link(name: str = "summit-to-usdf", topics: list[TopicStatus] = TOPICS) -> Li
         notes=[],
         lanes=[],
         driver={},
+        source_line=LineUse(150, 4_000_000),
         owner={"host": "antu.cp.lsst.org"},
     )
 
@@ -99,6 +102,7 @@ def test_the_screen_is_filled_and_nothing_is_cut_that_matters(columns: int, heig
     assert "owner antu.cp.lsst.org" in rows[0] + rows[1]
     if columns >= 120:
         assert "80 partitions" in rows[0] + rows[1]
+        assert "source 150 ms away, 4.0 MB on the line" in rows[0] + rows[1]
     if height >= 24:
         assert "network between" in text, "the hint of an event is not cut"
 
@@ -147,16 +151,11 @@ def test_a_pattern_that_is_half_typed_is_plain_text(pattern: str) -> None:
 def test_topics_are_sorted_by_turns() -> None:
     state = ViewState()
     firsts = {}
-    for _ in Sorting:
-        firsts[state.sorting] = state.chosen(TOPICS)[0].source[-2:]
+    for _ in ORDERS:
+        firsts[state.order] = state.chosen(TOPICS)[0].source[-2:]
         state.press("s")
-    assert firsts == {
-        Sorting.TRAFFIC: "39",
-        Sorting.LAG: "00",
-        Sorting.TROUBLE: "05",
-        Sorting.NAME: "00",
-    }
-    assert state.sorting is Sorting.TRAFFIC
+    assert firsts == {"rate": "39", "lag": "05", "name": "00"}
+    assert state.order == "rate"
 
 
 def test_rows_scroll_and_end_at_the_last() -> None:

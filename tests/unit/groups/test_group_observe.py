@@ -23,6 +23,7 @@ from heliostat.names import (
     TopicPartition,
 )
 from heliostat.offsets.offset_map import MapReader
+from heliostat.offsets.values import Landed
 from heliostat.topics.values import MirrorRecord
 
 T = TopicName("t")
@@ -38,6 +39,8 @@ class Side:
     def __init__(self, topic_id: UUID, asked: list[str]) -> None:
         self.topic_id, self.asked = topic_id, asked
         self.error: BrokerError | None = None
+        self.ends = [100]
+        """Where its log ends, and what brokers say once all are asked who leads."""
 
     def committed_offsets(self, groups: Iterable[GroupId]) -> Mapping[GroupId, Any]:
         return {group: {} for group in groups}
@@ -49,11 +52,11 @@ class Side:
     def list_offsets(
         self, specs: Mapping[TopicPartition, int], *, confirmed: bool = False
     ) -> Mapping[TopicPartition, Any]:
-        assert not confirmed
+        self.ends = self.ends[1:] if confirmed else self.ends
         if EARLIEST not in specs.values():
             self.asked.append("end")
         return {
-            p: ListedOffset(Offset(10 if spec == EARLIEST else 100), -1, LeaderEpoch(0))
+            p: ListedOffset(Offset(10 if spec == EARLIEST else self.ends[0]), -1, LeaderEpoch(0))
             for p, spec in specs.items()
         }
 
@@ -64,14 +67,15 @@ class World:
     def __init__(self) -> None:
         self.asked: list[str] = []
         self.source, self.target = Side(SOURCE_ID, self.asked), Side(TARGET_ID, self.asked)
+        self.landed = Landed(77, 100)
 
     def maps(self) -> MapReader:
         self.asked.append("maps")
         return MapReader()
 
-    def positions(self) -> Mapping[TopicPartition, int]:
+    def positions(self) -> Mapping[TopicPartition, Landed]:
         self.asked.append("positions")
-        return {P: 77}
+        return {P: self.landed}
 
     def observe(self) -> Any:
         source: Any = self.source
@@ -101,6 +105,17 @@ def test_positions_then_ends_then_maps() -> None:
     assert world.asked == ["positions", "end", "maps"]
     assert isinstance(found, MirrorPartition)
     assert (found.start, found.end, found.copied_to) == (10, 100, 77)
+
+
+@pytest.mark.parametrize("confirmed", [100, 40])
+def test_an_end_before_what_was_acknowledged_is_not_believed_at_once(confirmed: int) -> None:
+    """A deposed leader's log ends at 40: a group that goes on at 50 would be moved back to 40."""
+    world = World()
+    world.target.ends = [40, confirmed]
+    found = world.observe()
+    assert world.asked == ["positions", "end", "end", "maps"]
+    assert found.end == confirmed
+    assert found.place_of(Offset(50)) == (50 if confirmed == 100 else 40)
 
 
 @pytest.mark.parametrize("side", ["source", "target"])

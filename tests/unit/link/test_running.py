@@ -22,9 +22,12 @@ from heliostat.link.kept_link import KeptLink
 from heliostat.link.running import Running
 from heliostat.link.spark_start import SparkStart
 from heliostat.link.troubles import Troubles
-from heliostat.names import LinkName
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.ops.events import Events
+from heliostat.records.copier.lane import PartitionReport, PartitionState
+from heliostat.status import known_ends
 from heliostat.status.board import StatusBoard
+from heliostat.status.lag import BothEnds
 
 WITHIN_S = 20.0
 
@@ -268,6 +271,27 @@ def test_a_report_of_which_no_status_can_be_made_replaces_none(process: Process)
     process.report("well", DRIVER, (b"driver", odd))
     eventually(lambda: "is not ours" in "\n".join(process.events.recent(10)))
     assert process.driver_of("well") == REPORT
+
+
+@pytest.mark.parametrize("process", [["dead", "well"]], indirect=True)
+def test_statuses_show_lags_that_no_lane_reports(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given stops in the state of a link without lanes / then both ends tell what is missing."""
+    source = TopicPartition(TopicName("t"), PartitionId(0))
+    figures = (70, 70, 0, 0, -1, -1, 1)
+    stop = PartitionReport(source, source, PartitionState.GAP, *figures, target_end=70)
+    monkeypatch.setattr(running_module, "read_ends", lambda *_: {source: BothEnds(90, 70, 0)})
+    for name in ("NEEDED_S", "LOOK_S"):
+        monkeypatch.setattr(known_ends, name, 0.0)
+    process.running.start()
+    process.running.kept[1].board.know_stops({source: stop})
+
+    def lags() -> list[int | None]:
+        return [status.lag_records for status in process.running.statuses()]
+
+    assert lags() == [None, None]
+    eventually(lambda: lags() == [None, 20])
 
 
 def test_a_stop_during_sparks_start_begins_no_link(monkeypatch: pytest.MonkeyPatch) -> None:

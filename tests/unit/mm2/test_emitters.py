@@ -16,6 +16,7 @@ from heliostat.mm2.emitters import Interchange
 from heliostat.mm2.formats import Checkpoint, Heartbeat, OffsetSync
 from heliostat.names import ClusterId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, MapReader, OffsetMap
+from heliostat.offsets.values import Landed
 from heliostat.topics.values import MirrorRecord
 
 NO_LEADER = 5
@@ -55,9 +56,9 @@ class Topic:
         self.closed = True
 
 
-def target():
+def target(brokers=1):
     """A mirror of two partitions, one without a leader, and a topic that is not our mirror."""
-    made = SimulatedCluster()
+    made = SimulatedCluster(brokers=brokers)
     made.create("east.t", 2)
     made.append("east.t", 20)
     made.create("east.anew")
@@ -72,7 +73,7 @@ def topics(monkeypatch):
     return found
 
 
-def interchange(**settings):
+def interchange(cluster=None, landed=dict, **settings):
     config = Config.model_validate(
         {
             "clusters": {"east": {"bootstrap": ["e:1"]}, "west": {"bootstrap": ["w:1"]}},
@@ -87,7 +88,7 @@ def interchange(**settings):
             ],
         }
     )
-    cluster = target()
+    cluster = cluster or target()
     topic_id = cluster.topics[TopicName("east.t")].topic_id
     mirrors = {
         name: MirrorRecord(
@@ -105,6 +106,7 @@ def interchange(**settings):
         target_access=config.clusters["west"].access(),
         mirrors=lambda: mirrors,
         maps=lambda: maps,
+        landed=landed,
         clock=SimpleNamespace(wall_ms=lambda: NOW_MS),
     )
 
@@ -164,6 +166,25 @@ def test_offset_syncs_follow_the_maps_of_our_current_mirrors(topics):
     assert (syncs[0].upstream, syncs[0].downstream) == (0, 0)
     assert (syncs[-1].upstream, syncs[-1].downstream) == (24, 19)
     assert (15, 10) in {(s.upstream, s.downstream) for s in syncs}
+
+
+def test_a_deposed_leaders_end_takes_no_offset_sync_back(topics):
+    """Given syncs up to the end / when a broker that leads no longer tells where its log ends
+
+    and more had landed by then / then all brokers are asked who leads.
+    """
+    cluster = target(brokers=3)
+    source = TopicPartition(TopicName("t"), PartitionId(0))
+    landed = {source: Landed(25, 20)}
+    part = next(interchange(cluster, lambda: landed, offset_syncs={"emit": True}).parts())
+    cluster.depose()
+    cluster.topics[TopicName("east.t")].logs[0].lead(7)
+    cluster.append("east.t", 30)
+    landed[source] = Landed(55, 50)
+    part.turn()
+    written = topics.opened["w:1", "mm2-offset-syncs.east.internal"].records
+    last = OffsetSync.decode(written[-1].key, written[-1].value)
+    assert (last.upstream, last.downstream) == (54, 49)
 
 
 def test_groups_are_written_as_checkpoints(topics):

@@ -44,11 +44,20 @@ class Site:
 
     topics: dict[TopicName, int] = field(default_factory=dict)
     states: dict[LinkName, Rows] = field(default_factory=dict)
+    leaderless: frozenset[TopicName] = frozenset()
+    """State topics that no broker leads."""
 
     @property
     def names(self) -> tuple[TopicName, ...]:
         states = [TopicName(f"heliostat.{link}.state") for link in self.states]
         return tuple(sorted([*self.topics, *states]))
+
+    def described(self) -> dict[TopicName, Any]:
+        led, gone = [SimpleNamespace(leader=1)], [SimpleNamespace(leader=None)]
+        return {
+            name: SimpleNamespace(partitions=gone if name in self.leaderless else led)
+            for name in self.names
+        }
 
 
 class World:
@@ -71,6 +80,7 @@ class World:
         """As `KeyedTopic`."""
         [(address, _)] = [each.split(":") for each in access.bootstrap]
         link = LinkName(topic.removeprefix("heliostat.").removesuffix(".state"))
+        assert topic not in self.sites[address].leaderless, "nobody answers"
         rows = self.sites[address].states.get(link, {})
         return SimpleNamespace(read_sound=lambda: (dict(rows), {}), close=lambda: None)
 
@@ -96,7 +106,7 @@ class Driver:
             {"name": f"{here}{there}", "source": here, "target": there, "topics": settings}
         )
         self.source, self.target = world.sites[here], world.sites[there]
-        admin = SimpleNamespace(describe_topics=lambda: dict.fromkeys(self.source.names))
+        admin = SimpleNamespace(describe_topics=self.source.described)
         self.upstream = Upstream(
             self.link,
             cluster(here),
@@ -123,7 +133,8 @@ class Driver:
         names, ids = self.source.names, dict(self.source.topics)
         yield
         topics = {name: topic(name, 1, number) for name, number in ids.items()}
-        seen = SourceTopics(ClusterId(self.here), names, topics)
+        unled = self.source.leaderless
+        seen = SourceTopics(ClusterId(self.here), names, topics, leaderless=unled)
         seen = replace(seen, feeds=self.upstream.feeds(seen))
         there = target(*(mirror(name, 1, 0, n) for name, n in self.target.topics.items()))
         there = replace(there, cluster_id=ClusterId(self.there))
@@ -294,6 +305,38 @@ def test_a_missing_right_to_read_states_is_reported() -> None:
 
     assert seen(3) == ()
     assert "no right to read topics heliostat.* at a" in seen(29)[0]
+
+
+def test_a_state_without_a_leader_holds_up_only_what_is_new(world: World) -> None:
+    """Given mirrors of a chain / when the broker of the first link's state is gone / then
+
+    topics go on as they were, and new ones wait.
+    """
+    world.create("a", "t")
+    first, second = Driver(world, "a", "b"), Driver(world, "b", "c")
+    for _ in range(HOLD_TURNS + 2):
+        list(first.turn())
+        list(second.turn())
+        world.now_s += REFRESH_S
+    assert second.copies == {"t": "t"}
+    state = TopicName("heliostat.ab.state")
+    world.sites["b"].leaderless = frozenset({state})
+    world.create("b", "own")
+    for _ in range(HOLD_TURNS + 2):
+        list(second.turn())
+        world.now_s += REFRESH_S
+    assert second.copies == {"t": "t"}
+    assert any(str(state) in note for note in second.upstream.notes)
+    world.sites["b"].leaderless = frozenset()
+    list(second.turn())
+    assert second.copies == {"t": "t", "own": "own"}
+
+
+def test_a_state_that_was_never_read_is_named(world: World) -> None:
+    list(Driver(world, "a", "b").turn())
+    world.sites["b"].leaderless = frozenset({TopicName("heliostat.ab.state")})
+    with pytest.raises(BrokerError, match=r"heliostat\.ab\.state at the source has no leader"):
+        list(Driver(world, "b", "c").turn())
 
 
 def test_topics_left_out_are_one_note() -> None:

@@ -17,7 +17,15 @@ from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.link.known import Known
 from heliostat.link.mirror_memory import MirrorMemory
-from heliostat.names import ClusterId, LinkName, Offset, TopicId, TopicName
+from heliostat.names import (
+    ClusterId,
+    LinkName,
+    Offset,
+    PartitionId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
 from heliostat.other_links import at_target as other_links
 from heliostat.other_links.at_target import OtherLinks, new_mirrors
 from heliostat.other_links.claims import Claims
@@ -90,6 +98,16 @@ def test_another_links_mirror_is_found_and_our_own_is_not_taken(there: Topics) -
     there.state_of(THEIRS, record(), record(TopicName("u"), source=TopicName("u")))
     assert claims(there, TOPIC) == {TOPIC: THEIRS}
     assert there.read == [f"heliostat.{THEIRS}.state"]
+
+
+def test_a_state_without_a_leader_is_not_waited_for(there: Topics) -> None:
+    """Given a state topic whose broker is gone / when one asks / then what is new is unsure."""
+    there.state_of(THEIRS, record())
+    topic = TopicName(f"heliostat.{THEIRS}.state")
+    there.cluster.fail("describe_topics", 5, TopicPartition(topic, PartitionId(0)))
+    found = _other_links(there).claims([TOPIC])
+    assert (found.by, list(found.unsure), there.read) == ({}, [TOPIC], [])
+    assert "has no leader" in found.unsure[TOPIC]
 
 
 def test_no_state_is_read_without_new_mirrors(there: Topics) -> None:

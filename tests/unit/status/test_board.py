@@ -11,7 +11,7 @@ import pytest
 from heliostat.cli.view import plain_line, problem_lines
 from heliostat.errors import ConnectionLost
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
-from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
+from heliostat.records.copier.lane import LineUse, PartitionReport, PartitionState, RoundReport
 from heliostat.records.transport.progress_reports import encode_progress
 from heliostat.status.board import StatusBoard, unreachable
 from heliostat.status.snapshot import SILENT_AFTER_S
@@ -55,6 +55,27 @@ def test_rates_come_from_two_reports_and_lag_from_the_newest() -> None:
     assert (status.lag_records, status.lag_s) == (100, 2.0)
     assert status.state == "running"
     assert not status.is_in_sync(max_lag_s=1.0)
+
+
+def test_the_lines_of_all_lanes_that_report_are_one() -> None:
+    """The farthest broker of any lane, and all bytes; not of lanes that are silent or stopped."""
+    board = StatusBoard(LinkName("l"))
+    assert board.status(NOW_MS).source_line is None
+    for lane, at_ms, target_line in (
+        (0, NOW_MS, LineUse(2, 300)),
+        (1, NOW_MS, None),
+        (2, NOW_MS - int(SILENT_AFTER_S * 1000) - 1, LineUse(900, 9)),
+    ):
+        report = RoundReport(LaneId(lane), 1, 0, 0, 0, "", [])
+        report.source_line, report.target_line = LineUse(150 + lane, 1_000), target_line
+        for record in encode_progress(report, [], at_ms, is_whole=True):
+            board.consume(f"lane/{lane}", json.loads(record))
+    status = board.status(NOW_MS)
+    assert (status.source_line, status.target_line) == (LineUse(151, 2_000), LineUse(2, 300))
+    assert "source 151 ms away, 2.0 kB on the line" in plain_line(status)
+    assert status.to_json()["target_line"] == {"round_trip_ms": 2, "in_flight_bytes": 300}
+    board.consume("driver", {"state": "stopped", "at_ms": NOW_MS})
+    assert board.status(NOW_MS).target_line is None
 
 
 def test_a_link_that_has_just_stopped_has_no_rate() -> None:

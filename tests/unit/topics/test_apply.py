@@ -112,6 +112,22 @@ def test_partitions_that_are_refused_hold_the_mirror_back():
     assert len(cluster.topics[A].logs) == 2
 
 
+def test_a_topic_grows_while_another_of_its_partitions_has_no_leader():
+    """Given a broker that is gone / when topics are created and grow / then nobody waits for it."""
+    clock = Clock()
+    cluster = target(None, A)
+    cluster.fail("describe_topics", 5, TopicPartition(A, PartitionId(0)))
+    plan = TopicPlan(
+        create=(CreateTopic(B, B, 2, 1, {}),),
+        grow=(GrowTopic(A, A, 1, 2),),
+        mirrors=(mirror(A), mirror(B)),
+    )
+    report = apply(plan, cluster, clock)
+    assert (report.grown, report.created, codes(report)) == ((A,), (B,), {})
+    assert [m.source for m in report.mirrors] == [A, B]
+    assert clock.now_s < 1
+
+
 def test_a_refused_setting_holds_the_mirror_back_only_where_appends_need_it():
     drift = apply(changing("retention.ms", "5"), target({A: 40}, A))
     assert ([m.source for m in drift.mirrors], codes(drift)) == ([A], {A: 40})

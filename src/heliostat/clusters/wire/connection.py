@@ -29,8 +29,8 @@ from heliostat.names import Endpoint
 
 CONNECT_TIMEOUT_S = 5.0
 """A broker that accepts no connection for this long is treated as gone; retries come later."""
-RECEIVE_BUFFER_BYTES = 4 * 1024 * 1024
-"""Socket buffer: 4 MiB carry 1 Gbit/s over 32 ms; the kernel may grant less."""
+BUFFER_BYTES_MAX = 16 * 1024 * 1024
+"""Size set for a socket's buffers, if any: carries 1 Gbit/s over a round trip of 130 ms."""
 SEND_PARTS_MAX = 512
 """`sendmsg` takes at most IOV_MAX (1024 on Linux) buffers a call."""
 
@@ -96,18 +96,31 @@ def dial(endpoint: Endpoint, settings: DialSettings) -> socket.socket | TlsStrea
 
 
 def _enlarge_buffers(sock: socket.socket) -> None:
-    """Request large buffers if the kernel grants them.
-
-    If its limit is lower, a fixed size would be smaller than what its own tuning reaches over a
-    long distance (tcp(7): tcp_rmem, tcp_wmem), and setting a size ends that tuning.
-    """
-    for option, limit in ((socket.SO_RCVBUF, "rmem_max"), (socket.SO_SNDBUF, "wmem_max")):
+    """Set the size of buffers that the kernel's own tuning would keep smaller (Linux only)."""
+    for option, name in ((socket.SO_RCVBUF, "rmem"), (socket.SO_SNDBUF, "wmem")):
         try:
-            granted = int(Path("/proc/sys/net/core", limit).read_text())
-        except (OSError, ValueError):
-            continue  # not Linux: the system's own tuning stays
-        if granted >= RECEIVE_BUFFER_BYTES:
-            sock.setsockopt(socket.SOL_SOCKET, option, RECEIVE_BUFFER_BYTES)
+            settable = int(Path("/proc/sys/net/core", f"{name}_max").read_text())
+            tuned_max = int(Path("/proc/sys/net/ipv4", f"tcp_{name}").read_text().split()[-1])
+        except (OSError, ValueError, IndexError):
+            continue  # the system's own tuning stays
+        if size := buffer_size(settable, tuned_max):
+            sock.setsockopt(socket.SOL_SOCKET, option, size)
+
+
+def buffer_size(settable: int, tuned_max: int) -> int | None:
+    """Return the size to set for a socket's buffer; None: the kernel's own tuning reaches more.
+
+    To set a size ends that tuning: a buffer below bandwidth times round trip keeps a line idle.
+
+    Parameters
+    ----------
+    settable
+        The largest size that may be set; the kernel doubles what is set (socket(7)).
+    tuned_max
+        The largest size of its own tuning (tcp(7): tcp_rmem, tcp_wmem).
+    """
+    size = min(settable, BUFFER_BYTES_MAX)
+    return size if 2 * size > tuned_max else None
 
 
 class Connection:

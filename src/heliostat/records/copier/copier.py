@@ -75,7 +75,7 @@ class Copier:
         self.partitions = self._plan.partitions
         self._gate = SchemaGate(lane.pipeline)
         self._pipeline = PipelineWay(self.partitions, way, self._gate)
-        self.reports = RoundReports(lane, self.partitions, self._plan, self._gate)
+        self.reports = RoundReports(lane, self.partitions, self._plan, self._gate, network.lines)
         self._leaders = LaneLeaders(self.partitions, network, clock)
         self._fetches = FetchSchedule(lane, self.partitions, network, clock)
         plain = PlainWay(lane, self.partitions, self._gate, self.reports.latency)

@@ -400,6 +400,18 @@ class PartitionReport:
         return self.position >= 0 and self.high_watermark >= 0
 
 
+@dataclass(frozen=True, slots=True)
+class LineUse:
+    """The line to the brokers of one side, as the lanes' requests have found it."""
+
+    round_trip_ms: int
+    """Shortest time of an answer within a minute, of the farthest broker; 1: a millisecond or less.
+    The time that a broker needs itself is included."""
+    in_flight_bytes: int
+    """Bytes on the line to all of them, on average since the last report: asked for and not yet
+    received, or sent and not yet acknowledged."""
+
+
 @dataclass(slots=True)
 class RoundReport:
     """Report of a round."""
@@ -435,3 +447,6 @@ class RoundReport:
     """What is in the pipeline of a careful round."""
     hangs: str = ""
     """Not empty: how its pipeline hangs. The task can't end by itself, as Spark waits for it."""
+    source_line: LineUse | None = None
+    """The line to the source; None: no broker has answered yet."""
+    target_line: LineUse | None = None

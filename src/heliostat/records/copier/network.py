@@ -21,7 +21,7 @@ from heliostat.offsets.offset_map import MapRow, OffsetMap
 from heliostat.records.batches.aborted import Aborted
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import ConvertedBatch, Stop
-from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.lane import LineUse, PartitionSpec
 from heliostat.records.copier.plain_sends import INDEX, SENT_ATTEMPT, batch_of
 
 
@@ -443,6 +443,10 @@ class Network(Protocol):
 
         Each counts whole; what `copy_unsent` has copied is included.
         """
+        ...
+
+    def lines(self) -> tuple[LineUse | None, LineUse | None]:
+        """Return how the lines to source and target were used since the last call."""
         ...
 
     def copy_unsent(self) -> None:

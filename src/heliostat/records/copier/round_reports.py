@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from heliostat.ops.latency import LiveLatency
-from heliostat.records.copier.lane import LaneSpec, RoundReport, Suspect
+from heliostat.records.copier.lane import LaneSpec, LineUse, RoundReport, Suspect
 from heliostat.records.copier.lane_plan import LanePlan
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_report import copied_in, lost_since, report_of
@@ -26,6 +26,8 @@ class RoundReports:
         The plan of the round.
     gate
         Knows which schemas partitions wait for.
+    lines
+        Tells how the lines to both sides were used, see `Network`.
     """
 
     def __init__(
@@ -34,12 +36,14 @@ class RoundReports:
         partitions: Sequence[PartitionCopy],
         plan: LanePlan,
         gate: SchemaGate,
+        lines: Callable[[], tuple[LineUse | None, LineUse | None]],
     ) -> None:
         self._lane = lane
         self._partitions = partitions
         self._plan = plan
         self.latency = LiveLatency()
         self._gate = gate
+        self._lines = lines
         self._number = 0
         self._suspect: Suspect | None = None
         """What is alone in the pipeline now."""
@@ -92,4 +96,6 @@ class RoundReports:
             self._plan.size,
             is_whole,
             self._suspect,
+            "",
+            *self._lines(),
         )

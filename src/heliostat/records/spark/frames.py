@@ -25,6 +25,7 @@ from heliostat.errors import HeliostatError, PipelineRefused
 from heliostat.ops.driver_death import CUT, has_died
 from heliostat.ops.pyspark_private import (
     column_ids,
+    compute_constants,
     elements,
     frame_of,
     has_pattern,
@@ -181,6 +182,8 @@ def _with_step(frame: DataFrame, step: Step) -> DataFrame:
         case SetColumns(columns):
             from pyspark.sql.functions import expr
 
+            # In a branch of a CASE, what is constant and fails would fail at the first record only.
+            compute_constants(frame.select([expr(text) for _, text in columns]))
             return frame.withColumns(
                 {
                     name: expr(f"CASE WHEN {IS_MARK} THEN NULL ELSE ({text}) END")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from heliostat.clusters.wire import markers, produce
 from heliostat.clusters.wire.connection import Connection
@@ -34,6 +35,19 @@ def _target_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int
     return topic, spec.target.partition
 
 
+class _InFlight(NamedTuple):
+    """A request that is not answered yet."""
+
+    number: int
+    """Its correlation id."""
+    sent_at_s: float
+    """Monotonic seconds."""
+    contents: Sequence[Send] | PlainSends
+    """Only batches of records, or only markers, or only batches of compiled code."""
+    size: int
+    """Bytes of its batches."""
+
+
 class AppendConnection:
     """One connection to a target broker; several appends in flight, answered in order.
 
@@ -50,9 +64,7 @@ class AppendConnection:
         connection.discard_at_close(is_wanted=True)  # so nothing is appended after the round (I10)
         self._version = version
         self._context = context
-        self._requests: deque[tuple[int, float, Sequence[Send] | PlainSends]] = deque()
-        """Correlation id, time of sending (monotonic seconds), and contents: only batches of
-        records, or only markers, or only batches of compiled code."""
+        self._requests: deque[_InFlight] = deque()
         self._throttled_until_s = 0.0
         timeout_ms = int(context.settings.produce_timeout_s * 1000)
         client_id = connection.settings.client_id
@@ -76,12 +88,12 @@ class AppendConnection:
     @property
     def under_way(self) -> set[int]:
         """Indexes of partitions with unanswered appends."""
-        return {send.index for _, _, request in self._requests for send in _objects(request)}
+        return {send.index for request in self._requests for send in _objects(request.contents)}
 
     def is_overdue(self, limit_s: float) -> bool:
         """Whether an answer has been due for longer than `limit_s`."""
         return bool(self._requests) and (
-            self._context.monotonic_s() > self._requests[0][1] + limit_s
+            self._context.monotonic_s() > self._requests[0].sent_at_s + limit_s
         )
 
     def is_silent(self, for_s: float) -> bool:
@@ -90,7 +102,7 @@ class AppendConnection:
 
     def give_up(self, reason: str) -> AppendLost:
         """Return the appends in flight, which will not be answered."""
-        sends = [send for _, _, request in self._requests for send in _objects(request)]
+        sends = [send for request in self._requests for send in _objects(request.contents)]
         self._requests.clear()
         return AppendLost(sends, reason)
 
@@ -119,7 +131,8 @@ class AppendConnection:
     def send_plain(self, sends: PlainSends) -> None:
         """Begin to send a produce request with batches of compiled code; see `send`."""
         number = self.connection.next_correlation_id()
-        self._requests.append((number, self._context.monotonic_s(), sends))
+        now_s = self._context.monotonic_s()
+        self._requests.append(_InFlight(number, now_s, sends, sends.filled))
         self.connection.begin_whole(self._plain.encode(number, sends))
         if self.connection.has_unsent:
             self._plain.leave_room()
@@ -157,14 +170,15 @@ class AppendConnection:
     def _begun(self, api_key: int, version: int, sends: Sequence[Send]) -> bytes:
         """Register a request as in flight, and return its header."""
         number = self.connection.next_correlation_id()
-        self._requests.append((number, self._context.monotonic_s(), sends))
+        size = sum(send.batch.size for send in sends)
+        self._requests.append(_InFlight(number, self._context.monotonic_s(), sends, size))
         client_id = self.connection.settings.client_id
         return request_header(api_key, version, number, client_id, flexible=True)
 
     def _take_markers(self, frame: Frame) -> list[Event]:
         errors = markers.decode_markers(frame.buffer, 4)
         events: list[Event] = []
-        for send in _objects(self._requests.popleft()[2]):
+        for send in _objects(self._requests.popleft().contents):
             target = self._context.partitions[send.index].target
             error = errors.get((target.topic, target.partition))
             if error is None:
@@ -180,9 +194,10 @@ class AppendConnection:
         ProtocolError
             The answer does not match the request.
         """
-        if not self._requests or self._requests[0][0] != frame.correlation_id:
+        if not self._requests or self._requests[0].number != frame.correlation_id:
             raise ProtocolError("a produce answer has the wrong correlation id")
-        request = self._requests[0][2]
+        _, sent_at_s, request, size = self._requests[0]
+        self._context.lines.target.answered(self.connection.endpoint, size, sent_at_s)
         if isinstance(request, PlainSends):
             throttle_ms = self._plain.decode(frame.buffer, request.rows)
             if throttle_ms >= 0:

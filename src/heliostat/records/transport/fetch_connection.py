@@ -41,6 +41,7 @@ from heliostat.records.copier.network import (
     Want,
     Watched,
 )
+from heliostat.records.transport.line_meter import Lines
 
 FETCH_BYTES_MIN = 1
 """The broker answers a fetch as soon as there is any record: no linger."""
@@ -55,6 +56,7 @@ class ConnectionContext:
     partitions: Sequence[PartitionSpec]
     settings: CopySettings
     monotonic_s: Callable[[], float]
+    lines: Lines
     producer_id: int = -1
     epochs: LeaderEpochs = field(default_factory=LeaderEpochs)
     """Of the source's leaders: fetches carry them."""
@@ -63,6 +65,13 @@ class ConnectionContext:
 def _source_key(spec: PartitionSpec, *, by_id: bool) -> tuple[str | TopicId, int]:
     topic = spec.source_topic_id if by_id and spec.source_topic_id else spec.source.topic
     return topic, spec.source.partition
+
+
+def _has_news(event: Event) -> bool:
+    """Whether an answer had something for this partition or group, for which no broker waits."""
+    if isinstance(event, GroupAnswer):
+        return event.news > 0
+    return isinstance(event, Fetched) and (event.end > event.start or event.error != 0)
 
 
 class FetchConnection:
@@ -90,7 +99,8 @@ class FetchConnection:
         self._bytes_max = bytes_max
         self._by_id = version >= fetch.BY_ID_FROM
         self._wants: Sequence[Want] = ()
-        self._correlation_id = -1
+        self._request = -1, 0.0
+        """Correlation id, and time of sending; `_sent_at_s` may be later, see `go_on`."""
         self._sent_at_s = 0.0
         self._throttled_until_s = 0.0
 
@@ -114,9 +124,13 @@ class FetchConnection:
 
     def is_silent(self, for_s: float) -> bool:
         """Whether an answer has been due for `for_s` and no part of it has arrived."""
+        return self.is_overdue(for_s + self._wait_s) and not self.connection.is_receiving
+
+    @property
+    def _wait_s(self) -> float:
+        """How long the broker waits for records."""
         settings = self._context.settings
-        wait_ms = settings.fetch_wait_ms if self.WAIT_MS is None else self.WAIT_MS
-        return self.is_overdue(for_s + wait_ms / 1000) and not self.connection.is_receiving
+        return (settings.fetch_wait_ms if self.WAIT_MS is None else self.WAIT_MS) / 1000
 
     def give_up(self, reason: str) -> FetchLost:
         """Return the fetch in flight, which will not be answered."""
@@ -135,7 +149,7 @@ class FetchConnection:
         self._send(self._encode(wants, None))
 
     def _encode(self, wants: Sequence[Want], offsets_at: list[int] | None) -> bytearray:
-        specs, settings = self._context.partitions, self._context.settings
+        specs = self._context.partitions
         return fetch.encode_fetch(
             self._version,
             [
@@ -150,7 +164,7 @@ class FetchConnection:
                 )
                 for want in wants
             ],
-            max_wait_ms=settings.fetch_wait_ms if self.WAIT_MS is None else self.WAIT_MS,
+            max_wait_ms=int(self._wait_s * 1000),
             min_bytes=FETCH_BYTES_MIN,
             max_bytes=self._answer_bytes_max(wants),
             read_committed=True,
@@ -165,11 +179,12 @@ class FetchConnection:
     def _send(self, body: bytearray) -> None:
         connection = self.connection
         self._sent_at_s = self._context.monotonic_s()
-        self._correlation_id = connection.next_correlation_id()
+        number = connection.next_correlation_id()
+        self._request = number, self._sent_at_s
         header = request_header(
             fetch.API_KEY,
             self._version,
-            self._correlation_id,
+            number,
             connection.settings.client_id,
             flexible=True,
         )
@@ -183,7 +198,7 @@ class FetchConnection:
         ProtocolError
             The answer does not match the request.
         """
-        if frame.correlation_id != self._correlation_id:
+        if frame.correlation_id != self._request[0]:
             raise ProtocolError("a fetch answer has the wrong correlation id")
         answer = fetch.decode_fetch(self._version, frame.buffer, 4)
         until_s = self._context.monotonic_s() + answer.throttle_ms / 1000
@@ -193,7 +208,16 @@ class FetchConnection:
             return [self.give_up(str(failure))]
         events = self._events(frame, answer)
         self._wants = ()
+        self._measure(frame, events)
         return events
+
+    def _measure(self, frame: Frame, events: Sequence[Event]) -> None:
+        """Note how long the answer took."""
+        waited_s: float | None = self._wait_s
+        if any(map(_has_news, events)):
+            waited_s = 0.0 if self.WAIT_MS is None else None
+        line, broker = self._context.lines.source, self.connection.endpoint
+        line.answered(broker, len(frame.buffer), self._request[1], waited_s=waited_s)
 
     def _events(self, frame: Frame, answer: fetch.FetchAnswer) -> list[Event]:
         specs = self._context.partitions
@@ -301,8 +325,9 @@ class WatchConnection(FetchConnection):
     def _send_whole(self) -> None:
         self._wants = self._sent
         self._sent_at_s = self._context.monotonic_s()
-        self._correlation_id = self.connection.next_correlation_id()
-        number_whole(self._body, self._correlation_id)
+        number = self.connection.next_correlation_id()
+        self._request = number, self._sent_at_s
+        number_whole(self._body, number)
         self.connection.begin_whole(memoryview(self._body))
 
     def _prepare(self, wants: Sequence[Want]) -> None:
@@ -338,10 +363,11 @@ class WatchConnection(FetchConnection):
     @override
     def take(self, frame: Frame) -> list[Event]:
         """Return the events of an answer; see `FetchConnection.take`."""
-        if frame.correlation_id != self._correlation_id or not fetch.is_undisturbed(frame.buffer):
+        if frame.correlation_id != self._request[0] or not fetch.is_undisturbed(frame.buffer):
             return super().take(frame)
         events = self._group(frame)
         self._wants = ()
+        self._measure(frame, events)
         return events
 
     def _group(self, frame: Frame) -> list[Event]:

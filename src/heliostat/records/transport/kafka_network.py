@@ -37,6 +37,7 @@ from heliostat.records.transport.fetch_connection import (
     WatchConnection,
 )
 from heliostat.records.transport.lane_connections import BrokerChannel, LaneConnections
+from heliostat.records.transport.line_meter import measured_lines
 from heliostat.records.transport.offset_map_topic import MapChannel
 from heliostat.records.transport.queries import WireQuestions
 from heliostat.records.transport.silent_brokers import SilentBrokers
@@ -91,7 +92,10 @@ class WireNetwork(WireQuestions):
         self._answer_limit_s = settings.produce_timeout_s + ANSWER_SLACK_S
         self._room = AnswerRoom()
         self._watched = WatchedConnections()
-        context = ConnectionContext(partitions, settings, monotonic_s, producer_id, source.epochs)
+        lines = measured_lines(monotonic_s)
+        self.lines = lines.uses
+        epochs = source.epochs
+        context = ConnectionContext(partitions, settings, monotonic_s, lines, producer_id, epochs)
         self._conns = LaneConnections(
             source, target, maps, context, self._watched, buffer_for=self._room.buffer_for
         )
@@ -244,8 +248,6 @@ class WireNetwork(WireQuestions):
         """Close connections with unsent appends, so that none lands after the round (I10)."""
         for key in [each for each in self._watched.unsent if each[0] == APPEND]:
             self._drop(key, "the round has ended before the append was fully sent")
-
-    # -- the offset map ------------------------------------------------------------------------
 
     def offset_maps(self, indexes: Sequence[int]) -> Mapping[int, OffsetMap] | BrokerProblem:
         """Return maps of these partitions, with all rows that are durable now."""

@@ -17,7 +17,13 @@ from itertools import groupby
 from typing import Any
 
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
-from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport, Suspect
+from heliostat.records.copier.lane import (
+    LineUse,
+    PartitionReport,
+    PartitionState,
+    RoundReport,
+    Suspect,
+)
 
 REFRESH_S = 30.0
 """Every partition is written at least once in this time, changed or not."""
@@ -192,6 +198,8 @@ def encode_progress(
             "number": report.number,
             "plan": report.plan,
         }
+        if report.source_line or report.target_line:
+            head["lines"] = [_line(report.source_line), _line(report.target_line)]
         if report.lost and not start:
             head["lost"] = [[*_place(source), *lost] for source, *lost in report.lost]
         if report.schema_ids and not start:
@@ -247,6 +255,10 @@ def _row(item: PartitionReport) -> list[object]:
     return [*row, 1] if item.is_end_old else row
 
 
+def _line(use: LineUse | None) -> list[int]:
+    return [] if use is None else [use.round_trip_ms, use.in_flight_bytes]
+
+
 def _place(partition: TopicPartition) -> tuple[str, int]:
     return partition.topic, partition.partition
 
@@ -286,6 +298,8 @@ def decode_progress(value: Mapping[str, Any]) -> LaneProgress:
     report.lane_partitions = value["lane_partitions"]
     report.schema_ids = tuple(value.get("schema_ids", ()))
     report.hangs = value.get("hangs", "")
+    lines = value.get("lines", ((), ()))
+    report.source_line, report.target_line = (LineUse(*line) if line else None for line in lines)
     if "suspect" in value:
         topic, partition, *ends = value["suspect"]
         source = TopicPartition(TopicName(topic), PartitionId(partition))
@@ -299,6 +313,7 @@ def decode_progress(value: Mapping[str, Any]) -> LaneProgress:
     _only(int, *report.latency_ms, *report.schema_ids)
     _only(int, *(number for _, *ends in report.lost for number in ends))
     _only(int, *(() if report.suspect is None else report.suspect[1:]))
+    _only(int, *(number for line in lines for number in line))
     _only(str, report.ended_by, report.hangs)
     return LaneProgress(report, value["at_ms"], bool(value["is_whole"]))
 

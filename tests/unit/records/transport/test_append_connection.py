@@ -20,6 +20,7 @@ from heliostat.records.copier.network import Appended, PlainSends, Send
 from heliostat.records.copier.plain_sends import LANDED_AT, SENT_FIELDS, SIZE
 from heliostat.records.transport.append_connection import AppendConnection
 from heliostat.records.transport.fetch_connection import ConnectionContext
+from heliostat.records.transport.line_meter import measured_lines
 
 VERSION = max(v for v in produce.VERSIONS if v < produce.BY_ID_FROM)
 SPECS = [
@@ -33,6 +34,7 @@ class Wire:
 
     def __init__(self) -> None:
         self.settings = SimpleNamespace(client_id="test")
+        self.endpoint = "broker:9092"
         self.sent = 0
         self.discards: bool | None = None
         self.is_closed = False
@@ -60,7 +62,9 @@ class Wire:
 @pytest.fixture
 def conn() -> AppendConnection:
     wire: Any = Wire()
-    return AppendConnection(wire, VERSION, ConnectionContext(SPECS, CopySettings(), lambda: 0.0))
+    lines = measured_lines(lambda: 0.0)
+    context = ConnectionContext(SPECS, CopySettings(), lambda: 0.0, lines)
+    return AppendConnection(wire, VERSION, context)
 
 
 def sends(*indexes: int) -> list[Send]:

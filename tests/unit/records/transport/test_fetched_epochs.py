@@ -18,6 +18,7 @@ from heliostat.records.transport.fetch_connection import (
     FetchConnection,
     WatchConnection,
 )
+from heliostat.records.transport.line_meter import measured_lines
 
 VERSION = max(v for v in fetch.VERSIONS if v < fetch.BY_ID_FROM)
 SPECS = [
@@ -56,7 +57,8 @@ class Wire:
 def test_a_new_leaders_epoch_is_in_the_next_fetch(is_watched: bool) -> None:
     wire: Any = Wire()
     epochs = LeaderEpochs()
-    context = ConnectionContext(SPECS, CopySettings(), lambda: 0.0, epochs=epochs)
+    lines = measured_lines(lambda: 0.0)
+    context = ConnectionContext(SPECS, CopySettings(), lambda: 0.0, lines, epochs=epochs)
     conn = (
         WatchConnection(BrokerId(1), Channel("s", 0), wire, VERSION, context)
         if is_watched

@@ -129,6 +129,27 @@ def test_throttling_by_the_target_is_respected(lane: Lane) -> None:
     assert lane.network.can_append(BROKER, LIVE)
 
 
+def test_the_lines_to_both_sides_are_measured(lane: Lane) -> None:
+    """A fetch that waited for records at the broker tells the round trip as an append does."""
+    assert lane.network.lines() == (None, None)
+    lane.append()
+    lane.now_s += 0.15
+    lane.target.answer(appended(0), is_seen=True)
+    list(lane.network.wait(1.0, ROOM))
+    lane.now_s += 0.85
+    target = lane.network.lines()[1]
+    for _ in range(2):  # the first answer has news: where the log ends
+        lane.fetch(GROUPS[0][1])
+        lane.now_s += 1.15
+        lane.source.answer(fetched(0), is_seen=True)
+        list(lane.network.wait(1.0, ROOM))
+    source = lane.network.lines()[0]
+    assert source is not None
+    assert target is not None
+    assert (source.round_trip_ms, target.round_trip_ms) == (150, 150)
+    assert target.in_flight_bytes == round(5 * 0.15)
+
+
 @pytest.mark.parametrize("lane", [Security("SSL")], indirect=True)
 def test_decrypted_bytes_are_read_though_no_selector_reports_them(lane: Lane) -> None:
     """Given answers already decrypted / when waited for / then they come at once, on both sides."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
-from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
+from heliostat.records.copier.lane import LineUse, PartitionReport, PartitionState, RoundReport
 from heliostat.records.transport.progress_reports import (
     MOVED_EVERY_S,
     REASON_CHARACTERS_MAX,
@@ -198,3 +198,13 @@ def test_partitions_with_another_number_at_the_target_are_written_with_both() ->
     ]
     (record,) = encoded(shared)
     assert decode_progress(json.loads(record)).report.partitions == shared
+
+
+def test_the_lines_to_both_sides_are_in_every_record_and_reports_without_them_are_read() -> None:
+    assert decode_progress(json.loads(encoded(rows(1))[0])).report.source_line is None
+    report = RoundReport(LaneId(3), 7, 2, 10, 7_000, "", [])
+    report.target_line = LineUse(150, 4_000_000)
+    chosen = rows(ROWS_PER_RECORD + 1)
+    for record in encode_progress(report, chosen, NOW_MS, is_whole=False):
+        decoded = decode_progress(json.loads(record)).report
+        assert (decoded.source_line, decoded.target_line) == (None, report.target_line)
