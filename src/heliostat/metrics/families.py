@@ -142,6 +142,15 @@ SOURCE_END_AGE = _family(
     LINK,
     "Since when the source's brokers have not all answered; absent if they never did.",
 )
+LINE_ROUND_TRIP = _family(
+    "line_round_trip_seconds",
+    GAUGE,
+    (*LINK, "side"),
+    "Round trip between the lanes and the farthest broker; absent if not measured lately.",
+)
+LINE_BYTES = _family(
+    "line_bytes", GAUGE, (*LINK, "side"), "Bytes of records on the line to that side, on average."
+)
 HEARTBEAT_AGE = _family(
     "heartbeat_age_seconds",
     GAUGE,

@@ -22,7 +22,7 @@ GAP_STATES = ("gap",)
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class WatchedLink:
     """A link and its clusters, as they were observed at one moment."""
 
     observation: Observation
@@ -52,12 +52,12 @@ class LinkSamples:
             compile_pattern(entry).fullmatch for entry in config.topics.include
         ]
 
-    def write(self, samples: Samples, seen: Seen) -> int:
+    def write(self, samples: Samples, watched: WatchedLink) -> int:
         """Add the link's samples; return how many topics have no series of their own."""
-        status = seen.observation.status
+        status = watched.observation.status
         self._write_link(samples, status)
-        self._write_reach(samples, seen)
-        counts = seen.observation.totals.latency.counts
+        self._write_reach(samples, watched)
+        counts = watched.observation.totals.latency.counts
         samples.add_latency(f.COPY_LATENCY, self._labels, counts)
         own = sorted(TopicName(topic.source) for topic in status.topics if self._has_series(topic))
         kept = set(own[: self._config.topics.max])  # by name: series must not come and go
@@ -67,8 +67,8 @@ class LinkSamples:
                 self._write_topic(samples, self._labels_of(TopicName(topic.source)), topic)
         if others:
             self._write_topic(samples, self._labels_of(TopicName(OTHER)), _sum_of(others))
-        self._write_copied(samples, seen.observation, kept)
-        self._write_partitions(samples, seen)
+        self._write_copied(samples, watched.observation, kept)
+        self._write_partitions(samples, watched)
         return len(others)
 
     def _has_series(self, topic: TopicStatus) -> bool:
@@ -96,16 +96,21 @@ class LinkSamples:
         samples.add(f.TOPICS, f'{mine},state="refused"', len(status.refused))
         open_gaps = sum(item.state in GAP_STATES for item in status.problems)
         samples.add(f.GAP_DECISIONS, mine, open_gaps)
+        for side, line in (("source", status.source_line), ("target", status.target_line)):
+            if line is not None:
+                labelled = f'{mine},side="{side}"'
+                samples.add(f.LINE_ROUND_TRIP, labelled, line.round_trip_ms / 1000)
+                samples.add(f.LINE_BYTES, labelled, line.in_flight_bytes)
         samples.add(f.HEARTBEAT_AGE, mine, status.heartbeat_age_s)
         schemas = driver.get("schemas")
         samples.add(f.SCHEMA_WAITING, mine, len(schemas.get("waiting", ())) if schemas else None)
 
-    def _write_reach(self, samples: Samples, seen: Seen) -> None:
-        for side, reach in (("source", seen.source), ("target", seen.target)):
+    def _write_reach(self, samples: Samples, watched: WatchedLink) -> None:
+        for side, reach in (("source", watched.source), ("target", watched.target)):
             for broker, answers in sorted(reach.brokers.items()):
                 labelled = f'{self._labels},side="{side}",broker="{broker}"'
                 samples.add(f.BROKER_REACHABLE, labelled, int(answers))
-        samples.add(f.SOURCE_END_AGE, self._labels, seen.source.answered_s_ago)
+        samples.add(f.SOURCE_END_AGE, self._labels, watched.source.answered_s_ago)
 
     def _write_topic(self, samples: Samples, labelled: str, topic: TopicStatus) -> None:
         samples.add(f.LAG_RECORDS, labelled, topic.lag_records)
@@ -127,12 +132,12 @@ class LinkSamples:
             samples.add(f.RECORDS_COPIED, labelled, records)
             samples.add(f.BYTES_COPIED, labelled, size)
 
-    def _write_partitions(self, samples: Samples, seen: Seen) -> None:
-        status, which = seen.observation.status, self._config.partitions
+    def _write_partitions(self, samples: Samples, watched: WatchedLink) -> None:
+        status, which = watched.observation.status, self._config.partitions
         is_late = any((topic.lag_s or 0.0) > LATE_S for topic in status.topics)
         if which == "none" or (which == "problems" and not is_late and not status.problems):
             return
-        chosen = seen.partitions()
+        chosen = watched.partitions()
         if which == "problems":
             late = (p for p in chosen if p.code or (p.lag_s or 0.0) > LATE_S)
             chosen = list(islice(late, PARTITIONS_MAX))

@@ -79,7 +79,7 @@ def _add_health(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
     @app.get("/readyz", operation_id="readyz", responses={503: {"model": Readiness}})
     def readyz(response: Response) -> Readiness:
         """Whether the state of each link is known."""
-        statuses = [seen.observation.status for seen in watch.all().values()]
+        statuses = [watched.observation.status for watched in watch.observe_all().values()]
         waiting = {
             status.link: "; ".join(status.troubles)
             for status in statuses
@@ -110,7 +110,7 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         """Return all links in a few figures each."""
 
         def make() -> bytes:
-            statuses = [seen.observation.status for seen in watch.all().values()]
+            statuses = [watched.observation.status for watched in watch.observe_all().values()]
             items = [_summary(watch, status, max_lag_s) for status in statuses]
             return LinkPage(items=items, as_of_ms=watch.clock.wall_ms()).model_dump_json().encode()
 
@@ -166,7 +166,7 @@ def _add_topics(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         ] = [],  # noqa: B006  # FastAPI copies it
         state: Annotated[
             list[str], Query(description="Only those with such a partition.", max_length=20)
-        ] = [],  # noqa: B006
+        ] = [],  # noqa: B006  # the same
         sort: Annotated[str, Query(pattern=f"^({'|'.join(ORDERS)})$")] = "lag",
         after: Annotated[str, Query(description="The `next` of the page before.")] = "",
         limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = LIMIT,
@@ -307,12 +307,12 @@ def _add_problems(app: FastAPI) -> None:
             app.openapi_schema = made
         return app.openapi_schema
 
-    app.openapi = document  # type: ignore[method-assign]
+    app.openapi = document  # type: ignore[method-assign]  # as FastAPI describes
 
 
 def _status_of(watch: Watch, link: str) -> LinkStatus:
     try:
-        return watch.seen(LinkName(link)).observation.status
+        return watch.observe(LinkName(link)).observation.status
     except KeyError:
         names = ", ".join(watch.names)
         raise HTTPException(404, f"there is no link {link}; there are {names}") from None

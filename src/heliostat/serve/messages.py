@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from heliostat.records.copier.lane import LineUse
 from heliostat.status.event_log import EventRow
 from heliostat.status.values import HeldBack, PartitionProblem, PartitionStatus, TopicStatus
 
@@ -71,12 +72,14 @@ class LinkDetails(LinkSummary):
     driver: dict[str, Any]
     owner: dict[str, Any]
     heartbeat_age_s: float | None
+    source_line: LineUse | None
+    target_line: LineUse | None
     open_records: int
     mapped: int
     held_back: list[HeldBack]
     troubles: list[str]
-    problems: list[PartitionProblem]  # type: ignore[assignment]
-    refused: dict[str, str]  # type: ignore[assignment]
+    problems: list[PartitionProblem]  # type: ignore[assignment]  # in place of their number
+    refused: dict[str, str]  # type: ignore[assignment]  # the same
 
 
 class TopicPage(BaseModel):

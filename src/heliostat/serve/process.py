@@ -91,7 +91,7 @@ def _health_server(service: ServiceConfig, watch: Watch) -> list[uvicorn.Server]
         return []
     listener = bound(service.health)
     server = uvicorn.Server(_settings(health_app(watch), None))
-    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # not in a thread
     run = threading.Thread(
         target=lambda: server.run(sockets=[listener]), name="health", daemon=True
     )

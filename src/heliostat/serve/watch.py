@@ -17,7 +17,7 @@ from heliostat import __version__
 from heliostat.clock import Clock
 from heliostat.config import Config
 from heliostat.metrics import families as f
-from heliostat.metrics.link_samples import LinkSamples, Seen
+from heliostat.metrics.link_samples import LinkSamples, WatchedLink
 from heliostat.metrics.text import Samples, labels
 from heliostat.names import LinkName
 from heliostat.status.cluster_watch import ClusterWatch
@@ -105,7 +105,7 @@ class Watch:
         self._histories = {name: History() for name in self._followers}
         self._stopping = threading.Event()
         self._process = psutil.Process()
-        self._seen: dict[LinkName, tuple[float, Seen]] = {}
+        self._observations: dict[LinkName, tuple[float, WatchedLink]] = {}
         self._lock = threading.Lock()
 
     def start(self) -> None:
@@ -133,22 +133,22 @@ class Watch:
         """Return who follows a link; raises `KeyError` if there is none of that name."""
         return self._followers[link]
 
-    def seen(self, link: LinkName) -> Seen:
+    def observe(self, link: LinkName) -> WatchedLink:
         """Return a link as it is seen now; raises `KeyError` if there is none of that name."""
         follower = self._followers[link]
         with self._lock:
             now_s = self.clock.monotonic_s()
-            at_s, seen = self._seen.get(link, (0.0, None))
-            if seen is None or now_s - at_s >= FRESH_S:
+            at_s, watched = self._observations.get(link, (0.0, None))
+            if watched is None or now_s - at_s >= FRESH_S:
                 source, target = follower.link.source, follower.link.target
-                seen = Seen(
+                watched = WatchedLink(
                     follower.observation(),
                     self._clusters[source].reach(),
                     self._clusters[target].reach(),
                     follower.partitions,
                 )
-                self._seen[link] = now_s, seen
-            return seen
+                self._observations[link] = now_s, watched
+            return watched
 
     def partitions(self, link: LinkName) -> list[PartitionStatus]:
         """Return all partitions of a link as they are now."""
@@ -168,25 +168,28 @@ class Watch:
     def note(self) -> None:
         """Add what is seen now to histories and events."""
         for name, follower in self._followers.items():
-            follower.look_for_changes()
-            point = point_of(self.seen(name).observation.status)
+            status = self.observe(name).observation.status
+            follower.look_for_changes(status)
             with self._lock:
-                self._histories[name].add(point)
+                self._histories[name].add(point_of(status))
 
     def _keep_history(self) -> None:
         while not self._stopping.wait(FINE_S):
             self.note()
 
-    def all(self) -> Mapping[LinkName, Seen]:
+    def observe_all(self) -> Mapping[LinkName, WatchedLink]:
         """Return all links as they are seen now."""
-        return {name: self.seen(name) for name in self._followers}
+        return {name: self.observe(name) for name in self._followers}
 
     def metrics(self) -> bytes:
         """Return all metrics as text."""
         samples = Samples()
         build = {"version": __version__, "python": platform.python_version()}
         samples.add(f.BUILD_INFO, labels(build), 1)
-        dropped = sum(self._samples[name].write(samples, seen) for name, seen in self.all().items())
+        dropped = sum(
+            self._samples[name].write(samples, watched)
+            for name, watched in self.observe_all().items()
+        )
         samples.add(f.DROPPED, "", dropped)
         with self._process.oneshot():
             times = self._process.cpu_times()

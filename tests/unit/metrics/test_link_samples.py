@@ -12,9 +12,9 @@ from unit.status.test_truth import CASES, DRIVER, NOW_MS, Case, partition, told
 
 from heliostat.config import LinkConfig, MetricsConfig
 from heliostat.metrics import families as f
-from heliostat.metrics.link_samples import OTHER, LinkSamples, Seen
+from heliostat.metrics.link_samples import OTHER, LinkSamples, WatchedLink
 from heliostat.metrics.text import Samples, labels
-from heliostat.names import BrokerId, PartitionId, TopicName, TopicPartition
+from heliostat.names import BrokerId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.copier.lane import PartitionState
 from heliostat.status.board import StatusBoard
@@ -49,8 +49,8 @@ def samples_of(
 ) -> Values:
     samples = Samples()
     partitions = list if board is None else partial(board.partitions, NOW_MS)
-    seen = Seen(Observation(status, totals or Totals()), source, Reach(), partitions)
-    LinkSamples(LINK, config).write(samples, seen)
+    watched = WatchedLink(Observation(status, totals or Totals()), source, Reach(), partitions)
+    LinkSamples(LINK, config).write(samples, watched)
     return scraped(samples.text())
 
 
@@ -74,7 +74,7 @@ def test_samples_say_what_the_status_says_while_a_fault_lasts(case: Case) -> Non
 
 
 def status_of(topics: list[TopicStatus]) -> LinkStatus:
-    status = StatusBoard("l").status(NOW_MS)  # type: ignore[arg-type]
+    status = StatusBoard(LinkName("l")).status(NOW_MS)
     status.topics = topics
     return status
 

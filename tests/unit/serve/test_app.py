@@ -63,7 +63,7 @@ def watch() -> Watch:
     links = [{"name": "l", "source": "summit", "target": "usdf"}]
     config = Config.model_validate({"clusters": CLUSTERS, "links": links})
     made = Watch(config, StillClock())
-    board = made.follower(LinkName("l")).board
+    board = made.follower(LinkName("l")).reports.board
     report = RoundReport(LaneId(0), 1, 0, 0, 0, "", reports(), lane_partitions=TOPICS, plan=1)
     board.take_lane(LaneProgress(report, NOW_MS, is_whole=True))
     board.consume("driver", DRIVER)
@@ -149,9 +149,9 @@ def test_what_is_wrong_is_said_in_one_shape(
 
 def test_an_error_of_our_own_shows_no_stack(client: TestClient, watch: Watch) -> None:
     def broken() -> bytes:
-        raise RuntimeError("/home/me/secret")
+        raise RuntimeError("a secret")
 
-    watch.metrics = broken  # type: ignore[method-assign]
+    watch.metrics = broken  # type: ignore[method-assign]  # a fault
     answer = client.get("/metrics")
     assert answer.status_code == 500
     assert "secret" not in answer.text
@@ -165,7 +165,7 @@ def test_an_answer_is_made_once_a_second_and_has_a_tag(client: TestClient, watch
     again = client.get("/api/v1/links/l/topics", headers={"If-None-Match": tag})
     assert (again.status_code, again.content) == (304, b"")
     watch.clock.sleep(1)
-    watch.follower(LinkName("l")).board.forget()
+    watch.follower(LinkName("l")).reports.board.forget()
     later = client.get("/api/v1/links/l/topics", headers={"If-None-Match": tag})
     assert later.status_code == 200
 
@@ -180,7 +180,7 @@ def test_health_and_metrics_alone_on_the_second_address(watch: Watch) -> None:
 
 
 def test_a_link_whose_target_is_away_is_not_ready(client: TestClient, watch: Watch) -> None:
-    watch.follower(LinkName("l")).lose(ConnectionLost("nobody answers"))
+    watch.follower(LinkName("l")).reports.lose(ConnectionLost("nobody answers"))
     watch.clock.sleep(20)
     answer = client.get("/readyz")
     assert answer.status_code == 503
@@ -346,7 +346,7 @@ def test_partitions_of_a_topic_with_all_that_is_known(client: TestClient) -> Non
 def test_history_and_events_of_what_was_seen(client: TestClient, watch: Watch) -> None:
     watch.note()
     watch.clock.sleep(5)
-    watch.follower(LinkName("l")).board.consume("driver", {**DRIVER, "state": "stopped"})
+    watch.follower(LinkName("l")).reports.board.consume("driver", {**DRIVER, "state": "stopped"})
     watch.note()
     past = client.get("/api/v1/links/l/history?step=5").json()
     assert past["state"] == ["running", "stopped"]

@@ -42,6 +42,6 @@ def test_the_minute_that_runs_is_there_already() -> None:
     ],
 )
 def test_one_point_for_several(changes: dict[str, object], field: str, wanted: object) -> None:
-    other = replace(POINT, **changes)  # type: ignore[arg-type]
+    other = replace(POINT, **changes)  # type: ignore[arg-type]  # by name
     for points in ([POINT, other], [other, POINT]):
         assert getattr(merged(points), field) == wanted
