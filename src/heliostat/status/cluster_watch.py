@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from heliostat.access import ClusterAccess
 from heliostat.clock import Clock
+from heliostat.clusters.wire.answering import answering
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import HeliostatError
@@ -79,6 +80,6 @@ class ClusterWatch:
             self._lost = None
         except HeliostatError as error:
             self._lost = error
-        self._brokers |= cluster.answering()
+        self._brokers |= answering(cluster)
         if self._lost is None and all(self._brokers.values()):
             self._answered_at_s = began_s

@@ -129,11 +129,6 @@ class WireCluster:
             return self.metadata(topics, confirmed=True)
         return current
 
-    def answering(self) -> dict[BrokerId, bool]:
-        """Whether each broker that metadata have named so far answers."""
-        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-        return self.brokers.answering(request, MetadataResponse, METADATA_VERSION_MAX)
-
     def transaction_coordinator(self, transactional_id: str) -> tuple[int, BrokerId]:
         """Kafka's code (0: found), and the coordinator, from any broker that answers.
 
