@@ -26,7 +26,7 @@ from heliostat.groups.sync import GroupSync
 from heliostat.groups.values import CommitDecision
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, MapReader, OffsetMap
-from heliostat.offsets.values import Landed
+from heliostat.offsets.landed import Landed
 from heliostat.ops.events import Events
 from heliostat.topics.values import MirrorRecord
 

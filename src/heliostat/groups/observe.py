@@ -10,9 +10,9 @@ from heliostat.errors import BrokerError
 from heliostat.groups.values import MirrorPartition, SourceGroups, TargetGroups
 from heliostat.names import TopicName, TopicPartition, id_text, is_another, is_still
 from heliostat.offsets.ends_then_maps import EndsThenMaps
+from heliostat.offsets.landed import NOT_REPORTED, Landed
 from heliostat.offsets.log_bounds import landed_bounds
 from heliostat.offsets.offset_map import MapReader
-from heliostat.offsets.values import NOT_REPORTED, Landed
 from heliostat.topics.values import MirrorRecord
 
 MAP_LOST = "rows of the mirror's offset map are gone"

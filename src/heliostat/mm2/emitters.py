@@ -19,9 +19,9 @@ from heliostat.mm2.heartbeats import HeartbeatEmitter, HeartbeatWatch
 from heliostat.mm2.offset_syncs import CopiedRange, OffsetSyncs
 from heliostat.names import TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.ends_then_maps import EndsThenMaps
+from heliostat.offsets.landed import NOT_REPORTED, Landed
 from heliostat.offsets.log_bounds import landed_bounds
 from heliostat.offsets.offset_map import MapReader
-from heliostat.offsets.values import NOT_REPORTED, Landed
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.topics.naming import naming_of
 from heliostat.topics.replication_policy import HEARTBEATS, policy_of

@@ -38,18 +38,6 @@ class Why(Enum):
     """The target does not report that partition's bounds, or rows of its map are gone."""
 
 
-class Landed(NamedTuple):
-    """How far a partition is copied, as its lane reported last."""
-
-    position: int
-    """Source offset below which all has landed or is a hole (-1: not known)."""
-    target_end: int = -1
-    """Where the mirror's log ended then (-1: not known)."""
-
-
-NOT_REPORTED = Landed(-1)
-
-
 class Question(NamedTuple):
     """An offset of one side."""
 

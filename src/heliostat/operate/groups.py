@@ -19,8 +19,8 @@ from heliostat.groups.select import GroupChoice, compile_selection, is_left_out
 from heliostat.groups.sync import Steps
 from heliostat.groups.values import Published, Skip, SourceGroups
 from heliostat.names import GroupId, LinkName, TopicPartition
+from heliostat.offsets.landed import Landed
 from heliostat.offsets.store import read_maps
-from heliostat.offsets.values import Landed
 from heliostat.operate.links import links_of
 from heliostat.state.link_state import LinkState
 from heliostat.status.reader import last_reported

@@ -11,7 +11,7 @@ from typing import Any
 
 from heliostat.errors import HeliostatError
 from heliostat.names import LinkName, TopicPartition
-from heliostat.offsets.values import Landed
+from heliostat.offsets.landed import Landed
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress, decode_progress
 from heliostat.state.link_state import DRIVER_KEY

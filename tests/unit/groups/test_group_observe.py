@@ -23,7 +23,7 @@ from heliostat.names import (
     TopicPartition,
 )
 from heliostat.offsets.offset_map import MapReader
-from heliostat.offsets.values import Landed
+from heliostat.offsets.landed import Landed
 from heliostat.topics.values import MirrorRecord
 
 T = TopicName("t")

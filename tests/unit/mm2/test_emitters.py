@@ -16,7 +16,7 @@ from heliostat.mm2.emitters import Interchange
 from heliostat.mm2.formats import Checkpoint, Heartbeat, OffsetSync
 from heliostat.names import ClusterId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, MapReader, OffsetMap
-from heliostat.offsets.values import Landed
+from heliostat.offsets.landed import Landed
 from heliostat.topics.values import MirrorRecord
 
 NO_LEADER = 5
