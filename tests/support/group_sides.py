@@ -25,8 +25,8 @@ from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.sync import GroupSync
 from heliostat.groups.values import CommitDecision
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.offsets.offset_map import Break, MapReader, OffsetMap
 from heliostat.offsets.landed import Landed
+from heliostat.offsets.offset_map import Break, MapReader, OffsetMap
 from heliostat.ops.events import Events
 from heliostat.topics.values import MirrorRecord
 

@@ -22,8 +22,8 @@ from heliostat.names import (
     TopicName,
     TopicPartition,
 )
-from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.landed import Landed
+from heliostat.offsets.offset_map import MapReader
 from heliostat.topics.values import MirrorRecord
 
 T = TopicName("t")

@@ -15,8 +15,8 @@ from heliostat.mm2.checkpoints import GroupRow
 from heliostat.mm2.emitters import Interchange
 from heliostat.mm2.formats import Checkpoint, Heartbeat, OffsetSync
 from heliostat.names import ClusterId, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.offsets.offset_map import Break, MapReader, OffsetMap
 from heliostat.offsets.landed import Landed
+from heliostat.offsets.offset_map import Break, MapReader, OffsetMap
 from heliostat.topics.values import MirrorRecord
 
 NO_LEADER = 5
