@@ -204,7 +204,7 @@ class FencedWriter:
             if not cluster.brokers.knows(broker):  # another thread\'s have looked it up
                 cluster.metadata([])
             known = cluster.brokers.known(broker)
-            return known.exchange_once(request, response, version, WITHIN_S)
+            return known.exchange_once([request], response, version, WITHIN_S)[0]
 
     def _settled(self, send: Callable[[], Any], code_of: Callable[[Any], int], what: str) -> Any:
         """Retry until a transient error is over; only if the request was not executed."""
@@ -225,6 +225,7 @@ class FencedWriter:
                 raise error
             if code in _MOVED:
                 self._coordinator = self._leader = None
+                self._clusters.leaders.pop(TopicPartition(self._topic, PartitionId(0)), None)
             time.sleep(PAUSE_S)
 
     def _find_coordinator(self) -> BrokerId:
@@ -240,10 +241,13 @@ class FencedWriter:
             return cluster.transaction_coordinator(self._id)
 
     def _leader_of_topic(self) -> BrokerId:
+        place = TopicPartition(self._topic, PartitionId(0))
+        if self._leader is None:
+            self._leader = self._clusters.leaders.get(place)
         if self._leader is None:
             with self._clusters.lent() as cluster:
                 topics = cluster.metadata([self._topic])
-            code, leader = leader_in(topics, TopicPartition(self._topic, PartitionId(0)))
+            code, leader = leader_in(topics, place)
             error = error_of(code, f"find {self._topic}")
             if error is not None:
                 raise error

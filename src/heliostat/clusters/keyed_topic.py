@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
-from types import MappingProxyType
 from typing import Any
 
 from heliostat.access import Reachable
@@ -15,6 +14,7 @@ from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords, shown_key
 from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.log_reader import LogReader, LogRecord
+from heliostat.clusters.log_writer import NewRecord
 from heliostat.clusters.one_partition import OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
 from heliostat.names import Offset, TopicName
@@ -131,7 +131,7 @@ class KeyedReader(OnePartitionTopic):
             if log is None:
                 self._must_not_have_existed()
                 return state
-            log.position, end = log.bounds()
+            log.position, end = self._bounds_of(log)
             while log.position < end:
                 if monotonic() > deadline_s:
                     raise ConnectionLost(
@@ -147,6 +147,14 @@ class KeyedReader(OnePartitionTopic):
                     else:
                         state[change.key] = change.value
         return state
+
+    def _bounds_of(self, log: LogReader) -> tuple[Offset, Offset]:
+        try:
+            return log.bounds()
+        except BrokerError as error:
+            if error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION:
+                self._must_not_have_existed()
+            raise
 
     def _must_not_have_existed(self) -> None:
         if self._was_there():
@@ -188,12 +196,7 @@ class KeyedReader(OnePartitionTopic):
 class KeyedTopic(OnePartitionTopic):
     """Latest JSON object per key, kept in a compacted topic. Any thread may read and write."""
 
-    WRITER_SETTINGS = MappingProxyType(
-        {
-            "delivery_timeout_ms": round(ANSWER_TIMEOUT_S * 1000),
-            "max_block_ms": round(ANSWER_TIMEOUT_S * 1000),
-        }
-    )
+    WRITE_S = ANSWER_TIMEOUT_S
 
     def __init__(
         self,
@@ -243,18 +246,8 @@ class KeyedTopic(OnePartitionTopic):
 
     def write_many(self, values: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Offset]:
         """Set and remove several keys, in order; one wait for all of them."""
-        with self._write_errors():
-            producer = self._writer()
-            sent = {key: self._sent(producer, key, value) for key, value in values.items()}
-            producer.flush(ANSWER_TIMEOUT_S)
-            return {
-                key: Offset(future.get(timeout=ANSWER_TIMEOUT_S).offset)
-                for key, future in sent.items()
-            }
-
-    def _sent(self, producer: Any, key: str, value: Mapping[str, Any] | None) -> Any:
-        encoded = None if value is None else json.dumps(value, sort_keys=True).encode()
-        return producer.send(self.topic, key=key.encode(), value=encoded, partition=0)
+        rows = [NewRecord(key.encode(), _encoded(value)) for key, value in values.items()]
+        return dict(zip(values, self._writer().write(rows), strict=True))
 
 
 def missing_topics(admin: ClusterAdmin, names: Iterable[TopicName]) -> list[TopicName]:
@@ -364,6 +357,10 @@ def _must_be_state_topics(admin: ClusterAdmin, names: Sequence[TopicName]) -> No
 def _is_only_compacted(configs: Mapping[str, ConfigEntry]) -> bool:
     """Whether it only compacts: with `delete`, too, old state would vanish."""
     return configs["cleanup.policy"].value == "compact"
+
+
+def _encoded(value: Mapping[str, Any] | None) -> bytes | None:
+    return None if value is None else json.dumps(value, sort_keys=True).encode()
 
 
 def _change(topic: TopicName, record: LogRecord) -> Change:

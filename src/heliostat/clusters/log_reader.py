@@ -21,26 +21,23 @@ from heliostat.clusters.kafka_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from heliostat.clusters.kafka_python import lend_codecs
+from heliostat.clusters.led_partition import LedPartition
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.fetch import FetchPartition
 from heliostat.clusters.wire.fetch_once import BY_NAME, FetchedOnce, FetchOnce
-from heliostat.clusters.wire.leaders import leader_in
 from heliostat.clusters.wire.lent import LentClusters
 from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
 from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
-from heliostat.errors import AccessRefused, BrokerError, ConnectionLost, ProtocolError, kafka_error
+from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, kafka_error
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 
 PATIENCE_S = 10.0
 """One question: longer than an election takes."""
 KNOWN_WITHIN_S = 2.0
 """A topic unknown for longer than this does not exist: somebody deleted it."""
-PAUSE_S = 0.1
 WAIT_MAX_S = 1.0
 """For how long one fetch waits at the broker: a longer silence is that of a broker that hangs."""
 BYTES_MAX = 8 * 1024 * 1024
-LOOKS = 2
-"""A broker that has just started, or has lost touch, may not know a topic that exists."""
 COMMIT = 1
 """Key type of a control record that ends a committed transaction (ControlRecordType)."""
 Answer = TypeVar("Answer")
@@ -70,10 +67,9 @@ class LogReader:
     """
 
     def __init__(self, clusters: LentClusters, topic: str, *, committed: bool = False) -> None:
-        self._clusters = clusters
         self._partition = TopicPartition(TopicName(topic), PartitionId(0))
+        self._led = LedPartition(clusters, self._partition)
         self._committed = committed
-        self._leader: BrokerId | None = None
         self._position: Offset | None = None
         lend_codecs()
 
@@ -89,21 +85,8 @@ class LogReader:
         self._position = offset
 
     def exists(self) -> bool:
-        """Whether the topic exists, by two looks if the first says no.
-
-        Raises
-        ------
-        ConnectionLost
-            No broker answers.
-        """
-        for _ in range(LOOKS):
-            with self._clusters.lent() as cluster:
-                topics = cluster.metadata([self._partition.topic])
-            if topics[self._partition.topic].error != UNKNOWN_TOPIC_OR_PARTITION:
-                code, leader = leader_in(topics, self._partition)
-                self._leader = None if code else leader
-                return True
-        return False
+        """As `LedPartition.exists`."""
+        return self._led.exists()
 
     def bounds(self) -> tuple[Offset, Offset]:
         """Where the log begins and ends now, for the records that this reader returns.
@@ -210,33 +193,7 @@ class LogReader:
             self.position = end
 
     def _settled(self, ask: Callable[[WireCluster, BrokerId], Answer | BrokerError]) -> Answer:
-        """Ask the leader, and its successor if it is another by now."""
-        began_s = time.monotonic()
-        while True:
-            try:
-                with self._clusters.lent() as cluster:
-                    answer = ask(cluster, self._leader_by(cluster))
-                if not isinstance(answer, BrokerError):
-                    return answer
-                error: BrokerError | ConnectionLost = answer
-            except AccessRefused:
-                raise
-            except (BrokerError, ConnectionLost) as failure:
-                error = failure
-            if time.monotonic() >= began_s + _passes_within_s(error):
-                raise error
-            self._leader = None
-            time.sleep(PAUSE_S)
-
-    def _leader_by(self, cluster: WireCluster) -> BrokerId:
-        """Return the leader; its connection may be another thread's, which has asked before."""
-        if self._leader is None or not cluster.brokers.knows(self._leader):
-            topics = cluster.metadata([self._partition.topic])
-            code, leader = leader_in(topics, self._partition)
-            if code:
-                raise BrokerError(f"cannot read topic {self._partition.topic}", kafka_code=code)
-            self._leader = leader
-        return self._leader
+        return self._led.settled(ask, _passes_within_s)
 
 
 def _passes_within_s(error: BrokerError | ConnectionLost) -> float:

@@ -24,7 +24,7 @@ from heliostat.access import Reachable, access_of
 from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
 from heliostat.clusters.leader_epochs import LeaderEpochs
 from heliostat.clusters.wire import fetch, last_sequences, produce
-from heliostat.clusters.wire.brokers import Brokers
+from heliostat.clusters.wire.brokers import BrokerFacts, Brokers
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.control_connection import ask_side_by_side
 from heliostat.clusters.wire.leaders import Leader, TopicLeaders, agreed_leaders, current_leaders
@@ -57,12 +57,16 @@ class WireCluster:
         Access to the cluster, or its addresses.
     settings
         How to open connections; the cluster's security replaces theirs.
+    facts
+        What others have learnt of its brokers.
     """
 
-    def __init__(self, cluster: Reachable, settings: DialSettings) -> None:
+    def __init__(
+        self, cluster: Reachable, settings: DialSettings, facts: BrokerFacts | None = None
+    ) -> None:
         access = self._access = access_of(cluster)
         self.settings = replace(settings, security=access.security)
-        self.brokers = Brokers(access, self.settings)
+        self.brokers = Brokers(access, self.settings, facts)
         self.epochs = LeaderEpochs()
         """The newest that metadata have named; requests carry them."""
 
