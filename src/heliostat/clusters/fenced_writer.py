@@ -89,6 +89,7 @@ class FencedWriter:
         self._leader: BrokerId | None = None
         self._producer: tuple[int, int] | None = None
         self._sequence = 0
+        self._has_begun = False
 
     def close(self) -> None:
         """Close connections; completed writes are durable."""
@@ -96,10 +97,16 @@ class FencedWriter:
         if self._are_ours:
             self._clusters.close_idle()
 
+    def prepare(self) -> None:
+        """Find the coordinator, which takes a while at a cluster's first transaction."""
+        self._find_coordinator()
+
     def fence(self) -> None:
         """Become the newest writer: when it returns, no older one can write any more."""
+        if self._has_begun:  # after an error others may be in their place
+            self._coordinator = self._leader = None
+        self._has_begun = True
         self._producer = None
-        self._coordinator = self._leader = None
         answer = self._coordinated(
             lambda: InitProducerIdRequest(
                 transactional_id=self._id,

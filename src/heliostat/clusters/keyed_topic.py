@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from time import monotonic
 from typing import Any
 
 from heliostat.access import Reachable
-from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic
+from heliostat.clusters.admin import LATELY_S, ClusterAdmin, ConfigEntry, NewTopic, TopicInfo
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords, shown_key
 from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.log_reader import LogReader, LogRecord
@@ -131,13 +132,14 @@ class KeyedReader(OnePartitionTopic):
             if log is None:
                 self._must_not_have_existed()
                 return state
-            log.position, end = self._bounds_of(log)
-            while log.position < end:
+            end, first = self._from_start(log)
+            while first or log.position < end:
                 if monotonic() > deadline_s:
                     raise ConnectionLost(
                         f"topic {self.topic} was not read in time", position=log.position, end=end
                     )
-                for change in self._polled(log, POLL_S, strange):
+                records, first = first or log.poll(POLL_S), []
+                for change in self._changes(records, strange):
                     if strange is not None:
                         strange.pop(change.key, None)
                     if change.offset >= end:
@@ -148,9 +150,9 @@ class KeyedReader(OnePartitionTopic):
                         state[change.key] = change.value
         return state
 
-    def _bounds_of(self, log: LogReader) -> tuple[Offset, Offset]:
+    def _from_start(self, log: LogReader) -> tuple[Offset, list[LogRecord]]:
         try:
-            return log.bounds()
+            return log.from_start()
         except BrokerError as error:
             if error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION:
                 self._must_not_have_existed()
@@ -171,17 +173,17 @@ class KeyedReader(OnePartitionTopic):
             return changes
         with self._alone():
             log = self._reader()
-            return [] if log is None else list(self._polled(log, timeout_s))
+            return [] if log is None else list(self._changes(log.poll(timeout_s)))
 
     def tail(self, timeout_s: float = POLL_S) -> Iterator[Change]:
         """Changes as they come; ends when none came for `timeout_s`."""
         while changes := self.poll(timeout_s):
             yield from changes
 
-    def _polled(
-        self, log: LogReader, timeout_s: float, strange: dict[str, Offset] | None = None
+    def _changes(
+        self, records: Iterable[LogRecord], strange: dict[str, Offset] | None = None
     ) -> Iterator[Change]:
-        for record in log.poll(timeout_s):
+        for record in records:
             try:
                 yield _change(self.topic, record)
             except ProtocolError as error:
@@ -213,6 +215,11 @@ class KeyedTopic(OnePartitionTopic):
         """Create the topic if it is missing, see `ensure_compacted`."""
         ensure_compacted(self._access, self.topic, self._client_id, replication_factor)
         self.exists_now()
+
+    def prepare(self) -> None:
+        """Ask for what the first write needs, as far as that can be had now."""
+        with contextlib.suppress(ConnectionLost, BrokerError):  # the write will report it
+            self._writer().prepare()
 
     def exists_now(self) -> None:
         """Note that the topic exists: it is not taken for empty if a broker doesn't know it."""
@@ -290,6 +297,9 @@ def kept_safe(replicas: int) -> dict[str, str]:
     return {"min.insync.replicas": str(in_sync), "unclean.leader.election.enable": "false"}
 
 
+EXISTS = BrokerError("the topic exists", kafka_code=TOPIC_ALREADY_EXISTS)
+
+
 def ensure_compacted(
     cluster: Reachable, name: TopicName, client_id: str, replication_factor: int | None = None
 ) -> None:
@@ -317,7 +327,8 @@ def ensure_own_topics(
     BrokerError
         One can't be created.
     """
-    replicas = replication_factor or min(STATE_REPLICAS, len(admin.brokers()))
+    described = admin.describe_topics(topics)
+    replicas = replication_factor or min(STATE_REPLICAS, len(admin.brokers(LATELY_S)))
     answers = admin.create_topics(
         [
             NewTopic(
@@ -325,6 +336,7 @@ def ensure_own_topics(
                 {**settings, **(kept_safe(replicas) if settings is COMPACTED else {})},
             )
             for name, settings in topics.items()
+            if described[name].error is not None
         ]
     )
     for answer in answers.values():
@@ -332,15 +344,18 @@ def ensure_own_topics(
             raise answer
     existing = [
         name
-        for name, answer in answers.items()
-        if isinstance(answer, BrokerError) and topics[name] is COMPACTED
+        for name, settings in topics.items()
+        if settings is COMPACTED and isinstance(answers.get(name, EXISTS), BrokerError)
     ]
+    if answers:
+        described = admin.describe_topics(topics)
     if existing:
-        _must_be_state_topics(admin, existing)
+        _must_be_state_topics(admin, existing, described)
 
 
-def _must_be_state_topics(admin: ClusterAdmin, names: Sequence[TopicName]) -> None:
-    described = admin.describe_topics(names)
+def _must_be_state_topics(
+    admin: ClusterAdmin, names: Sequence[TopicName], described: Mapping[TopicName, TopicInfo]
+) -> None:
     for name, configs in admin.describe_configs(names, ["cleanup.policy"]).items():
         if isinstance(configs, BrokerError):
             raise configs

@@ -7,8 +7,8 @@ connection of its own: a reader costs as many round trips as it has questions.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from kafka.errors import CorruptRecordError
 from kafka.record import MemoryRecords
@@ -23,6 +23,7 @@ from heliostat.clusters.kafka_codes import (
 from heliostat.clusters.kafka_python import lend_codecs
 from heliostat.clusters.led_partition import LedPartition
 from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.control_connection import Question
 from heliostat.clusters.wire.fetch import FetchPartition
 from heliostat.clusters.wire.fetch_once import BY_NAME, FetchedOnce, FetchOnce
 from heliostat.clusters.wire.lent import LentClusters
@@ -99,18 +100,49 @@ class LogReader:
         return self._settled(self._bounds)
 
     def _bounds(self, cluster: WireCluster, leader: BrokerId) -> tuple[Offset, Offset]:
+        known = cluster.brokers.known(leader)
+        return self._ends_of(known.exchange_kinds(self._ends_asked(cluster))[0])
+
+    def _ends_asked(self, cluster: WireCluster) -> Question:
         some, epochs, committed = [self._partition], cluster.epochs, self._committed
         both = [
             LogEndsRequest(some, timestamp, CONSUMER, epochs, committed=committed)
             for timestamp in (EARLIEST, LATEST)
         ]
-        known = cluster.brokers.known(leader)
-        answers = known.exchange(both, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX)
+        return Question(both, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX)
+
+    def _ends_of(self, answers: Sequence[Any]) -> tuple[Offset, Offset]:
         start, end = (answer[self._partition] for answer in answers)
         for offset in (start, end):
             if isinstance(offset, BrokerError):
                 raise offset
         return start, end
+
+    def from_start(self) -> tuple[Offset, list[LogRecord]]:
+        """Begin at the log's start; return where it ends, and its first records or none.
+
+        All with one exchange, as a compacted log begins at offset 0 unless somebody deleted rows.
+
+        Raises
+        ------
+        As `bounds` and `poll`.
+        """
+
+        def asked(
+            cluster: WireCluster, leader: BrokerId
+        ) -> tuple[Offset, Offset, FetchedOnce] | BrokerError:
+            known = cluster.brokers.known(leader)
+            ends, fetched = known.exchange_kinds(
+                self._ends_asked(cluster),
+                Question([self._fetch(cluster, Offset(0), 0.0)], FetchedOnce, BY_NAME),
+            )
+            start, end = self._ends_of(ends)
+            return start, end, fetched[0]
+
+        start, end, fetched = self._settled(asked)
+        self.position = start
+        is_read = start == 0 and not fetched.error
+        return end, self._rows(fetched) if is_read else []
 
     def first_since(self, from_ms: int) -> Offset:
         """Offset of the first record written at or after a time (ms); the end if there is none."""
@@ -147,6 +179,9 @@ class LogReader:
                 return []  # it was behind a leader's end just now
             self.position = start
             return []
+        return self._rows(answer)
+
+    def _rows(self, answer: FetchedOnce) -> list[LogRecord]:
         try:
             return list(self._records(answer))
         except CorruptRecordError as error:
@@ -155,17 +190,20 @@ class LogReader:
             ) from error
 
     def _fetched(self, cluster: WireCluster, leader: BrokerId, wait_s: float) -> FetchedOnce:
-        place = self._partition
-        wanted = FetchPartition(
-            *(place.topic, None, place.partition, self.position, BYTES_MAX),
-            leader_epoch=cluster.epochs.of(place),
-        )
-        request = FetchOnce(wanted, round(wait_s * 1000), self._committed)
+        place, request = self._partition, self._fetch(cluster, self.position, wait_s)
         known = cluster.brokers.known(leader)
         answer: FetchedOnce = known.exchange([request], FetchedOnce, BY_NAME)[0]
         if answer.error not in (0, OFFSET_OUT_OF_RANGE):
             raise BrokerError(f"cannot read topic {place.topic}", kafka_code=answer.error)
         return answer
+
+    def _fetch(self, cluster: WireCluster, offset: Offset, wait_s: float) -> FetchOnce:
+        place = self._partition
+        wanted = FetchPartition(
+            *(place.topic, None, place.partition, offset, BYTES_MAX),
+            leader_epoch=cluster.epochs.of(place),
+        )
+        return FetchOnce(wanted, round(wait_s * 1000), self._committed)
 
     def _records(self, answer: FetchedOnce) -> Iterator[LogRecord]:
         """Return the records of an answer without those of aborted transactions (KIP-98)."""

@@ -73,6 +73,11 @@ class LogWriter:
         self._within_s = within_s
         self._request_s = request_s
 
+    def prepare(self) -> None:
+        """Ask for a producer id; raises as `write`."""
+        with self._clusters.lent() as cluster:
+            self._new_id(cluster)
+
     def write(self, records: Sequence[NewRecord]) -> list[Offset]:
         """Write records; when it returns they are durable on all replicas in sync.
 

@@ -13,7 +13,7 @@ from heliostat.other_links.claims import NeighbourClaims, OtherClaims
 from heliostat.state.link_state import LinkState
 from heliostat.topics.observe import observe
 from heliostat.topics.topic_plan import TopicPlan
-from heliostat.topics.values import SourceTopics
+from heliostat.topics.values import SourceTopics, TargetTopics
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +44,15 @@ class Planner:
     other_links: OtherClaims
     upstream: Upstream
 
-    def plan(self, known: Known) -> tuple[SourceTopics, TopicPlan]:
-        """Observe both clusters, and plan what the target must become; changes nothing there."""
-        source, target = observe(self.source, self.target, self.link, known.mirrors)
+    def observe(self, known: Known) -> tuple[SourceTopics, TargetTopics]:
+        """Look at both clusters."""
+        return observe(self.source, self.target, self.link, known.mirrors)
+
+    def plan(
+        self, known: Known, observed: tuple[SourceTopics, TargetTopics] | None = None
+    ) -> tuple[SourceTopics, TopicPlan]:
+        """Plan what the target must become, by what `observe` returned, or returns now."""
+        source, target = observed or self.observe(known)
         if known.at_beginning is None:
             self.state.put_beginning(source.names)
             known.at_beginning = frozenset(source.names)

@@ -6,7 +6,9 @@ that failed, and the others' answers would be lost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
@@ -15,11 +17,12 @@ from kafka.protocol.metadata import MetadataRequest
 
 from heliostat.access import Reachable
 from heliostat.clusters.admin.large_answers import LargeAnswer, Metadata, Remembered
+from heliostat.clusters.admin.values import TopicInfo
 from heliostat.clusters.refusals import enter
 from heliostat.clusters.wire.control_connection import ControlConnection
 from heliostat.clusters.wire.lent import lent_clusters
 from heliostat.errors import KAFKA_ERRORS, BrokerError, ConnectionLost
-from heliostat.names import BrokerId
+from heliostat.names import BrokerId, PartitionId, TopicPartition
 
 Answer = TypeVar("Answer")
 REQUEST_TIMEOUT_MS = 30_000  # as the Java client's; creating thousands of topics takes seconds
@@ -50,13 +53,13 @@ class Caller:
     ) -> None:
         self.timeout_ms = request_timeout_ms
         self.remembered = Remembered()
-        self._controller: int | None = None
+        self._about: tuple[float, Any] | None = None
         self._clusters, self._are_ours = lent_clusters(
             cluster, client_id, request_timeout_ms / 1000
         )
         self.access = self._clusters.access
         try:
-            enter(self._clusters, connect_timeout_s)
+            enter(self._clusters, connect_timeout_s, lambda _: self.about(0.0))
         except BaseException:
             self.close()
             raise
@@ -120,20 +123,35 @@ class Caller:
 
     def send_to_controller(self, request: Any) -> Any:
         """Send to the controller (with KRaft any broker forwards; ZooKeeper's must be found)."""
-        if self._controller is None:
-            self._controller = self.metadata([]).controller_id
-        response = self.send(request, None if self._controller == -1 else self._controller)
+        controller = self.about(inf).controller_id
+        response = self.send(request, None if controller == -1 else controller)
         rows = getattr(response, "topics", None) or getattr(response, "results", None) or ()
         if any(row.error_code == NOT_CONTROLLER for row in rows):
-            self._controller = self.metadata([]).controller_id
-            response = self.send(request, self._controller)
+            response = self.send(request, self.about(0.0).controller_id)
         return response
+
+    def about(self, lately_s: float) -> Any:
+        """Metadata without topics, asked at most so long ago: the cluster's id, and its brokers."""
+        now_s = time.monotonic()
+        if self._about is None or now_s - self._about[0] >= lately_s:
+            self._about = now_s, self.metadata([])
+        return self._about[1]
 
     def metadata(self, topics: Sequence[str] | None) -> Any:
         """Metadata of topics, of all (None) or of none (empty); missing ones aren't created."""
         kind = MetadataRequest.MetadataRequestTopic
         rows = None if topics is None else [kind(name=name) for name in topics]
         return self.send(MetadataRequest(topics=rows, allow_auto_topic_creation=False))
+
+    def note_leaders(self, topics: Iterable[TopicInfo]) -> None:
+        """Note who leads topics of one partition, as our own have, for those who read and write."""
+        for topic in topics:
+            place = TopicPartition(topic.name, PartitionId(0))
+            leader = topic.partitions[0].leader if len(topic.partitions) == 1 else None
+            if leader is None:
+                self._clusters.leaders.pop(place, None)
+            else:
+                self._clusters.leaders[place] = leader
 
     def metadata_undecoded(
         self, topics: Sequence[str] | None, broker: BrokerId | None = None

@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
@@ -38,6 +38,14 @@ POLL_S = 0.01
 Versions = Mapping[int, tuple[int, int]]
 """Lowest and highest version of each request that a broker supports, by API key."""
 NO_VERSIONS: Versions = MappingProxyType({})
+
+
+class Question(NamedTuple):
+    """Requests of one kind, the class of their answers, and the newest version that we use."""
+
+    requests: Sequence[Any]
+    response: Any
+    version_max: int
 
 
 class ControlConnection:
@@ -159,10 +167,14 @@ class ControlConnection:
         ProtocolError
             It does not support the request, or answers another one.
         """
-        version = self._version_of(requests[0], version_max)
+        return self.exchange_kinds(Question(requests, response, version_max))[0]
+
+    def exchange_kinds(self, *questions: Question) -> list[list[Any]]:
+        """Send requests of several kinds together; return the answers of each; see `exchange`."""
+        versions = [self._version_of(each.requests[0], each.version_max) for each in questions]
         began_s = time.monotonic()
         try:
-            return self._round_trip(requests, response, version)
+            return self._round_trip(questions, versions)
         except AccessRefused:
             raise
         except ConnectionLost:
@@ -170,7 +182,7 @@ class ControlConnection:
                 raise
             # The broker may have closed a connection that was idle: try again with a new one.
             # Safe: every request sent here may be repeated.
-            return self._round_trip(requests, response, version)
+            return self._round_trip(questions, versions)
 
     def connect(self) -> None:
         """Open a connection unless one is open; requests are sent over it.
@@ -223,7 +235,8 @@ class ControlConnection:
         except ConnectionLost:
             if not self.is_answering():
                 raise
-            return self._round_trip(asked.requests, response, asked.version)
+            question = Question(asked.requests, response, asked.version)
+            return self._round_trip([question], [asked.version])[0]
 
     def _version_of(self, request: Any, version_max: int, version_min: int = 0) -> int:
         key = request.API_KEY
@@ -233,9 +246,19 @@ class ControlConnection:
             raise ProtocolError("broker and Heliostat share no version of a request", api_key=key)
         return version
 
-    def _round_trip(self, requests: Sequence[Any], response: Any, version: int) -> list[Any]:
+    def _round_trip(
+        self, questions: Sequence[Question], versions: Sequence[int]
+    ) -> list[list[Any]]:
         with self._timed():
-            return ask(self._open(), requests, response, version, self._patience_s)
+            connection = self._open()
+            asked = [
+                begin_ask(connection, each.requests, version)
+                for each, version in zip(questions, versions, strict=True)
+            ]
+            return [
+                take_answers(some, each.response, self._patience_s)
+                for some, each in zip(asked, questions, strict=True)
+            ]
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
