@@ -58,6 +58,8 @@ class Caller:
             cluster, client_id, request_timeout_ms / 1000
         )
         self.access = self._clusters.access
+        if self._clusters.is_connected:
+            return
         try:
             enter(self._clusters, connect_timeout_s, lambda _: self.about(0.0))
         except BaseException:
@@ -134,7 +136,9 @@ class Caller:
         """Metadata without topics, asked at most so long ago: the cluster's id, and its brokers."""
         now_s = time.monotonic()
         if self._about is None or now_s - self._about[0] >= lately_s:
-            self._about = now_s, self.metadata([])
+            with self._clusters.lent() as cluster:
+                answer = cluster.about()
+            self._about = now_s, answer
         return self._about[1]
 
     def metadata(self, topics: Sequence[str] | None) -> Any:

@@ -123,8 +123,7 @@ class WireCluster:
         )
         asked = request, MetadataResponse, METADATA_VERSION_MAX
         answers = self.brokers.ask_all(*asked) if confirmed else [self.brokers.ask_any(*asked)]
-        for item in (broker for answer in answers for broker in answer.brokers):
-            self.brokers.learn(BrokerId(item.node_id), Endpoint(item.host, item.port))
+        self._learn_brokers(answers)
         leaders = agreed_leaders([_leaders_in(answer) for answer in answers])
         current = {
             name: current_leaders(name, topic, self.epochs) for name, topic in leaders.items()
@@ -132,6 +131,23 @@ class WireCluster:
         if current != leaders and not confirmed:
             return self.metadata(topics, confirmed=True)
         return current
+
+    def about(self) -> Any:
+        """Metadata without topics, as they came: the cluster's id, its brokers, the controller.
+
+        Raises
+        ------
+        ConnectionLost
+            No broker answered.
+        """
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        answer = self.brokers.ask_any(request, MetadataResponse, METADATA_VERSION_MAX)
+        self._learn_brokers([answer])
+        return answer
+
+    def _learn_brokers(self, answers: Iterable[Any]) -> None:
+        for item in (broker for answer in answers for broker in answer.brokers):
+            self.brokers.learn(BrokerId(item.node_id), Endpoint(item.host, item.port))
 
     def transaction_coordinator(self, transactional_id: str) -> tuple[int, BrokerId]:
         """Kafka's code (0: found), and the coordinator, from any broker that answers.

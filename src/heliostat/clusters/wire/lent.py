@@ -55,6 +55,11 @@ class LentClusters:
         """Of all topics that this process writes; None: the next write asks for another."""
         self._is_closed = False
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection was open when the last one was given back."""
+        return bool(self._facts.connected)
+
     @contextmanager
     def lent(self) -> Iterator[WireCluster]:
         """Yield one that no other thread has; the one used last is the first to be used again."""
