@@ -25,10 +25,12 @@ from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 
+from heliostat_sandbox.exchanges import ExchangeLog
 from heliostat_sandbox.ports import LOOPBACK
 from heliostat_sandbox.process import OwnProcess
 from heliostat_sandbox.settings import Ports
 
+Watch = Callable[[memoryview], None]
 WINDOW_BYTES = 16 * 1024 * 1024
 """What Linux allows a tuned host (`tcp_rmem`'s maximum on machines for long lines)."""
 SOCKET_BYTES = 1024 * 1024
@@ -93,10 +95,14 @@ class FarLine:
         How long an answer takes at least.
     window_bytes
         Bytes on the line at most, of each direction of a connection.
+    exchanges
+        File in which requests are noted, see `exchanges`; None: they are not. Of connections
+        without TLS.
     """
 
     round_trip_ms: float
     window_bytes: int = WINDOW_BYTES
+    exchanges: Path | None = None
 
 
 def start_line(line: FarLine, brokers: Sequence[Ports], folder: Path) -> OwnProcess:
@@ -110,7 +116,9 @@ def start_line(line: FarLine, brokers: Sequence[Ports], folder: Path) -> OwnProc
     command = (
         *(sys.executable, "-m", "heliostat_sandbox.far_line"),
         *("--round-trip-ms", str(line.round_trip_ms)),
-        *("--window-bytes", str(line.window_bytes), *pairs),
+        *("--window-bytes", str(line.window_bytes)),
+        *(() if line.exchanges is None else ("--exchanges", str(line.exchanges))),
+        *pairs,
     )
     return OwnProcess.start(
         command, output=folder / "line.out", folder=folder, dies_with_owner=True
@@ -134,6 +142,8 @@ class Direction:
     delay_s: float
     open_s: float
     """When the sender's first bytes can leave it (s, monotonic)."""
+    watch: Watch | None = None
+    """Sees all bytes as they come."""
     due: deque[tuple[float, int]] = field(default_factory=deque)
     """When a piece arrives (s, monotonic), and its bytes; none: the sender has closed its side."""
     has_ended: bool = False
@@ -161,6 +171,8 @@ class Direction:
                 return
             try:
                 count = self.source.recv_into(memory)
+                if self.watch is not None:
+                    self.watch(memory[:count])
             except BlockingIOError:
                 return
             finally:
@@ -230,11 +242,18 @@ class Line:
         How long an answer takes at least (s).
     window_bytes
         Bytes on the line at most, of each direction of a connection.
+    log
+        Notes requests.
     """
 
     def __init__(
-        self, pairs: Sequence[tuple[int, int]], round_trip_s: float, window_bytes: int
+        self,
+        pairs: Sequence[tuple[int, int]],
+        round_trip_s: float,
+        window_bytes: int,
+        log: ExchangeLog | None = None,
     ) -> None:
+        self._log = log
         self._round_trip_s = round_trip_s
         self._window_bytes = window_bytes
         self._poll = select.epoll()
@@ -283,9 +302,11 @@ class Line:
                 return
             delay_s, open_s = self._round_trip_s / 2, time.monotonic() + self._round_trip_s
             window = self._window_bytes
+            watches = (None, None) if self._log is None else self._log.watch()
+            ways = ((client, broker), (broker, client))
             directions = [
-                Direction(*ends, Ring(window), window, delay_s, open_s)
-                for ends in ((client, broker), (broker, client))
+                Direction(*ends, Ring(window), window, delay_s, open_s, watch)
+                for ends, watch in zip(ways, watches, strict=True)
             ]
             connection = Connection(client, broker, *directions)
             for end in (client, broker):
@@ -349,11 +370,13 @@ def main() -> None:
     parser.add_argument("pairs", nargs="+", metavar="PORT:BEHIND")
     parser.add_argument("--round-trip-ms", type=float, required=True)
     parser.add_argument("--window-bytes", type=int, default=WINDOW_BYTES)
+    parser.add_argument("--exchanges", type=Path)
     given = parser.parse_args()
     pairs = [(int(port), int(behind)) for port, behind in (p.split(":") for p in given.pairs)]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-    line = Line(pairs, given.round_trip_ms / 1000, given.window_bytes)
-    line.serve()
+    with contextlib.ExitStack() as files:
+        log = given.exchanges and ExchangeLog(files.enter_context(given.exchanges.open("w")))
+        Line(pairs, given.round_trip_ms / 1000, given.window_bytes, log).serve()
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@ class SimulatedAdmin(ClusterAdmin):
         return self.cluster.cluster_id
 
     @override
-    def brokers(self) -> tuple[BrokerInfo, ...]:
+    def brokers(self, lately_s: float = 0.0) -> tuple[BrokerInfo, ...]:
         self.cluster.take("brokers")
         return self.cluster.brokers
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from time import monotonic
-from types import MappingProxyType
 from typing import NamedTuple
 
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
 from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS
+from heliostat.clusters.log_writer import NewRecord
 from heliostat.clusters.one_partition import OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import Offset, TopicName
@@ -61,13 +61,8 @@ def make_if_missing(
 class ByteTopic(OnePartitionTopic):
     """Writes and reads records as they are."""
 
-    WRITER_SETTINGS = MappingProxyType(
-        {
-            "request_timeout_ms": round(REQUEST_TIMEOUT_S * 1000),
-            "delivery_timeout_ms": round(ANSWER_TIMEOUT_S * 1000),
-            "max_block_ms": round(ANSWER_TIMEOUT_S * 1000),
-        }
-    )
+    WRITE_S = ANSWER_TIMEOUT_S
+    REQUEST_S = REQUEST_TIMEOUT_S
 
     def ensure(self, admin: ClusterAdmin, replication_factor: int | None = None) -> bool:
         """Create it if it is missing: one partition, compacted; return whether it was created.
@@ -83,21 +78,7 @@ class ByteTopic(OnePartitionTopic):
 
     def write(self, records: Iterable[ByteRecord]) -> None:
         """Write records in order; durable on all replicas in sync when it returns."""
-        with self._write_errors():
-            producer = self._writer()
-            sent = [
-                producer.send(
-                    self.topic,
-                    key=record.key,
-                    value=record.value,
-                    timestamp_ms=record.timestamp_ms,
-                    partition=0,
-                )
-                for record in records
-            ]
-            producer.flush(ANSWER_TIMEOUT_S)
-            for future in sent:
-                future.get(timeout=ANSWER_TIMEOUT_S)
+        self._writer().write([NewRecord(row.key, row.value, row.timestamp_ms) for row in records])
 
     def read_all(self) -> Iterator[ByteRecord]:
         """All records up to where the topic ended when reading began; none if it is missing."""

@@ -89,6 +89,7 @@ class FencedWriter:
         self._leader: BrokerId | None = None
         self._producer: tuple[int, int] | None = None
         self._sequence = 0
+        self._has_begun = False
 
     def close(self) -> None:
         """Close connections; completed writes are durable."""
@@ -96,10 +97,16 @@ class FencedWriter:
         if self._are_ours:
             self._clusters.close_idle()
 
+    def prepare(self) -> None:
+        """Find the coordinator, which takes a while at a cluster's first transaction."""
+        self._find_coordinator()
+
     def fence(self) -> None:
         """Become the newest writer: when it returns, no older one can write any more."""
+        if self._has_begun:  # after an error others may be in their place
+            self._coordinator = self._leader = None
+        self._has_begun = True
         self._producer = None
-        self._coordinator = self._leader = None
         answer = self._coordinated(
             lambda: InitProducerIdRequest(
                 transactional_id=self._id,
@@ -204,7 +211,7 @@ class FencedWriter:
             if not cluster.brokers.knows(broker):  # another thread\'s have looked it up
                 cluster.metadata([])
             known = cluster.brokers.known(broker)
-            return known.exchange_once(request, response, version, WITHIN_S)
+            return known.exchange_once([request], response, version, WITHIN_S)[0]
 
     def _settled(self, send: Callable[[], Any], code_of: Callable[[Any], int], what: str) -> Any:
         """Retry until a transient error is over; only if the request was not executed."""
@@ -225,6 +232,7 @@ class FencedWriter:
                 raise error
             if code in _MOVED:
                 self._coordinator = self._leader = None
+                self._clusters.leaders.pop(TopicPartition(self._topic, PartitionId(0)), None)
             time.sleep(PAUSE_S)
 
     def _find_coordinator(self) -> BrokerId:
@@ -240,10 +248,13 @@ class FencedWriter:
             return cluster.transaction_coordinator(self._id)
 
     def _leader_of_topic(self) -> BrokerId:
+        place = TopicPartition(self._topic, PartitionId(0))
+        if self._leader is None:
+            self._leader = self._clusters.leaders.get(place)
         if self._leader is None:
             with self._clusters.lent() as cluster:
                 topics = cluster.metadata([self._topic])
-            code, leader = leader_in(topics, TopicPartition(self._topic, PartitionId(0)))
+            code, leader = leader_in(topics, place)
             error = error_of(code, f"find {self._topic}")
             if error is not None:
                 raise error

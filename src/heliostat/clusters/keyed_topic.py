@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic
-from types import MappingProxyType
 from typing import Any
 
 from heliostat.access import Reachable
-from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic
+from heliostat.clusters.admin import LATELY_S, ClusterAdmin, ConfigEntry, NewTopic, TopicInfo
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords, shown_key
 from heliostat.clusters.kafka_codes import TOPIC_ALREADY_EXISTS, UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.log_reader import LogReader, LogRecord
+from heliostat.clusters.log_writer import NewRecord
 from heliostat.clusters.one_partition import OnePartitionTopic
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, Refused
 from heliostat.names import Offset, TopicName
@@ -131,13 +132,14 @@ class KeyedReader(OnePartitionTopic):
             if log is None:
                 self._must_not_have_existed()
                 return state
-            log.position, end = log.bounds()
-            while log.position < end:
+            end, first = self._from_start(log)
+            while first or log.position < end:
                 if monotonic() > deadline_s:
                     raise ConnectionLost(
                         f"topic {self.topic} was not read in time", position=log.position, end=end
                     )
-                for change in self._polled(log, POLL_S, strange):
+                records, first = first or log.poll(POLL_S), []
+                for change in self._changes(records, strange):
                     if strange is not None:
                         strange.pop(change.key, None)
                     if change.offset >= end:
@@ -147,6 +149,14 @@ class KeyedReader(OnePartitionTopic):
                     else:
                         state[change.key] = change.value
         return state
+
+    def _from_start(self, log: LogReader) -> tuple[Offset, list[LogRecord]]:
+        try:
+            return log.from_start()
+        except BrokerError as error:
+            if error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION:
+                self._must_not_have_existed()
+            raise
 
     def _must_not_have_existed(self) -> None:
         if self._was_there():
@@ -163,17 +173,17 @@ class KeyedReader(OnePartitionTopic):
             return changes
         with self._alone():
             log = self._reader()
-            return [] if log is None else list(self._polled(log, timeout_s))
+            return [] if log is None else list(self._changes(log.poll(timeout_s)))
 
     def tail(self, timeout_s: float = POLL_S) -> Iterator[Change]:
         """Changes as they come; ends when none came for `timeout_s`."""
         while changes := self.poll(timeout_s):
             yield from changes
 
-    def _polled(
-        self, log: LogReader, timeout_s: float, strange: dict[str, Offset] | None = None
+    def _changes(
+        self, records: Iterable[LogRecord], strange: dict[str, Offset] | None = None
     ) -> Iterator[Change]:
-        for record in log.poll(timeout_s):
+        for record in records:
             try:
                 yield _change(self.topic, record)
             except ProtocolError as error:
@@ -188,12 +198,7 @@ class KeyedReader(OnePartitionTopic):
 class KeyedTopic(OnePartitionTopic):
     """Latest JSON object per key, kept in a compacted topic. Any thread may read and write."""
 
-    WRITER_SETTINGS = MappingProxyType(
-        {
-            "delivery_timeout_ms": round(ANSWER_TIMEOUT_S * 1000),
-            "max_block_ms": round(ANSWER_TIMEOUT_S * 1000),
-        }
-    )
+    WRITE_S = ANSWER_TIMEOUT_S
 
     def __init__(
         self,
@@ -210,6 +215,11 @@ class KeyedTopic(OnePartitionTopic):
         """Create the topic if it is missing, see `ensure_compacted`."""
         ensure_compacted(self._access, self.topic, self._client_id, replication_factor)
         self.exists_now()
+
+    def prepare(self) -> None:
+        """Ask for what the first write needs, as far as that can be had now."""
+        with contextlib.suppress(ConnectionLost, BrokerError):  # the write will report it
+            self._writer().prepare()
 
     def exists_now(self) -> None:
         """Note that the topic exists: it is not taken for empty if a broker doesn't know it."""
@@ -243,18 +253,8 @@ class KeyedTopic(OnePartitionTopic):
 
     def write_many(self, values: Mapping[str, Mapping[str, Any] | None]) -> dict[str, Offset]:
         """Set and remove several keys, in order; one wait for all of them."""
-        with self._write_errors():
-            producer = self._writer()
-            sent = {key: self._sent(producer, key, value) for key, value in values.items()}
-            producer.flush(ANSWER_TIMEOUT_S)
-            return {
-                key: Offset(future.get(timeout=ANSWER_TIMEOUT_S).offset)
-                for key, future in sent.items()
-            }
-
-    def _sent(self, producer: Any, key: str, value: Mapping[str, Any] | None) -> Any:
-        encoded = None if value is None else json.dumps(value, sort_keys=True).encode()
-        return producer.send(self.topic, key=key.encode(), value=encoded, partition=0)
+        rows = [NewRecord(key.encode(), _encoded(value)) for key, value in values.items()]
+        return dict(zip(values, self._writer().write(rows), strict=True))
 
 
 def missing_topics(admin: ClusterAdmin, names: Iterable[TopicName]) -> list[TopicName]:
@@ -297,6 +297,9 @@ def kept_safe(replicas: int) -> dict[str, str]:
     return {"min.insync.replicas": str(in_sync), "unclean.leader.election.enable": "false"}
 
 
+EXISTS = BrokerError("the topic exists", kafka_code=TOPIC_ALREADY_EXISTS)
+
+
 def ensure_compacted(
     cluster: Reachable, name: TopicName, client_id: str, replication_factor: int | None = None
 ) -> None:
@@ -324,7 +327,8 @@ def ensure_own_topics(
     BrokerError
         One can't be created.
     """
-    replicas = replication_factor or min(STATE_REPLICAS, len(admin.brokers()))
+    described = admin.describe_topics(topics)
+    replicas = replication_factor or min(STATE_REPLICAS, len(admin.brokers(LATELY_S)))
     answers = admin.create_topics(
         [
             NewTopic(
@@ -332,6 +336,7 @@ def ensure_own_topics(
                 {**settings, **(kept_safe(replicas) if settings is COMPACTED else {})},
             )
             for name, settings in topics.items()
+            if described[name].error is not None
         ]
     )
     for answer in answers.values():
@@ -339,15 +344,18 @@ def ensure_own_topics(
             raise answer
     existing = [
         name
-        for name, answer in answers.items()
-        if isinstance(answer, BrokerError) and topics[name] is COMPACTED
+        for name, settings in topics.items()
+        if settings is COMPACTED and isinstance(answers.get(name, EXISTS), BrokerError)
     ]
+    if answers:
+        described = admin.describe_topics(topics)
     if existing:
-        _must_be_state_topics(admin, existing)
+        _must_be_state_topics(admin, existing, described)
 
 
-def _must_be_state_topics(admin: ClusterAdmin, names: Sequence[TopicName]) -> None:
-    described = admin.describe_topics(names)
+def _must_be_state_topics(
+    admin: ClusterAdmin, names: Sequence[TopicName], described: Mapping[TopicName, TopicInfo]
+) -> None:
     for name, configs in admin.describe_configs(names, ["cleanup.policy"]).items():
         if isinstance(configs, BrokerError):
             raise configs
@@ -364,6 +372,10 @@ def _must_be_state_topics(admin: ClusterAdmin, names: Sequence[TopicName]) -> No
 def _is_only_compacted(configs: Mapping[str, ConfigEntry]) -> bool:
     """Whether it only compacts: with `delete`, too, old state would vanish."""
     return configs["cleanup.policy"].value == "compact"
+
+
+def _encoded(value: Mapping[str, Any] | None) -> bytes | None:
+    return None if value is None else json.dumps(value, sort_keys=True).encode()
 
 
 def _change(topic: TopicName, record: LogRecord) -> Change:

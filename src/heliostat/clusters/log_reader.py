@@ -7,8 +7,8 @@ connection of its own: a reader costs as many round trips as it has questions.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 from kafka.errors import CorruptRecordError
 from kafka.record import MemoryRecords
@@ -21,26 +21,24 @@ from heliostat.clusters.kafka_codes import (
     UNKNOWN_TOPIC_OR_PARTITION,
 )
 from heliostat.clusters.kafka_python import lend_codecs
+from heliostat.clusters.led_partition import LedPartition
 from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.control_connection import Question
 from heliostat.clusters.wire.fetch import FetchPartition
 from heliostat.clusters.wire.fetch_once import BY_NAME, FetchedOnce, FetchOnce
-from heliostat.clusters.wire.leaders import leader_in
 from heliostat.clusters.wire.lent import LentClusters
 from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
 from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
-from heliostat.errors import AccessRefused, BrokerError, ConnectionLost, ProtocolError, kafka_error
+from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, kafka_error
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 
 PATIENCE_S = 10.0
 """One question: longer than an election takes."""
 KNOWN_WITHIN_S = 2.0
 """A topic unknown for longer than this does not exist: somebody deleted it."""
-PAUSE_S = 0.1
 WAIT_MAX_S = 1.0
 """For how long one fetch waits at the broker: a longer silence is that of a broker that hangs."""
 BYTES_MAX = 8 * 1024 * 1024
-LOOKS = 2
-"""A broker that has just started, or has lost touch, may not know a topic that exists."""
 COMMIT = 1
 """Key type of a control record that ends a committed transaction (ControlRecordType)."""
 Answer = TypeVar("Answer")
@@ -70,10 +68,9 @@ class LogReader:
     """
 
     def __init__(self, clusters: LentClusters, topic: str, *, committed: bool = False) -> None:
-        self._clusters = clusters
         self._partition = TopicPartition(TopicName(topic), PartitionId(0))
+        self._led = LedPartition(clusters, self._partition)
         self._committed = committed
-        self._leader: BrokerId | None = None
         self._position: Offset | None = None
         lend_codecs()
 
@@ -89,21 +86,8 @@ class LogReader:
         self._position = offset
 
     def exists(self) -> bool:
-        """Whether the topic exists, by two looks if the first says no.
-
-        Raises
-        ------
-        ConnectionLost
-            No broker answers.
-        """
-        for _ in range(LOOKS):
-            with self._clusters.lent() as cluster:
-                topics = cluster.metadata([self._partition.topic])
-            if topics[self._partition.topic].error != UNKNOWN_TOPIC_OR_PARTITION:
-                code, leader = leader_in(topics, self._partition)
-                self._leader = None if code else leader
-                return True
-        return False
+        """As `LedPartition.exists`."""
+        return self._led.exists()
 
     def bounds(self) -> tuple[Offset, Offset]:
         """Where the log begins and ends now, for the records that this reader returns.
@@ -116,18 +100,49 @@ class LogReader:
         return self._settled(self._bounds)
 
     def _bounds(self, cluster: WireCluster, leader: BrokerId) -> tuple[Offset, Offset]:
+        known = cluster.brokers.known(leader)
+        return self._ends_of(known.exchange_kinds(self._ends_asked(cluster))[0])
+
+    def _ends_asked(self, cluster: WireCluster) -> Question:
         some, epochs, committed = [self._partition], cluster.epochs, self._committed
         both = [
             LogEndsRequest(some, timestamp, CONSUMER, epochs, committed=committed)
             for timestamp in (EARLIEST, LATEST)
         ]
-        known = cluster.brokers.known(leader)
-        answers = known.exchange(both, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX)
+        return Question(both, LogEndsAnswer, LIST_OFFSETS_VERSION_MAX)
+
+    def _ends_of(self, answers: Sequence[Any]) -> tuple[Offset, Offset]:
         start, end = (answer[self._partition] for answer in answers)
         for offset in (start, end):
             if isinstance(offset, BrokerError):
                 raise offset
         return start, end
+
+    def from_start(self) -> tuple[Offset, list[LogRecord]]:
+        """Begin at the log's start; return where it ends, and its first records or none.
+
+        All with one exchange, as a compacted log begins at offset 0 unless somebody deleted rows.
+
+        Raises
+        ------
+        As `bounds` and `poll`.
+        """
+
+        def asked(
+            cluster: WireCluster, leader: BrokerId
+        ) -> tuple[Offset, Offset, FetchedOnce] | BrokerError:
+            known = cluster.brokers.known(leader)
+            ends, fetched = known.exchange_kinds(
+                self._ends_asked(cluster),
+                Question([self._fetch(cluster, Offset(0), 0.0)], FetchedOnce, BY_NAME),
+            )
+            start, end = self._ends_of(ends)
+            return start, end, fetched[0]
+
+        start, end, fetched = self._settled(asked)
+        self.position = start
+        is_read = start == 0 and not fetched.error
+        return end, self._rows(fetched) if is_read else []
 
     def first_since(self, from_ms: int) -> Offset:
         """Offset of the first record written at or after a time (ms); the end if there is none."""
@@ -164,6 +179,9 @@ class LogReader:
                 return []  # it was behind a leader's end just now
             self.position = start
             return []
+        return self._rows(answer)
+
+    def _rows(self, answer: FetchedOnce) -> list[LogRecord]:
         try:
             return list(self._records(answer))
         except CorruptRecordError as error:
@@ -172,17 +190,20 @@ class LogReader:
             ) from error
 
     def _fetched(self, cluster: WireCluster, leader: BrokerId, wait_s: float) -> FetchedOnce:
-        place = self._partition
-        wanted = FetchPartition(
-            *(place.topic, None, place.partition, self.position, BYTES_MAX),
-            leader_epoch=cluster.epochs.of(place),
-        )
-        request = FetchOnce(wanted, round(wait_s * 1000), self._committed)
+        place, request = self._partition, self._fetch(cluster, self.position, wait_s)
         known = cluster.brokers.known(leader)
         answer: FetchedOnce = known.exchange([request], FetchedOnce, BY_NAME)[0]
         if answer.error not in (0, OFFSET_OUT_OF_RANGE):
             raise BrokerError(f"cannot read topic {place.topic}", kafka_code=answer.error)
         return answer
+
+    def _fetch(self, cluster: WireCluster, offset: Offset, wait_s: float) -> FetchOnce:
+        place = self._partition
+        wanted = FetchPartition(
+            *(place.topic, None, place.partition, offset, BYTES_MAX),
+            leader_epoch=cluster.epochs.of(place),
+        )
+        return FetchOnce(wanted, round(wait_s * 1000), self._committed)
 
     def _records(self, answer: FetchedOnce) -> Iterator[LogRecord]:
         """Return the records of an answer without those of aborted transactions (KIP-98)."""
@@ -210,33 +231,7 @@ class LogReader:
             self.position = end
 
     def _settled(self, ask: Callable[[WireCluster, BrokerId], Answer | BrokerError]) -> Answer:
-        """Ask the leader, and its successor if it is another by now."""
-        began_s = time.monotonic()
-        while True:
-            try:
-                with self._clusters.lent() as cluster:
-                    answer = ask(cluster, self._leader_by(cluster))
-                if not isinstance(answer, BrokerError):
-                    return answer
-                error: BrokerError | ConnectionLost = answer
-            except AccessRefused:
-                raise
-            except (BrokerError, ConnectionLost) as failure:
-                error = failure
-            if time.monotonic() >= began_s + _passes_within_s(error):
-                raise error
-            self._leader = None
-            time.sleep(PAUSE_S)
-
-    def _leader_by(self, cluster: WireCluster) -> BrokerId:
-        """Return the leader; its connection may be another thread's, which has asked before."""
-        if self._leader is None or not cluster.brokers.knows(self._leader):
-            topics = cluster.metadata([self._partition.topic])
-            code, leader = leader_in(topics, self._partition)
-            if code:
-                raise BrokerError(f"cannot read topic {self._partition.topic}", kafka_code=code)
-            self._leader = leader
-        return self._leader
+        return self._led.settled(ask, _passes_within_s)
 
 
 def _passes_within_s(error: BrokerError | ConnectionLost) -> float:

@@ -1,33 +1,18 @@
-"""A topic of one partition of our own: read over lent connections, written by kafka-python.
-
-A producer that failed is dropped, and the next write opens another, see `opened`.
-"""
+"""A topic of one partition of our own, read and written over lent connections."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, ClassVar, Self
-
-from kafka import KafkaProducer
-from kafka.errors import KafkaError
+from typing import ClassVar, Self
 
 from heliostat.access import Reachable
-from heliostat.clusters.credentials import client_settings
 from heliostat.clusters.log_reader import LogReader
-from heliostat.clusters.opened import close_in_background, opened
-from heliostat.clusters.refusals import translated
-from heliostat.clusters.seeds import with_seeds_that_answer
+from heliostat.clusters.log_writer import LogWriter
 from heliostat.clusters.wire.lent import lent_clusters
-from heliostat.errors import ConnectionLost
 from heliostat.names import TopicName
-
-CLOSE_S = 0.5  # acknowledged writes are durable; nothing else is worth waiting for
-REQUEST_TIMEOUT_MS = 5_000
-"""One request: a leader that hangs never answers, and its successor, elected within 10 s, is found
-only by new metadata. With kafka-python's 30 s each call took as long."""
 
 
 class OnePartitionTopic:
@@ -45,15 +30,16 @@ class OnePartitionTopic:
 
     COMMITTED: ClassVar[bool] = False
     """Whether records of open and aborted transactions are left out."""
-    WRITER_SETTINGS: ClassVar[Mapping[str, Any]] = {}
-    """Settings of kafka-python's producer, beyond those of all topics."""
+    WRITE_S: ClassVar[float] = 60.0
+    """How long a write may take: a broker that restarts is back in less."""
+    REQUEST_S: ClassVar[float] = 5.0
+    """How long one request of it may take, see `LogWriter`."""
 
     def __init__(self, cluster: Reachable, topic: str, client_id: str) -> None:
         self.topic = TopicName(topic)
         self._clusters, self._are_ours = lent_clusters(cluster, client_id)
         self._access = self._clusters.access
         self._client_id = client_id
-        self._producer: Any = None
         self._log: LogReader | None = None
         self._reading = threading.Lock()
         """Held by the one thread that reads."""
@@ -71,9 +57,7 @@ class OnePartitionTopic:
 
     def close(self) -> None:
         """Close connections; writes are durable. A later read begins at the topic's start again."""
-        if self._producer is not None:
-            self._producer.close(timeout=CLOSE_S)
-        self._producer = self._log = None
+        self._log = None
         if self._are_ours:
             self._clusters.close_idle()
 
@@ -86,17 +70,10 @@ class OnePartitionTopic:
             self._log = log
         return self._log
 
-    def _writer(self) -> Any:
-        if self._producer is None:
-            self._producer = opened(
-                KafkaProducer,
-                **client_settings(with_seeds_that_answer(self._access)),
-                client_id=self._client_id,
-                acks="all",
-                allow_auto_create_topics=False,
-                **{"request_timeout_ms": REQUEST_TIMEOUT_MS, **self.WRITER_SETTINGS},
-            )
-        return self._producer
+    def _writer(self) -> LogWriter:
+        return LogWriter(
+            *(self._clusters, self.topic), within_s=self.WRITE_S, request_s=self.REQUEST_S
+        )
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -107,25 +84,3 @@ class OnePartitionTopic:
             yield
         finally:
             self._reading.release()
-
-    @contextmanager
-    def _write_errors(self) -> Iterator[None]:
-        used = self._producer
-        try:
-            yield
-        except ConnectionLost:
-            self._leave(used)
-            raise
-        except (KafkaError, OSError, RuntimeError) as error:
-            self._leave(used)
-            raise translated(error, self._access, f"cannot write topic {self.topic}") from error
-
-    def _leave(self, used: Any) -> None:
-        """Open another producer at the next write; what this one has not sent is dropped.
-
-        Another thread may have dropped the `used` one already, and opened another.
-        """
-        producer = self._producer
-        if producer is not None and (used is None or used is producer):
-            self._producer = None
-            close_in_background(lambda: producer.close(timeout=0))

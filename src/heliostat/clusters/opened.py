@@ -1,19 +1,15 @@
 """Opens and closes kafka-python's clients without leaving anything behind if they fail.
 
 In 3.0.12 a constructor that fails, for example if the cluster is down, leaves its thread running:
-it retries for ever, and each further attempt adds another one. And after an outage of most of a
-cluster producers and consumers were seen to time out for ever, with all brokers back: so a client
-that failed must be dropped, and another opened.
+it retries for ever, and each further attempt adds another one.
 """
 
 from __future__ import annotations
 
 import contextlib
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from kafka.errors import KafkaError
 from kafka.net.compat import KafkaNetClient
 from kafka.net.manager import KafkaConnectionManager
 from kafka.net.selector import NetworkSelector
@@ -28,13 +24,8 @@ long."""
 
 
 def opened(kind: Callable[..., Any], **settings: Any) -> Any:
-    """Open a `KafkaAdminClient`, `KafkaConsumer` or `KafkaProducer`; raises what it raises."""
-    return opened_with_manager(kind, **settings)[0]
-
-
-def opened_with_manager(kind: Callable[..., Any], **settings: Any) -> tuple[Any, Any]:
-    """As `opened`, also returns the `KafkaConnectionManager` that sends that client's requests."""
-    made: list[tuple[KafkaNetClient, NetworkSelector, KafkaConnectionManager]] = []
+    """Open a `KafkaConsumer` or `KafkaProducer`; raises what it raises."""
+    made: list[tuple[KafkaNetClient, NetworkSelector]] = []
 
     def remembered(**named: Any) -> KafkaNetClient:
         # Not all of the clients accept the setting.
@@ -42,25 +33,15 @@ def opened_with_manager(kind: Callable[..., Any], **settings: Any) -> tuple[Any,
         net = NetworkSelector(**named)
         manager = KafkaConnectionManager(net, **named)
         client = KafkaNetClient(net, manager, **named)
-        made.append((client, net, manager))
+        made.append((client, net))
         return client
 
     try:
         opened_client = kind(kafka_client=remembered, **settings)
     except BaseException:
-        for client, net, _ in made:
+        for client, net in made:
             with contextlib.suppress(Exception):  # the constructor's error says more
                 client.close()
             net.stop()  # as the clients' own `close` does
         raise
-    return opened_client, made[0][2]
-
-
-def close_in_background(close: Callable[[], Any]) -> None:
-    """Close a client that failed: if it is stuck, closing it may be stuck, too."""
-
-    def closing() -> None:
-        with contextlib.suppress(KafkaError, OSError, RuntimeError):
-            close()
-
-    threading.Thread(target=closing, name="closing a client that failed", daemon=True).start()
+    return opened_client

@@ -8,11 +8,12 @@ includes clusters without security: the listener may require TLS.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 from kafka.errors import BrokerResponseError
 
 from heliostat.access import ClusterAccess, Reachable
-from heliostat.clusters.wire.lent import lent_clusters
+from heliostat.clusters.wire.lent import LentClusters, lent_clusters
 from heliostat.errors import AccessRefused, BrokerError, ConnectionLost
 
 CLIENT_ID = "heliostat-access"
@@ -23,7 +24,9 @@ _AUTHENTICATION = frozenset({33, 34, 58})
 """UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE, SASL_AUTHENTICATION_FAILED."""
 
 
-def enter(cluster: Reachable, within_s: float) -> None:
+def enter(
+    cluster: Reachable, within_s: float, look: Callable[[LentClusters], object] | None = None
+) -> None:
     """Check that a broker answers and accepts our connection.
 
     Parameters
@@ -32,6 +35,8 @@ def enter(cluster: Reachable, within_s: float) -> None:
         Access to the cluster; no new connection is made where it is a `LentClusters` with one.
     within_s
         How long to look for one that answers; the last attempt may end later.
+    look
+        What to ask it; by default which brokers there are.
 
     Raises
     ------
@@ -41,7 +46,7 @@ def enter(cluster: Reachable, within_s: float) -> None:
         None answers.
     """
     deadline_s = time.monotonic() + within_s
-    while (lost := _lost(cluster)) is not None:
+    while (lost := _lost(cluster, look or _look)) is not None:
         if isinstance(lost, AccessRefused) or time.monotonic() + AGAIN_S > deadline_s:
             raise lost
         time.sleep(AGAIN_S)
@@ -49,15 +54,19 @@ def enter(cluster: Reachable, within_s: float) -> None:
 
 def refusal_of(access: ClusterAccess) -> AccessRefused | None:
     """Why the cluster refuses us; None if it doesn't, or if no broker answers, which may pass."""
-    lost = _lost(access)
+    lost = _lost(access, _look)
     return lost if isinstance(lost, AccessRefused) else None
 
 
-def _lost(reachable: Reachable) -> ConnectionLost | None:
+def _look(clusters: LentClusters) -> None:
+    with clusters.lent() as cluster:
+        cluster.metadata([])
+
+
+def _lost(reachable: Reachable, look: Callable[[LentClusters], object]) -> ConnectionLost | None:
     clusters, are_ours = lent_clusters(reachable, CLIENT_ID, ANSWER_TIMEOUT_S)
     try:
-        with clusters.lent() as cluster:
-            cluster.metadata([])
+        look(clusters)
     except ConnectionLost as lost:
         return lost
     finally:

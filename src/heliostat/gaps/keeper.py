@@ -142,12 +142,11 @@ class GapKeeper:
     # -- in each reconciliation ----------------------------------------------------------------
 
     def consume(self, reports: Sequence[PartitionReport], memory: Memory) -> None:
-        """Take new decisions and reports; check whether the source was truncated."""
-        self._keep_ledger()
+        """Take new reports; check whether the source was truncated."""
         self._progress.update(self._settlement.fresh(reports), memory)
 
-    def _keep_ledger(self) -> None:
-        """Take what others wrote; recreate the ledger if it was deleted."""
+    def look(self) -> None:
+        """Take new decisions, and what else others wrote; recreate the ledger if it was deleted."""
         topic = self._ledger.topic
         if missing_topics(self._target, [topic]):
             self._ledger.restore(self._replication_factor)

@@ -34,6 +34,7 @@ from heliostat.link.turn_notes import TurnNotes
 from heliostat.mm2.emitters import Interchange
 from heliostat.names import LinkName, TopicName
 from heliostat.offsets.keeper import MapKeeper
+from heliostat.ops.asked import both
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.other_links.at_source import Upstream
@@ -205,8 +206,7 @@ class Copying:
         ConnectionLost, BrokerError
             A cluster does not answer or refuses; `close` what was begun.
         """
-        self._gaps.begin()
-        reconciler = self._reconciler()
+        _, reconciler = both(self._gaps.begin, self._reconciler)
         self._groups = self._group_part()
         return list(self._loops(reconciler))
 

@@ -40,6 +40,7 @@ from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.keeper import MapKeeper
+from heliostat.ops.asked import both
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import (
     NO_FRAMES,
@@ -127,9 +128,8 @@ class Reconciler:
             A cluster does not answer or refuses; the next reconciliation starts over, and lanes
             continue.
         """
-        self._keep_state(known)
-        self.maps.look(known.mirrors, known.starts, self.reports())
-        source, plan = self.planner.plan(known)
+        _, observed = both(lambda: self._look_at_own(known), lambda: self.planner.observe(known))
+        source, plan = self.planner.plan(known, observed)
         if self._settle_gaps(known, source, plan):
             source, plan = self.planner.plan(known)
         self.mirrors.forget(known, plan.let_go)
@@ -149,14 +149,23 @@ class Reconciler:
         self.state.stops.foresee(specs.values())
         known.nothing_selected = why_nothing_selected(self.link, source.names)
         held += self.planner.notes(plan) + self.maps.notes() + later
-        backlog = self.notes.old_backlog(known, applied)
-        self.notes.remark(known, plan.notes + held + backlog + notes)
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
         known.packing = self._packed(partitions, specs, load, known.packing)
         wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}
         self.lanes.assign(wanted)
         self.gaps.told()
+        backlog = self.notes.old_backlog(known, applied)  # takes a while, and copying doesn't wait
+        self.notes.remark(known, plan.notes + held + backlog + notes)
         known.turns += 1
+
+    def _look_at_own(self, known: Known) -> None:
+        """Look at the link's own topics, while both clusters' topics are looked at."""
+
+        def maps() -> None:
+            self._keep_state(known)
+            self.maps.look(known.mirrors, known.starts, self.reports())
+
+        both(self.gaps.look, maps)
 
     def _pipeline_of(self, topic: TopicName) -> str:
         return pipeline_of(self.link, topic)

@@ -110,6 +110,8 @@ class LaneSet:
         """Guards the plans and leases, and signals their changes."""
         self._announcing = threading.Lock()
         self._must_announce = False
+        self._wanted_announcement = self._announced = 0
+        """How many announcements were asked for, and which of them the last one has answered."""
         self._hung = HungRounds(self._leases, runner.cancel, clock, events)
         self._threads: dict[LaneId, threading.Thread] = {}
         self._link = template.link
@@ -260,8 +262,14 @@ class LaneSet:
 
     def announce(self) -> None:
         """Announce to rounds what they must know; one caller at a time, so the newest is last."""
+        with self._changed:
+            self._wanted_announcement += 1
+            mine = self._wanted_announcement
         with self._announcing:
             with self._changed:
+                if self._announced >= mine:
+                    return  # one that was written meanwhile has all that was there to tell
+                latest = self._wanted_announcement
                 plan, self._must_announce = self._plans.announcement(), False
             try:
                 self._announce_to_rounds(plan)
@@ -269,6 +277,7 @@ class LaneSet:
                 with self._changed:
                     self._must_announce = True  # `keep` tries again
                 raise
+            self._announced = latest
 
     # -- stopping ------------------------------------------------------------------------------
 

@@ -55,12 +55,10 @@ class MirrorMemory:
                 made = replace(record, target_id=mirror.target_id, synced_configs=())
                 records[record.source] = made
         new = new_mirrors(known.mirrors, records.values())
-        if records:
-            self.state.put_mirrors(records)
-            known.mirrors.update(records)
         told = known.making - applied.failed.keys()  # those that failed may appear yet
-        if told:
-            self.state.drop_making(told)
+        if records or told:
+            self.state.put_mirrors(records, made=told)
+            known.mirrors.update(records)
             known.making -= told
         return new
 

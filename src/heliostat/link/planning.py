@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import LinkConfig
 from heliostat.link.known import Known
+from heliostat.ops.asked import both
 from heliostat.other_links.at_source import Upstream, blind_note, left_out_notes
 from heliostat.other_links.at_target import claims_on, plan_beside
 from heliostat.other_links.claims import NeighbourClaims, OtherClaims
 from heliostat.state.link_state import LinkState
 from heliostat.topics.observe import observe
 from heliostat.topics.topic_plan import TopicPlan
-from heliostat.topics.values import SourceTopics
+from heliostat.topics.values import SourceTopics, TargetTopics
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,22 +45,34 @@ class Planner:
     other_links: OtherClaims
     upstream: Upstream
 
-    def plan(self, known: Known) -> tuple[SourceTopics, TopicPlan]:
-        """Observe both clusters, and plan what the target must become; changes nothing there."""
-        source, target = observe(self.source, self.target, self.link, known.mirrors)
-        if known.at_beginning is None:
-            self.state.put_beginning(source.names)
-            known.at_beginning = frozenset(source.names)
+    def observe(self, known: Known) -> tuple[SourceTopics, TargetTopics]:
+        """Look at both clusters."""
+        return observe(self.source, self.target, self.link, known.mirrors)
+
+    def plan(
+        self, known: Known, observed: tuple[SourceTopics, TargetTopics] | None = None
+    ) -> tuple[SourceTopics, TopicPlan]:
+        """Plan what the target must become, by what `observe` returned, or returns now."""
+        source, target = observed or self.observe(known)
+        names = frozenset(source.names) if known.at_beginning is None else known.at_beginning
         feeds = self.upstream.feeds(source)
-        source = replace(source, at_beginning=known.at_beginning, feeds=feeds)
-        return source, plan_beside(
-            self.link,
-            source,
-            target,
-            known,
-            claimed=claims_on(self.link, source, known.mirrors, self.claimed),
-            other_links=self.other_links,
-        )
+        source = replace(source, at_beginning=names, feeds=feeds)
+
+        def planned() -> TopicPlan:
+            return plan_beside(
+                self.link,
+                source,
+                target,
+                known,
+                claimed=claims_on(self.link, source, known.mirrors, self.claimed),
+                other_links=self.other_links,
+            )
+
+        if known.at_beginning is not None:
+            return source, planned()
+        _, plan = both(lambda: self.state.put_beginning(names), planned)
+        known.at_beginning = names  # it is durable before anything is done by the plan
+        return source, plan
 
     def notes(self, plan: TopicPlan) -> tuple[str, ...]:
         """Return notes on topics left to other links, and on those of unknown origin."""

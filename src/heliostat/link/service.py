@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 
 from heliostat.access import Reachable
 from heliostat.clock import Clock
@@ -31,6 +32,7 @@ from heliostat.link.loops import Loops
 from heliostat.link.owner_guard import OWN_LASTS_S, OwnerGuard
 from heliostat.link.troubles import Troubles
 from heliostat.names import LinkName, TopicName
+from heliostat.ops.asked import PendingAnswer, both
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.other_links.claims import NeighbourClaims
@@ -134,9 +136,11 @@ class LinkService:
 
     def _begin(self) -> bool:
         owner, state = self._context.owner, self._context.state
+        opening = PendingAnswer(self._open_source_admin, "opening the source")
         target = self._opened(state.clusters)
+        state.prepare()
         with contextlib.suppress(ConnectionLost, BrokerError):  # a loop retries, and reports it
-            self._open_source(target)
+            self._open_source(target, opening.answered)
         state.ensure(target, TopicName(gaps_topic(LinkName(self._context.link.name))))
         if not owner.ownership.claim():
             return False
@@ -160,11 +164,18 @@ class LinkService:
     def _opened(self, cluster: Reachable) -> ClusterAdmin:
         admin = ClusterAdmin(cluster, connect_timeout_s=CONNECT_WITHIN_S)
         self._admins.append(admin)
+        if self._stopping.is_set():
+            admin.close()
         return admin
 
-    def _open_source(self, target: ClusterAdmin) -> ClusterAdmin:
+    def _open_source_admin(self) -> ClusterAdmin:
+        return self._opened(self._context.source.access())
+
+    def _open_source(
+        self, target: ClusterAdmin, opened: Callable[[], ClusterAdmin]
+    ) -> ClusterAdmin:
         if self._source is None:
-            source = self._opened(self._context.source.access())
+            source = opened()
             link = self._context.link
             check_distinct_clusters(link, source.cluster_id(), target.cluster_id())
             self._source = source
@@ -175,9 +186,12 @@ class LinkService:
         if self._begun.is_set():
             return
         context = self._context
-        source = self._open_source(target)
+        source = self._open_source(target, self._open_source_admin)
         name = LinkName(context.link.name)
-        stored, producer_id = own_identity(context.state, name, target, context.clock)
+        expiration_ms, (stored, producer_id) = both(
+            lambda: producer_expiration_ms(target),
+            lambda: own_identity(context.state, name, target, context.clock),
+        )
         self._known = known_of(stored, producer_id)
         context.state.stops.begin(stored.stops)
         context.board.know_stops(context.state.stops.known)
@@ -186,7 +200,7 @@ class LinkService:
             context.source.access(),
             context.target.access(),
             producer_id,
-            producer_expiration_ms(target) / 1000,
+            expiration_ms / 1000,
             former_producers=self._known.former_producers,
         )
         if self._copying is not None:

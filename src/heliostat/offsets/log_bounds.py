@@ -8,6 +8,7 @@ from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, TopicInfo
 from heliostat.clusters.plain_records import LogBounds
 from heliostat.errors import BrokerError
 from heliostat.names import Offset, TopicPartition
+from heliostat.ops.asked import both
 
 
 def bounds_of(
@@ -23,8 +24,14 @@ def bounds_of(
         The cluster does not answer.
     """
     wanted = list(partitions)
-    starts = admin.list_offsets(dict.fromkeys(wanted, EARLIEST), confirmed=confirmed)
-    ends = admin.list_offsets(dict.fromkeys(wanted, LATEST))
+    if confirmed:
+        starts = admin.list_offsets(dict.fromkeys(wanted, EARLIEST), confirmed=True)
+        ends = admin.list_offsets(dict.fromkeys(wanted, LATEST))
+    else:
+        starts, ends = both(
+            lambda: admin.list_offsets(dict.fromkeys(wanted, EARLIEST)),
+            lambda: admin.list_offsets(dict.fromkeys(wanted, LATEST)),
+        )
     found: dict[TopicPartition, LogBounds | BrokerError] = {}
     for one in wanted:
         start, end = starts[one], ends[one]
@@ -32,7 +39,9 @@ def bounds_of(
             found[one] = start
         else:
             found[one] = (
-                end if isinstance(end, BrokerError) else LogBounds(start.offset, end.offset)
+                end
+                if isinstance(end, BrokerError)
+                else LogBounds(start.offset, max(start.offset, end.offset))
             )
     return found
 

@@ -13,7 +13,7 @@ CLIENT_ID = "heliostat-offsets"
 
 
 class TopicBounds:
-    """Asks for them over a connection of its own, opened when it is first needed."""
+    """Asks for them as an admin, which is opened when it is first needed."""
 
     def __init__(self, cluster: Reachable, topic: TopicName) -> None:
         self._cluster = cluster

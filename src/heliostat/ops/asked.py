@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+U = TypeVar("U")
 K = TypeVar("K", bound=Hashable)
 
 
@@ -30,6 +31,13 @@ class PendingAnswer(Generic[T]):
         except BaseException as error:  # noqa: BLE001  # raised in `answer`
             self._raised.append(error)
 
+    def answered(self) -> T:
+        """Wait for the answer; raises what `ask` raised."""
+        self._thread.join()
+        if self._raised:
+            raise self._raised[0]
+        return self._found[0]
+
     def answer(self, within_s: float) -> T:
         """Return the answer; raises what `ask` raised, or `NoAnswerYet` after `within_s`."""
         self._thread.join(within_s)
@@ -38,6 +46,13 @@ class PendingAnswer(Generic[T]):
         if not self._found:
             raise NoAnswerYet
         return self._found[0]
+
+
+def both(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:
+    """Ask two questions at once; raises what the second raised, else what the first did."""
+    pending = PendingAnswer(first, "one of two questions")
+    answer = second()
+    return pending.answered(), answer
 
 
 def each_answer(asks: Mapping[K, Callable[[], T]], at_once: int) -> dict[K, T | BaseException]:

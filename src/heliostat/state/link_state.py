@@ -13,8 +13,8 @@ until `heliostat state rebuild` has proved by contents whose they are.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -33,9 +33,11 @@ from heliostat.clusters.recent_records import AN_HOUR, RecentRecords
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
+from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
 from heliostat.offsets.marks import MapMarks
 from heliostat.offsets.store import OffsetMaps
+from heliostat.ops.asked import PendingAnswer
 from heliostat.records.copier.lane import Announcement, SchemaFrames, SchemaIds
 from heliostat.records.transport.announcements import CONTROL_KEY
 from heliostat.records.transport.plan_rows import encode_announcement
@@ -247,6 +249,8 @@ class LinkState:
         """The stopped partitions."""
         self._watch = self._state.reader()
         self._watched: Owner | None = None
+        self._preparing: PendingAnswer[None] | None = None
+        self._announced: PendingAnswer[int] | None = None
         self.claim = 0
         """Number of this process's claim; 0 before it owns the link."""
         # Each announcement is complete, and the next one replaces whatever is there.
@@ -263,7 +267,11 @@ class LinkState:
             self.offsets.topic: COMPACTED,
             self._progress.topic: AN_HOUR,
         }
-        opened = ClusterAdmin(self.clusters, CLIENT_ID) if target is None else nullcontext(target)
+        opened = (
+            ClusterAdmin(self.clusters, CLIENT_ID)
+            if target is None
+            else contextlib.nullcontext(target)
+        )
         with opened as admin:
             ensure_own_topics(admin, topics, self._replicas)
         for topic in (self._state, self._control):
@@ -358,8 +366,19 @@ class LinkState:
         }
         self._state.write_many(rows)
 
+    def prepare(self) -> None:
+        """Look up, beside what is asked meanwhile, what the first writes need."""
+        self._preparing = PendingAnswer(self._owner_writer.prepare, "finding the coordinator")
+        PendingAnswer(self._state.prepare, "asking for a producer id")
+
     def fence_owner(self) -> None:
         """Fence all other writers of the owner's record (I10)."""
+        # No owner announces under another claim than its record's, which is read once it is fenced.
+        self._announced = PendingAnswer(self._read_last_claim, "reading the last claim")
+        preparing, self._preparing = self._preparing, None
+        if preparing is not None:
+            with contextlib.suppress(ConnectionLost, BrokerError):  # `fence` will report it
+                preparing.answered()
         self._owner_writer.fence()
 
     @property
@@ -396,13 +415,22 @@ class LinkState:
 
     def last_claim(self) -> int:
         """Return the highest claim announced to lanes; 0 before any."""
+        announced, self._announced = self._announced, None
+        return self._read_last_claim() if announced is None else announced.answered()
+
+    def _read_last_claim(self) -> int:
         claim = self._control.read_all().get(CONTROL_KEY, {}).get("claim")
         return claim if isinstance(claim, int) else 0
 
-    def put_mirrors(self, records: Mapping[TopicName, MirrorRecord]) -> None:
-        """Record mirrors."""
+    def put_mirrors(
+        self, records: Mapping[TopicName, MirrorRecord], made: Iterable[TopicName] = ()
+    ) -> None:
+        """Record mirrors; `made` are no longer about to be created: they exist, or will not be."""
         self._state.write_many(
-            {f"{MIRROR_PREFIX}{name}": record.to_json() for name, record in records.items()}
+            {
+                **{f"{MIRROR_PREFIX}{name}": record.to_json() for name, record in records.items()},
+                **{f"{MAKING_PREFIX}{name}": None for name in made},
+            }
         )
 
     def forget_mirrors(self, names: Iterable[TopicName]) -> None:
@@ -426,10 +454,6 @@ class LinkState:
         """Record mirrors whose topics are about to be created."""
         rows = {f"{MAKING_PREFIX}{record.source}": record.to_json() for record in records}
         self._state.write_many(rows)
-
-    def drop_making(self, names: Iterable[TopicName]) -> None:
-        """Delete the records of `put_making`: the topics exist, or will not be created."""
-        self._state.write_many({f"{MAKING_PREFIX}{name}": None for name in names})
 
     def put_starts(self, starts: Mapping[TopicName, Starts]) -> None:
         """Record the source offsets at which partitions of mirrors begin."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from heliostat.clusters.admin import ClusterAdmin, TopicInfo
+from heliostat.clusters.admin import LATELY_S, ClusterAdmin, TopicInfo
 from heliostat.clusters.kafka_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError
@@ -19,6 +19,7 @@ from heliostat.names import (
     is_another,
     is_still,
 )
+from heliostat.ops.asked import PendingAnswer, both
 from heliostat.state_topics import link_of_state_topic
 from heliostat.topics.naming import naming_of
 from heliostat.topics.select import selection_of
@@ -149,6 +150,7 @@ def observe_target(
         The target does not answer.
     """
     del link  # requests to the target do not depend on the link yet
+    asked = PendingAnswer(admin.inherited_configs, "asking for a new topic's settings")
     wanted = sorted(set(names))
     mine = {name: topic_id for name, topic_id in (ours or {}).items() if topic_id is not None}
     infos = dict(admin.describe_topics(wanted)) if wanted else {}
@@ -161,8 +163,8 @@ def observe_target(
         for name, info in infos.items()
         if info.error is not None and not info.is_missing
     }
-    configs = admin.describe_configs(present)
-    ends = _ends(admin, [info for info in present.values() if mine.get(info.name) != info.topic_id])
+    others = [info for info in present.values() if mine.get(info.name) != info.topic_id]
+    configs, ends = both(lambda: admin.describe_configs(present), lambda: _ends(admin, others))
     topics: dict[TopicName, TargetTopic] = {}
     for name, info in sorted(present.items()):
         settings = configs[name]
@@ -177,10 +179,10 @@ def observe_target(
             configs=settings,
             ends=ends.get(name, {}),
         )
-    inherited = admin.inherited_configs()
+    inherited = asked.answered()
     return TargetTopics(
         cluster_id=admin.cluster_id(),
-        broker_count=len(admin.brokers()),
+        broker_count=len(admin.brokers(LATELY_S)),
         topics=topics,
         inherited={} if isinstance(inherited, BrokerError) else inherited,
         unreadable=unreadable,

@@ -220,7 +220,7 @@ def test_no_mirror_is_copied_before_it_was_remembered() -> None:
     state, known = Mock(), Known({}, {})
     assert _memory(state).remember(known, plan, applied) == {TOPIC}
     assert known.mirrors == {TOPIC: record()}
-    state.put_mirrors.assert_called_once_with({TOPIC: record()})
+    state.put_mirrors.assert_called_once_with({TOPIC: record()}, made=set())
     was = known.mirrors[TOPIC] = replace(record(), synced_configs=("segment.bytes",))
     assert not _memory(state).remember(known, plan, applied)
     assert known.mirrors == {TOPIC: was}, "what it has synced before it may unset still"
@@ -239,7 +239,7 @@ def test_a_topic_about_to_be_created_stays_noted_until_known(there: Topics) -> N
     failed = {two: BrokerError("no", kafka_code=7)}
     applied = ApplyReport((one,), (), (), failed, (), (records[0], records[2]))
     memory.remember(known, plan, applied)
-    state.drop_making.assert_called_once_with({one})
     assert known.making == {two}
-    calls = [call[0] for call in state.method_calls]
-    assert calls == ["put_making", "put_mirrors", "drop_making"]
+    made, remembered = state.method_calls
+    assert (made[0], remembered[0]) == ("put_making", "put_mirrors")
+    assert remembered.kwargs == {"made": {one}}

@@ -55,7 +55,7 @@ class Log:
                 for number, (key, value) in enumerate(rows[first:])
             ]
 
-        reader = SimpleNamespace(position=0, bounds=lambda: (0, len(rows)), poll=poll)
+        reader = SimpleNamespace(position=0, from_start=lambda: (len(rows), []), poll=poll)
         return reader
 
 

@@ -1,10 +1,10 @@
 """Requests to a cluster outside the hot path: topics, settings, offsets, groups, ids.
 
-`ClusterAdmin` sends them through kafka-python. Answers are frozen values of ours; an item that
+`ClusterAdmin` sends them over lent connections. Answers are frozen values of ours; an item that
 failed has a `BrokerError` in its place, and the other items have their answers.
 """
 
-from heliostat.clusters.admin.cluster_admin import ClusterAdmin
+from heliostat.clusters.admin.cluster_admin import LATELY_S, ClusterAdmin
 from heliostat.clusters.admin.group_values import (
     CommittedOffset,
     GroupListing,
@@ -27,6 +27,7 @@ from heliostat.clusters.kafka_codes import EARLIEST, LATEST
 
 __all__ = [
     "EARLIEST",
+    "LATELY_S",
     "LATEST",
     "NO_OFFSET",
     "BrokerInfo",

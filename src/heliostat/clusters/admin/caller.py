@@ -1,40 +1,41 @@
-"""The only place that uses kafka-python's admin client.
+"""All requests of `ClusterAdmin` go through here: over lent connections, each sent once.
 
-Requests are built from its protocol classes and sent through its connection manager: its public
-methods raise for the first item that failed, and the others' answers would be lost.
+Requests are built from kafka-python's protocol classes; its public methods raise for the first item
+that failed, and the others' answers would be lost.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from types import SimpleNamespace
+from typing import Any, TypeVar
 
-from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaConnectionError, KafkaError, NodeNotReadyError, UnknownBrokerIdError
+from kafka.protocol.api_header import ResponseClassRegistry
 from kafka.protocol.metadata import MetadataRequest
 
-from heliostat.access import Reachable, access_of
+from heliostat.access import Reachable
 from heliostat.clusters.admin.large_answers import LargeAnswer, Metadata, Remembered
-from heliostat.clusters.credentials import client_settings
-from heliostat.clusters.opened import opened_with_manager
-from heliostat.clusters.refusals import enter, translated
-from heliostat.clusters.seeds import with_seeds_that_answer
+from heliostat.clusters.admin.values import TopicInfo
+from heliostat.clusters.refusals import enter
+from heliostat.clusters.wire.control_connection import ControlConnection
+from heliostat.clusters.wire.lent import lent_clusters
 from heliostat.errors import KAFKA_ERRORS, BrokerError, ConnectionLost
-from heliostat.names import BrokerId
+from heliostat.names import BrokerId, PartitionId, TopicPartition
 
+Answer = TypeVar("Answer")
 REQUEST_TIMEOUT_MS = 30_000  # as the Java client's; creating thousands of topics takes seconds
 NOT_CONTROLLER = 41
+UNSUPPORTED_VERSION = 35
 AT_ONCE = 4
-"""Requests in flight to one broker; kafka-python refuses more than five."""
-ANY_BROKER_TRIES = 5
-"""With one of three brokers down, one of the first tries reaches another."""
-ANY_BROKER_PAUSE_S = 0.1
-REFUSED = "ECONNREFUSED"
+"""Requests in flight to one broker."""
 
 
 class Caller:
     """Sends one request and returns its response, or raises an error of ours.
+
+    Any thread may call; each has connections of its own while it does.
 
     Raises
     ------
@@ -50,77 +51,47 @@ class Caller:
         connect_timeout_s: float,
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> None:
-        self.access = access_of(cluster)
         self.timeout_ms = request_timeout_ms
         self.remembered = Remembered()
-        self._controller: int | None = None
-        enter(cluster, connect_timeout_s)
+        self._about: tuple[float, Any] | None = None
+        self._clusters, self._are_ours = lent_clusters(
+            cluster, client_id, request_timeout_ms / 1000
+        )
+        self.access = self._clusters.access
+        if self._clusters.is_connected:
+            return
         try:
-            self._client, self._manager = opened_with_manager(
-                KafkaAdminClient,
-                **client_settings(with_seeds_that_answer(self.access)),
-                client_id=client_id,
-                request_timeout_ms=request_timeout_ms,
-                bootstrap_timeout_ms=round(connect_timeout_s * 1000),
-            )
-        except (KafkaError, OSError, ValueError) as error:
-            raise self._lost(error) from error
+            enter(self._clusters, connect_timeout_s, lambda _: self.about(0.0))
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
-        """Close connections and the client's thread."""
-        self._client.close()
+        """Close connections, if they are the caller's own."""
+        if self._are_ours:
+            self._clusters.close()
 
     def send(self, request: Any, broker: BrokerId | int | None = None) -> Any:
-        """Send to a broker, by default to the least loaded one.
+        """Send to a broker, by default to one that can be reached.
 
         Raises
         ------
         BrokerError
             The broker does not support this request.
         """
-        tries = ANY_BROKER_TRIES if broker is None else 1
-        looked_up = False
-        while True:  # ends: `tries` falls, and brokers are looked up once
-            tries -= 1
-            try:
-                return self._manager.run(self._manager.send, request, broker)
-            except UnknownBrokerIdError as error:
-                # The broker joined or came back since the client's last metadata, which it renews
-                # by itself only every five minutes.
-                if looked_up:
-                    raise self._lost(error) from error
-                looked_up = True
-                self._look_up_brokers()
-            except (KafkaError, OSError, RuntimeError) as error:
-                if tries <= 0 or not _was_never_sent(error):
-                    raise self._lost(error) from error
-                time.sleep(ANY_BROKER_PAUSE_S)
+        return self._sent([request], broker)[0]
 
     def send_each(
         self, requests: Sequence[Any], broker: BrokerId
     ) -> list[Any | BrokerError | ConnectionLost]:
         """Send requests to one broker, `AT_ONCE` in flight; return the answer or error of each."""
-
-        async def answered(future: Any) -> Any:
+        answers: list[Any] = []
+        for first in range(0, len(requests), AT_ONCE):
+            some = requests[first : first + AT_ONCE]
             try:
-                return await future
-            except (KafkaError, OSError, RuntimeError) as error:
-                return self._lost(error)
-
-        async def all_of_them() -> list[Any]:
-            answers: list[Any] = []
-            for some in range(0, len(requests), AT_ONCE):
-                sent = [
-                    self._manager.send(each, broker) for each in requests[some : some + AT_ONCE]
-                ]
-                answers += [await answered(future) for future in sent]
-            return answers
-
-        try:
-            answers: list[Any] = self._manager.run(all_of_them)
-        except (KafkaError, OSError, RuntimeError) as error:
-            lost = self._lost(error)
-            return [lost] * len(requests)
+                answers += self._sent(some, broker)
+            except (BrokerError, ConnectionLost) as error:
+                answers += [error] * len(some)
         return answers
 
     def version_of(self, request: Any) -> int:
@@ -131,33 +102,60 @@ class Caller:
         BrokerError
             The cluster does not support it.
         """
-        try:
-            return int(self._manager.broker_version_data.api_version(request))
-        except KafkaError as error:
-            raise self._lost(error) from error
+        return self._with(None, lambda conn: _range_of(request, conn)[1])
 
-    def _look_up_brokers(self) -> None:
-        try:
-            self._manager.run(self._manager.cluster.refresh_metadata)
-        except (KafkaError, OSError, RuntimeError) as error:
-            raise self._lost(error) from error
+    def _sent(self, requests: Sequence[Any], broker: BrokerId | int | None) -> list[Any]:
+        def ask(conn: ControlConnection) -> list[Any]:
+            low, high = _range_of(requests[0], conn)
+            return conn.exchange_once(
+                requests, _response_of(requests[0]), high, self.timeout_ms / 1000, low
+            )
+
+        return self._with(broker, ask)
+
+    def _with(
+        self, broker: BrokerId | int | None, ask: Callable[[ControlConnection], Answer]
+    ) -> Answer:
+        with self._clusters.lent() as cluster:
+            if broker is None:
+                return ask(cluster.brokers.connected())
+            if not cluster.brokers.knows(BrokerId(broker)):
+                cluster.metadata([])
+            return ask(cluster.brokers.known(BrokerId(broker)))
 
     def send_to_controller(self, request: Any) -> Any:
         """Send to the controller (with KRaft any broker forwards; ZooKeeper's must be found)."""
-        if self._controller is None:
-            self._controller = self.metadata([]).controller_id
-        response = self.send(request, None if self._controller == -1 else self._controller)
+        controller = self.about(inf).controller_id
+        response = self.send(request, None if controller == -1 else controller)
         rows = getattr(response, "topics", None) or getattr(response, "results", None) or ()
         if any(row.error_code == NOT_CONTROLLER for row in rows):
-            self._controller = self.metadata([]).controller_id
-            response = self.send(request, self._controller)
+            response = self.send(request, self.about(0.0).controller_id)
         return response
+
+    def about(self, lately_s: float) -> Any:
+        """Metadata without topics, asked at most so long ago: the cluster's id, and its brokers."""
+        now_s = time.monotonic()
+        if self._about is None or now_s - self._about[0] >= lately_s:
+            with self._clusters.lent() as cluster:
+                answer = cluster.about()
+            self._about = now_s, answer
+        return self._about[1]
 
     def metadata(self, topics: Sequence[str] | None) -> Any:
         """Metadata of topics, of all (None) or of none (empty); missing ones aren't created."""
         kind = MetadataRequest.MetadataRequestTopic
         rows = None if topics is None else [kind(name=name) for name in topics]
         return self.send(MetadataRequest(topics=rows, allow_auto_topic_creation=False))
+
+    def note_leaders(self, topics: Iterable[TopicInfo]) -> None:
+        """Note who leads topics of one partition, as our own have, for those who read and write."""
+        for topic in topics:
+            place = TopicPartition(topic.name, PartitionId(0))
+            leader = topic.partitions[0].leader if len(topic.partitions) == 1 else None
+            if leader is None:
+                self._clusters.leaders.pop(place, None)
+            else:
+                self._clusters.leaders[place] = leader
 
     def metadata_undecoded(
         self, topics: Sequence[str] | None, broker: BrokerId | None = None
@@ -169,15 +167,35 @@ class Caller:
         answer: LargeAnswer = self.send(request, broker)
         return answer
 
-    def _lost(self, error: Exception) -> BrokerError | ConnectionLost:
-        hint = "check the bootstrap addresses and that the brokers run"
-        return translated(error, self.access, "cannot talk to the cluster", hint=hint)
+
+def _response_of(request: Any) -> Any:
+    """Return the class that decodes its answer."""
+    undecoded = getattr(request, "RESPONSE", None)
+    header = SimpleNamespace(request_api_key=request.API_KEY, request_api_version=None)
+    return undecoded or ResponseClassRegistry.get_response_class(header)
 
 
-def _was_never_sent(error: Exception) -> bool:
-    """Whether the chosen broker is down; the next attempt chooses another."""
-    refused = isinstance(error, KafkaConnectionError) and REFUSED in str(error)
-    return refused or isinstance(error, NodeNotReadyError)
+def _range_of(request: Any, conn: ControlConnection) -> tuple[int, int]:
+    """Return the lowest and the highest version that both sides support, of a request or its class.
+
+    Raises
+    ------
+    BrokerError
+        There is none.
+    """
+    low, high = request.min_version, request.max_version
+    if not isinstance(request, type):  # a request may be narrower than its class
+        at_least, at_most = request._min_version, request._max_version  # noqa: SLF001  # no others
+        low, high = max(low, at_least or 0), high if at_most is None else min(high, at_most)
+    lowest, highest = conn.versions().get(request.API_KEY, (0, -1))
+    low, high = max(low, lowest), min(high, highest)
+    if low > high:
+        raise BrokerError(
+            f"the broker does not support {request.name} as it is needed",
+            kafka_code=UNSUPPORTED_VERSION,
+            broker_has=f"{lowest}-{highest}",
+        )
+    return low, high
 
 
 def error_of(code: int, what: str, message: str | None = None) -> BrokerError | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from types import TracebackType
 from typing import Self
 
@@ -39,6 +40,8 @@ from heliostat.names import (
     TopicPartition,
 )
 
+LATELY_S = 60.0
+"""Brokers come and go rarely: where one more changes little, they aren't asked for again."""
 CONNECT_TIMEOUT_S = 5.0
 """With a last attempt, an operator gets the error within 15 s; running links retry anyway."""
 
@@ -98,14 +101,14 @@ class ClusterAdmin:
 
     def cluster_id(self) -> ClusterId:
         """The cluster's id, generated when it was formatted."""
-        cluster_id = self._caller.metadata([]).cluster_id
+        cluster_id = self._caller.about(inf).cluster_id
         if not cluster_id:
             raise ProtocolError("the cluster has no id", at=self._caller.access.described)
         return ClusterId(cluster_id)
 
-    def brokers(self) -> tuple[BrokerInfo, ...]:
-        """The brokers that are alive, by id."""
-        rows = self._caller.metadata([]).brokers
+    def brokers(self, lately_s: float = 0.0) -> tuple[BrokerInfo, ...]:
+        """The brokers that are alive, or were `lately_s` ago, by id."""
+        rows = self._caller.about(lately_s).brokers
         found = [BrokerInfo(BrokerId(r.node_id), r.host, r.port, r.rack) for r in rows]
         return tuple(sorted(found, key=lambda broker: broker.broker_id))
 
@@ -118,6 +121,8 @@ class ClusterAdmin:
         """
         topics = topic_calls.describe(self._caller, names)
         self._leaders.learn(topics.values())
+        if names is not None:
+            self._caller.note_leaders(topics.values())
         return topics
 
     def confirm_topics(self, names: Iterable[TopicName]) -> Mapping[TopicName, TopicInfo]:
@@ -141,7 +146,7 @@ class ClusterAdmin:
         BrokerError
             We may not see them.
         """
-        chosen = self.brokers()[0].broker_id if broker is None else broker
+        chosen = self.brokers(LATELY_S)[0].broker_id if broker is None else broker
         return config_calls.describe_broker(self._caller, chosen)
 
     def inherited_configs(self) -> Mapping[str, str | None] | BrokerError:

@@ -12,22 +12,15 @@ import struct
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
-from io import BytesIO
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from kafka.protocol.admin import (
-    DescribeConfigsRequest,
-    DescribeConfigsResponse,
-    ListGroupsRequest,
-    ListGroupsResponse,
-)
-from kafka.protocol.consumer import OffsetFetchRequest, OffsetFetchResponse
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.admin import DescribeConfigsRequest, ListGroupsRequest
+from kafka.protocol.consumer import OffsetFetchRequest
+from kafka.protocol.metadata import MetadataRequest
 
 from heliostat.errors import ProtocolError
 
 _Decoded = TypeVar("_Decoded")
-_INT32 = struct.Struct(">i")
 QUESTIONS_MAX = 16
 """A reconciliation asks a few: all topics, settings of 1,000 topics. An answer is a few MB."""
 _BEHIND_THROTTLE = 4
@@ -37,77 +30,40 @@ _BEHIND_THROTTLE = 4
 class LargeAnswer:
     """The body of an answer, not decoded."""
 
-    __slots__ = ("body", "throttle_time_ms", "version")
+    __slots__ = ("body", "version")
 
     def __init__(self, body: bytes, version: int) -> None:
         self.body = body
         self.version = version
-        self.throttle_time_ms: int = _INT32.unpack_from(body)[0]
-        """kafka-python's connection reads and obeys it."""
 
-
-class _Undecoded:
-    """Stands in for a response class of kafka-python, and does not decode the body."""
-
-    def __init__(self, response: Any, version: int) -> None:
-        self._response = response[version]
-        self._version = version
-
-    def parse_header(self, buffer: BytesIO) -> Any:
-        return self._response.parse_header(buffer)
-
-    def decode(self, buffer: BytesIO) -> LargeAnswer:
-        return LargeAnswer(buffer.read(), self._version)
-
-
-class _Header:
-    """kafka-python's header of a request, except that the answer is not decoded."""
-
-    def __init__(self, header: Any, response: Any) -> None:
-        self._header = header
-        self._response = response
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._header, name)
-
-    def get_response_class(self) -> _Undecoded:
-        return _Undecoded(self._response, self._header.request_api_version)
+    @classmethod
+    def decode(cls, body: memoryview, version: int) -> LargeAnswer:
+        """Return it, as the response classes of kafka-python do."""
+        return cls(bytes(body), version)
 
 
 class DescribeConfigs(DescribeConfigsRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
     """Request whose answer is a `LargeAnswer`."""
 
-    @property
-    def header(self) -> _Header:
-        """kafka-python's, with the answer not decoded."""
-        return _Header(super().header, DescribeConfigsResponse)
+    RESPONSE = LargeAnswer
 
 
 class Metadata(MetadataRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
     """Request whose answer is a `LargeAnswer`."""
 
-    @property
-    def header(self) -> _Header:
-        """kafka-python's, with the answer not decoded."""
-        return _Header(super().header, MetadataResponse)
+    RESPONSE = LargeAnswer
 
 
 class ListGroups(ListGroupsRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
     """Request whose answer is a `LargeAnswer`; from version 1 on."""
 
-    @property
-    def header(self) -> _Header:
-        """kafka-python's, with the answer not decoded."""
-        return _Header(super().header, ListGroupsResponse)
+    RESPONSE = LargeAnswer
 
 
 class OffsetFetch(OffsetFetchRequest, init=False):  # type: ignore[misc,call-arg]  # untyped
     """Request whose answer is a `LargeAnswer`; from version 3 on."""
 
-    @property
-    def header(self) -> _Header:
-        """kafka-python's, with the answer not decoded."""
-        return _Header(super().header, OffsetFetchResponse)
+    RESPONSE = LargeAnswer
 
 
 class Remembered:

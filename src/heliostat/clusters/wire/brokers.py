@@ -7,22 +7,45 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from heliostat.access import ClusterAccess
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.control_connection import (
+    NO_VERSIONS,
     POLL_S,
     ControlConnection,
+    Versions,
     ask_side_by_side,
     probe_side_by_side,
 )
 from heliostat.errors import AccessRefused, ConnectionLost
 from heliostat.names import BrokerId, Endpoint
 
+Answer = TypeVar("Answer")
 SEED_AFTER_S = 0.3
 """If a seed has not answered within this time, the next one is tried at the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerFacts:
+    """What was learnt of a cluster's brokers, for connections that are opened later.
+
+    Parameters
+    ----------
+    endpoints
+        Where they listen.
+    versions
+        What those at these addresses support.
+    connected
+        Those that had an open connection: they answered lately.
+    """
+
+    endpoints: Mapping[BrokerId, Endpoint] = field(default_factory=dict)
+    versions: Mapping[Endpoint, Versions] = field(default_factory=dict)
+    connected: frozenset[BrokerId] = frozenset()
 
 
 class Brokers:
@@ -34,13 +57,23 @@ class Brokers:
         Access to the cluster.
     settings
         How to open connections.
+    facts
+        What others have learnt of them.
     """
 
-    def __init__(self, access: ClusterAccess, settings: DialSettings) -> None:
+    def __init__(
+        self, access: ClusterAccess, settings: DialSettings, facts: BrokerFacts | None = None
+    ) -> None:
+        facts = facts or BrokerFacts()
         self._access = access
         self._settings = settings
+        self._versions = facts.versions
         self._brokers: dict[BrokerId, ControlConnection] = {}
         self._seeds = [self._conn(endpoint) for endpoint in access.endpoints]
+        for broker, endpoint in facts.endpoints.items():
+            self.learn(broker, endpoint)
+        self._first = facts.connected
+        """Those to ask before any is connected."""
 
     def close(self) -> None:
         """Close the connections."""
@@ -48,7 +81,17 @@ class Brokers:
             conn.close()
 
     def _conn(self, endpoint: Endpoint) -> ControlConnection:
-        return ControlConnection(endpoint, self._settings, self._access.alias)
+        versions = self._versions.get(endpoint, NO_VERSIONS)
+        return ControlConnection(endpoint, self._settings, self._access.alias, versions)
+
+    def facts(self) -> BrokerFacts:
+        """What the next one that begins need not ask."""
+        conns = {conn.endpoint: conn for conn in [*self._seeds, *self._brokers.values()]}
+        return BrokerFacts(
+            {broker: conn.endpoint for broker, conn in self._brokers.items()},
+            {at: conn.known_versions for at, conn in conns.items() if conn.known_versions},
+            frozenset(broker for broker, conn in self._brokers.items() if conn.is_connected),
+        )
 
     def known(self, broker: BrokerId) -> ControlConnection:
         """Connection to a broker that an answer has named.
@@ -123,12 +166,29 @@ class Brokers:
         ConnectionLost
             No broker answered.
         """
+        return self.first_of(lambda conn: conn.exchange([request], response, version_max)[0])
+
+    def connected(self) -> ControlConnection:
+        """Return one that requests can be sent to: its connection is open.
+
+        Raises
+        ------
+        ConnectionLost
+            No broker can be reached.
+        """
+
+        def opened(conn: ControlConnection) -> ControlConnection:
+            conn.connect()
+            return conn
+
+        return self.first_of(opened)
+
+    def first_of(self, ask: Callable[[ControlConnection], Answer]) -> Answer:
+        """Ask one broker after the other until one answers; raises as `ask_any`."""
         reasons: list[ConnectionLost] = []
-        # Those that do not answer come last: they fail at once, with the reason.
-        known = sorted(self._brokers.values(), key=lambda each: not each.is_answering())
-        for conn in itertools.chain(known, self._answering_seeds()):
+        for conn in self._in_order():
             try:
-                return conn.exchange([request], response, version_max)[0]
+                return ask(conn)
             except ConnectionLost as error:
                 reasons.append(error)
         for reason in reversed(reasons):
@@ -159,6 +219,22 @@ class Brokers:
         questions = {broker: (conn, [request]) for broker, conn in self._brokers.items()}
         answers = ask_side_by_side(questions, response, version_max)
         return {broker: not isinstance(each, ConnectionLost) for broker, each in answers.items()}
+
+    def _in_order(self) -> Iterator[ControlConnection]:
+        """Brokers in the order in which to ask them.
+
+        Those that do not answer come last: they fail at once, with the reason.
+        """
+        known = sorted(
+            self._brokers.items(),
+            key=lambda item: (not item[1].is_answering(), not item[1].is_connected),
+        )
+        if any(conn.is_connected for _, conn in known):
+            first = [conn for _, conn in known]
+        else:  # a seed's probe finds one that answers sooner than a request to one that hangs
+            first = [conn for broker, conn in known if broker in self._first]
+        later = [conn for _, conn in known if conn not in first]
+        return itertools.chain(first, self._answering_seeds(), later)
 
     def _answering_seeds(self) -> Iterator[ControlConnection]:
         """Seeds in the order in which to ask them; a slow one does not hold up the next."""

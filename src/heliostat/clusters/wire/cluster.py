@@ -24,7 +24,7 @@ from heliostat.access import Reachable, access_of
 from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
 from heliostat.clusters.leader_epochs import LeaderEpochs
 from heliostat.clusters.wire import fetch, last_sequences, produce
-from heliostat.clusters.wire.brokers import Brokers
+from heliostat.clusters.wire.brokers import BrokerFacts, Brokers
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.control_connection import ask_side_by_side
 from heliostat.clusters.wire.leaders import Leader, TopicLeaders, agreed_leaders, current_leaders
@@ -57,12 +57,16 @@ class WireCluster:
         Access to the cluster, or its addresses.
     settings
         How to open connections; the cluster's security replaces theirs.
+    facts
+        What others have learnt of its brokers.
     """
 
-    def __init__(self, cluster: Reachable, settings: DialSettings) -> None:
+    def __init__(
+        self, cluster: Reachable, settings: DialSettings, facts: BrokerFacts | None = None
+    ) -> None:
         access = self._access = access_of(cluster)
         self.settings = replace(settings, security=access.security)
-        self.brokers = Brokers(access, self.settings)
+        self.brokers = Brokers(access, self.settings, facts)
         self.epochs = LeaderEpochs()
         """The newest that metadata have named; requests carry them."""
 
@@ -119,8 +123,7 @@ class WireCluster:
         )
         asked = request, MetadataResponse, METADATA_VERSION_MAX
         answers = self.brokers.ask_all(*asked) if confirmed else [self.brokers.ask_any(*asked)]
-        for item in (broker for answer in answers for broker in answer.brokers):
-            self.brokers.learn(BrokerId(item.node_id), Endpoint(item.host, item.port))
+        self._learn_brokers(answers)
         leaders = agreed_leaders([_leaders_in(answer) for answer in answers])
         current = {
             name: current_leaders(name, topic, self.epochs) for name, topic in leaders.items()
@@ -128,6 +131,23 @@ class WireCluster:
         if current != leaders and not confirmed:
             return self.metadata(topics, confirmed=True)
         return current
+
+    def about(self) -> Any:
+        """Metadata without topics, as they came: the cluster's id, its brokers, the controller.
+
+        Raises
+        ------
+        ConnectionLost
+            No broker answered.
+        """
+        request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
+        answer = self.brokers.ask_any(request, MetadataResponse, METADATA_VERSION_MAX)
+        self._learn_brokers([answer])
+        return answer
+
+    def _learn_brokers(self, answers: Iterable[Any]) -> None:
+        for item in (broker for answer in answers for broker in answer.brokers):
+            self.brokers.learn(BrokerId(item.node_id), Endpoint(item.host, item.port))
 
     def transaction_coordinator(self, transactional_id: str) -> tuple[int, BrokerId]:
         """Kafka's code (0: found), and the coordinator, from any broker that answers.

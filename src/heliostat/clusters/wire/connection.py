@@ -166,6 +166,13 @@ class Connection:
         is_there = bool(self._held) or self._frames.has_ahead
         return is_there or (isinstance(stream, TlsStream) and stream.pending() > 0)
 
+    def has_ended(self) -> bool:
+        """Whether the broker has closed it, or sent what nobody asked for.
+
+        For a connection without requests in flight: then nothing can be there to read.
+        """
+        return self.has_held() or self._wait_readable(0.0)
+
     @property
     def has_ahead(self) -> bool:
         """Whether another answer, or its beginning, was read with the last one."""

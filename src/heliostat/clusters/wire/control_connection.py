@@ -14,7 +14,8 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
@@ -34,6 +35,17 @@ PROBE_EVERY_S = 1.0
 OTHERS_S_MIN, OTHERS_FACTOR = 0.4, 2.0
 """How long to wait for the others once some have answered: a multiple of the time these took."""
 POLL_S = 0.01
+Versions = Mapping[int, tuple[int, int]]
+"""Lowest and highest version of each request that a broker supports, by API key."""
+NO_VERSIONS: Versions = MappingProxyType({})
+
+
+class Question(NamedTuple):
+    """Requests of one kind, the class of their answers, and the newest version that we use."""
+
+    requests: Sequence[Any]
+    response: Any
+    version_max: int
 
 
 class ControlConnection:
@@ -47,14 +59,22 @@ class ControlConnection:
         How to open a connection, and the longest wait for an answer.
     alias
         Alias of the cluster, for errors; may be empty.
+    versions
+        What the broker supports, if another connection has asked: see `versions`.
     """
 
-    def __init__(self, endpoint: Endpoint, settings: DialSettings, alias: str = "") -> None:
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        settings: DialSettings,
+        alias: str = "",
+        versions: Versions = NO_VERSIONS,
+    ) -> None:
         self.endpoint = endpoint
         self._settings = settings
         self._alias = alias
         self._connection: Connection | None = None
-        self._versions: dict[int, tuple[int, int]] = {}
+        self._versions = versions
         self._patience_s = min(QUESTION_S, settings.request_timeout_s)
         self._probe: _Probe | None = None
 
@@ -114,7 +134,17 @@ class ControlConnection:
 
     # -- requests ------------------------------------------------------------------------------
 
-    def versions(self) -> dict[int, tuple[int, int]]:
+    @property
+    def is_connected(self) -> bool:
+        """Whether a connection is open, and requests may be sent."""
+        return self._probe is None and self._connection is not None
+
+    @property
+    def known_versions(self) -> Versions:
+        """As `versions`, without asking; empty if nobody has asked."""
+        return self._versions
+
+    def versions(self) -> Versions:
         """Lowest and highest version of each request that the broker supports, by API key.
 
         Raises
@@ -137,10 +167,14 @@ class ControlConnection:
         ProtocolError
             It does not support the request, or answers another one.
         """
-        version = self._version_of(requests[0], version_max)
+        return self.exchange_kinds(Question(requests, response, version_max))[0]
+
+    def exchange_kinds(self, *questions: Question) -> list[list[Any]]:
+        """Send requests of several kinds together; return the answers of each; see `exchange`."""
+        versions = [self._version_of(each.requests[0], each.version_max) for each in questions]
         began_s = time.monotonic()
         try:
-            return self._round_trip(requests, response, version)
+            return self._round_trip(questions, versions)
         except AccessRefused:
             raise
         except ConnectionLost:
@@ -148,18 +182,37 @@ class ControlConnection:
                 raise
             # The broker may have closed a connection that was idle: try again with a new one.
             # Safe: every request sent here may be repeated.
-            return self._round_trip(requests, response, version)
+            return self._round_trip(questions, versions)
 
-    def exchange_once(self, request: Any, response: Any, version_max: int, within_s: float) -> Any:
-        """Send a request that must not be repeated on a guess, and return its answer.
+    def connect(self) -> None:
+        """Open a connection unless one is open; requests are sent over it.
 
         Raises
         ------
-        As `exchange`: whether it was carried out is not known if no answer came `within_s`.
+        ConnectionLost
+            It can't be opened; nothing was sent.
         """
-        version = self._version_of(request, version_max)
+        self.versions()
         with self._timed():
-            return ask(self._open(), [request], response, version, within_s)[0]
+            self._open()
+
+    def exchange_once(
+        self,
+        requests: Sequence[Any],
+        response: Any,
+        version_max: int,
+        within_s: float,
+        version_min: int = 0,
+    ) -> list[Any]:
+        """Send requests that must not be repeated on a guess, and return their answers.
+
+        Raises
+        ------
+        As `exchange`: whether they were carried out is not known if no answer came `within_s`.
+        """
+        version = self._version_of(requests[0], version_max, version_min)
+        with self._timed():
+            return ask(self._open(), requests, response, version, within_s)
 
     def begin(self, requests: Sequence[Any], version_max: int) -> Asked:
         """Send requests; `end` must take their answers before anything else is sent.
@@ -182,19 +235,30 @@ class ControlConnection:
         except ConnectionLost:
             if not self.is_answering():
                 raise
-            return self._round_trip(asked.requests, response, asked.version)
+            question = Question(asked.requests, response, asked.version)
+            return self._round_trip([question], [asked.version])[0]
 
-    def _version_of(self, request: Any, version_max: int) -> int:
+    def _version_of(self, request: Any, version_max: int, version_min: int = 0) -> int:
         key = request.API_KEY
         low, high = self.versions().get(key, (0, -1))
         version = min(high, version_max)
-        if version < low:
+        if version < max(low, version_min):
             raise ProtocolError("broker and Heliostat share no version of a request", api_key=key)
         return version
 
-    def _round_trip(self, requests: Sequence[Any], response: Any, version: int) -> list[Any]:
+    def _round_trip(
+        self, questions: Sequence[Question], versions: Sequence[int]
+    ) -> list[list[Any]]:
         with self._timed():
-            return ask(self._open(), requests, response, version, self._patience_s)
+            connection = self._open()
+            asked = [
+                begin_ask(connection, each.requests, version)
+                for each, version in zip(questions, versions, strict=True)
+            ]
+            return [
+                take_answers(some, each.response, self._patience_s)
+                for some, each in zip(asked, questions, strict=True)
+            ]
 
     @contextlib.contextmanager
     def _timed(self) -> Iterator[None]:
@@ -216,6 +280,8 @@ class ControlConnection:
         self._patience_s = min(self._settings.request_timeout_s, max(QUESTION_S, 2 * took_s))
 
     def _open(self) -> Connection:
+        if self._connection is not None and self._connection.has_ended():
+            self._disconnect()  # brokers close idle connections: nothing was sent to this one
         if self._connection is None:
             self._connection = Connection(self.endpoint, self._settings)
         return self._connection
@@ -302,7 +368,7 @@ class _Probe:
 
     def __init__(self, endpoint: Endpoint, settings: DialSettings, alias: str) -> None:
         self.connection: Connection | None = None
-        self.versions: dict[int, tuple[int, int]] = {}
+        self.versions = NO_VERSIONS
         self.over = threading.Event()
         """Set once it has answered, or refused, which is an answer, too."""
         self._endpoint = endpoint
@@ -351,7 +417,7 @@ class _Probe:
                 connection.close()
 
 
-def ask_versions(connection: Connection, within_s: float) -> dict[int, tuple[int, int]]:
+def ask_versions(connection: Connection, within_s: float) -> Versions:
     """Lowest and highest version of each request that a broker supports, by API key."""
     request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="0")
     (answer,) = ask(connection, [request], ApiVersionsResponse, 3, within_s)

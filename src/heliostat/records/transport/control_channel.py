@@ -14,12 +14,16 @@ import threading
 from collections.abc import Callable
 
 from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.leaders import TopicLeaders
+from heliostat.names import TopicName
 from heliostat.records.copier.lane import LaneSpec, PlanChange, RoundReport, SchemaIds
 from heliostat.records.transport.announcements import Announcements, Heard
 from heliostat.records.transport.report_writer import ReportWriter
 from heliostat.records.transport.state_connection import ANSWER_S, StateConnection
 
 SECOND_AFTER_S = 0.2
+FIRST_WITHIN_S = 0.2
+"""The first report asks for the lease: it comes at once, and goes before anything is read."""
 CLOSE_S = 5.0
 """How long the end of a round waits for its last report to be written."""
 
@@ -50,8 +54,10 @@ class StateChannel:
         self._monotonic_s = monotonic_s
         self._next_report_s = 0.0
         self._heard = Heard()
-        self._control = StateConnection(lane.control_topic, target, monotonic_s)
-        self._progress = StateConnection(lane.progress_topic, target, monotonic_s)
+        names = (TopicName(lane.control_topic), TopicName(lane.progress_topic))
+        together: dict[TopicName, TopicLeaders | None] = dict.fromkeys(names)
+        self._control = StateConnection(lane.control_topic, target, monotonic_s, together)
+        self._progress = StateConnection(lane.progress_topic, target, monotonic_s, together)
         self._thread = _ChannelThread(
             f"lane-{lane.lane} state",
             Announcements(lane, self._control, self._heard),
@@ -146,6 +152,7 @@ class _ChannelThread:
         self._now_s = now_s
         self._ending = False
         self._broken: Exception | None = None
+        self._first = threading.Event()
         self._lock = threading.Lock()
         self._woken, self._wake = os.pipe()
         os.set_blocking(self._wake, False)
@@ -158,6 +165,7 @@ class _ChannelThread:
     def hand_over(self, report: RoundReport) -> None:
         """Queue a report, and wake the thread."""
         self._reports.hand_over(report)
+        self._first.set()
         self._nudge()
 
     @property
@@ -173,6 +181,7 @@ class _ChannelThread:
     def end(self, timeout_s: float) -> None:
         """Write the remaining reports and end, within `timeout_s`."""
         self._ending = True
+        self._first.set()
         self._nudge()
         self._thread.join(timeout_s)
 
@@ -184,6 +193,7 @@ class _ChannelThread:
 
     def _run(self) -> None:
         deadline_s: float | None = None
+        self._first.wait(FIRST_WITHIN_S)
         try:
             while True:  # ends: `end` is called when the round ends
                 ending = self._ending

@@ -23,8 +23,16 @@ ONLY = PartitionId(0)
 class StateConnection:
     """Connection to one state topic, with the time since when it has not answered."""
 
-    def __init__(self, topic: str, target: WireCluster, monotonic_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        topic: str,
+        target: WireCluster,
+        monotonic_s: Callable[[], float],
+        together: dict[TopicName, TopicLeaders | None] | None = None,
+    ) -> None:
         self.topic = topic
+        self._together = {} if together is None else together
+        """Topics to ask about with this one, and what was told of them, which is used once."""
         self.target = target
         self.good_at_s = monotonic_s()
         self.retry_at_s = 0.0
@@ -39,8 +47,7 @@ class StateConnection:
         `confirmed` as with `WireCluster.metadata`, if no connection is open.
         """
         if self._open is None:
-            name = TopicName(self.topic)
-            leaders = self.target.metadata([name], confirmed=confirmed)[name]
+            leaders = self._leaders(confirmed=confirmed)
             leader = leaders.partitions.get(ONLY)
             if leaders.error or leader is None or leader.error:
                 code = leaders.error or (leader.error if leader is not None else 3)
@@ -48,6 +55,15 @@ class StateConnection:
             self.connection = self.target.open_data(leader.broker)
             self._open = (self.connection, leaders, leader)
         return self._open
+
+    def _leaders(self, *, confirmed: bool) -> TopicLeaders:
+        name = TopicName(self.topic)
+        leaders = self._together.pop(name, None)
+        if leaders is None or confirmed:
+            found = self.target.metadata([name, *self._together], confirmed=confirmed)
+            leaders = found.pop(name)
+            self._together.update((each, found[each]) for each in list(self._together))
+        return leaders
 
     def fetch_at(self, offset: int, bytes_max: int) -> FetchPartition:
         """Return what to read of the topic's only partition."""
