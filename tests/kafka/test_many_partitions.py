@@ -164,9 +164,9 @@ def _idle_reports_are_small(many: Many) -> bool:
     progress = RecentRecords(many.pair.target.bootstrap, progress_topic(LinkName(many.prefix)))
     sizes: list[int] = []
     with closing(progress):
-        newest_ms = progress.newest_ms()
-        assert newest_ms is not None
-        progress.seek(newest_ms + 1)
+        newest = progress.newest()
+        assert newest is not None
+        progress.seek(newest[0] + 1)
 
         def ten() -> bool:
             records = progress.poll(0.2)

@@ -93,6 +93,11 @@ class ByteTopic(OnePartitionTopic):
                 raise ConnectionLost(f"topic {self.topic} was not read in time", end=end)
             yield from self.poll(POLL_S)
 
+    def exists(self) -> bool:
+        """Whether the topic exists."""
+        with self._alone():
+            return self._reader() is not None
+
     def end(self) -> int:
         """Log end offset of the topic; 0 if it is missing."""
         with self._alone():

@@ -55,18 +55,19 @@ class RecentRecords(OnePartitionTopic):
 
     def exists(self) -> bool:
         """Whether the topic exists: a link that never ran has none."""
-        return LogReader(self._clusters, self.topic).exists()
+        with self._alone():
+            return self._reader() is not None
 
-    def newest_ms(self) -> int | None:
-        """When the newest record was written; None if there is none."""
+    def newest(self) -> tuple[int, Offset] | None:
+        """When the newest record was written (ms), and the topic's end; None if there is none."""
         with self._alone():
             log = self._existing()
             start, end = log.bounds()
             if end <= start:
                 return None
             log.position = Offset(end - 1)
-        newest = self._polled(ANSWER_TIMEOUT_S)
-        return newest[-1].timestamp if newest else None
+        rows = self._polled(ANSWER_TIMEOUT_S)
+        return (rows[-1].timestamp, end) if rows else None
 
     def seek(self, from_ms: int) -> None:
         """Begin with the first record written at or after `from_ms`."""
@@ -74,8 +75,8 @@ class RecentRecords(OnePartitionTopic):
             log = self._existing()
             log.position = log.first_since(from_ms)
 
-    def read_to_end(self) -> Iterator[Recent]:
-        """All records up to where the topic ends now, without those written meanwhile.
+    def read_to(self, end: Offset) -> Iterator[Recent]:
+        """All records up to where the topic ended, and maybe some written since.
 
         Raises
         ------
@@ -83,7 +84,6 @@ class RecentRecords(OnePartitionTopic):
             They could not be read within `ANSWER_TIMEOUT_S`.
         """
         log = self._existing()
-        _, end = log.bounds()
         deadline_s = monotonic() + ANSWER_TIMEOUT_S
         while log.position < end:
             if monotonic() > deadline_s:

@@ -14,6 +14,7 @@ from heliostat.gaps.ledger import CopiedTopic, copied_of
 from heliostat.names import Offset, TopicName, TopicPartition, id_text
 from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.offset_map import MapReader
+from heliostat.ops.asked import PendingAnswer
 from heliostat.ops.events import shortened
 from heliostat.state.link_state import Starts
 from heliostat.topics.topic_plan import Mirror
@@ -58,9 +59,12 @@ def gone_lines(
     ]
     if not begun:
         return ()
-    firsts = source.list_offsets({partition: EARLIEST for partition, *_ in begun})
     mirrors_of = [mirrored for _, mirrored, *_ in begun]
+    firsts_of = PendingAnswer(
+        lambda: source.list_offsets({partition: EARLIEST for partition, *_ in begun}), "firsts"
+    )
     seen = EndsThenMaps(lambda: target.list_log_ends(mirrors_of), maps)
+    firsts = firsts_of.answer()
     source_ids = {mirror.source: id_text(mirror.source_id) for mirror in mirrors}
     copied = cache(noted)
     lines: list[str] = []

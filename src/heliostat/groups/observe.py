@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin, GroupListing, TopicInfo
 from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
@@ -13,10 +15,12 @@ from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.landed import NOT_REPORTED, Landed
 from heliostat.offsets.log_bounds import landed_bounds
 from heliostat.offsets.offset_map import MapReader
+from heliostat.ops.asked import asked_at_once
 from heliostat.topics.values import MirrorRecord
 
 MAP_LOST = "rows of the mirror's offset map are gone"
 OpenMaps = Callable[[], MapReader]
+Topics = Mapping[TopicName, TopicInfo]
 Mirrors = Mapping[TopicName, MirrorRecord]
 Positions = Callable[[], Mapping[TopicPartition, Landed]]
 Partitions = Mapping[TopicPartition, MirrorPartition | str | BrokerError]
@@ -33,21 +37,25 @@ def observe_target(
     positions: Positions,
 ) -> TargetGroups:
     """Read the same groups at the target, and the mirrors' partitions of their offsets."""
-    offsets = target.committed_offsets(
+    there_too = [
         group
         for group, rows in seen.offsets.items()
         if group in listing.groups and not isinstance(rows, BrokerError)
-    )
+    ]
     asked = {
         partition
         for rows in seen.offsets.values()
         if not isinstance(rows, BrokerError)
         for partition in rows
     }
-    landed = positions()  # read before the mirrors' ends, so that these cover it
-    partitions = observe_partitions(
-        source, target, asked, mirrors=mirrors, maps=maps, landed=landed
-    )
+    asks: dict[str, Callable[[], Any]] = {
+        "offsets": partial(target.committed_offsets, there_too),
+        "positions": positions,
+        "topics": partial(_topics_of, source, target, asked, mirrors),
+    }
+    # All read before the mirrors' ends, so that these cover them.
+    offsets, landed, topics = asked_at_once(asks).values()
+    partitions = _observe(target, asked, topics, mirrors=mirrors, maps=maps, landed=landed)
     return TargetGroups(listing, offsets, partitions)
 
 
@@ -71,7 +79,38 @@ def observe_partitions(
     landed
         How far source partitions were copied before this call.
     """
+    asked = tuple(asked)
+    topics = _topics_of(source, target, asked, mirrors)
+    return _observe(target, asked, topics, mirrors=mirrors, maps=maps, landed=landed)
+
+
+def _topics_of(
+    source: ClusterAdmin, target: ClusterAdmin, asked: Iterable[TopicPartition], mirrors: Mirrors
+) -> tuple[Topics, Topics]:
+    """Describe the topics of these partitions, and their mirrors."""
+    records = [mirrors[name] for name in {each.topic for each in asked} if name in mirrors]
+    if not records:
+        return {}, {}
+    there, here = asked_at_once(
+        {
+            "source": partial(source.describe_topics, {record.source for record in records}),
+            "target": partial(target.describe_topics, {record.target for record in records}),
+        }
+    ).values()
+    return there, here
+
+
+def _observe(
+    target: ClusterAdmin,
+    asked: Iterable[TopicPartition],
+    topics: tuple[Topics, Topics],
+    *,
+    mirrors: Mirrors,
+    maps: OpenMaps,
+    landed: Mapping[TopicPartition, Landed],
+) -> Partitions:
     found: dict[TopicPartition, MirrorPartition | str | BrokerError] = {}
+    there, here = topics
     of_mirrors: list[tuple[TopicPartition, MirrorRecord]] = []
     for partition in asked:
         record = mirrors.get(partition.topic)
@@ -81,8 +120,6 @@ def observe_partitions(
             of_mirrors.append((partition, record))
     if not of_mirrors:
         return found
-    there = source.describe_topics({record.source for _, record in of_mirrors})
-    here = target.describe_topics({record.target for _, record in of_mirrors})
     wrong = {
         record.source: _unfit(record, there.get(record.source), here.get(record.target))
         for record in {record.source: record for _, record in of_mirrors}.values()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
+from heliostat.link.connections import LinkConnections
 from heliostat.other_links.at_source import feeds_at
 from heliostat.other_links.at_target import OtherLinks, claims_on, plan_beside
 from heliostat.other_links.same_file import NamesOf, Neighbours
@@ -36,11 +37,18 @@ def see(
     source_admin: ClusterAdmin,
     target_admin: ClusterAdmin,
     names_of: NamesOf | None = None,
+    *,
+    connections: LinkConnections | None = None,
+    stored: Stored | None = None,
 ) -> Seen:
     """Observe topics, and plan what the link would do with them; reads only.
 
     Parameters
     ----------
+    connections
+        Connections to both clusters, where there are some.
+    stored
+        What the link remembers; it is read by default.
     names_of
         Returns the topics of other links' sources; by default each is asked.
 
@@ -49,13 +57,17 @@ def see(
     ConnectionLost, BrokerError
         One of the clusters does not answer, or refuses.
     """
-    with closing(LinkState(link, config.clusters[link.target])) as state:
-        stored = state.read()
+    if stored is None:
+        with closing(LinkState(link, config.clusters[link.target])) as state:
+            stored = state.read()
     source, target = observe(source_admin, target_admin, link, stored.mirrors)
-    feeds, odd = feeds_at(config.clusters[link.source], source)
+    there = connections.source if connections else config.clusters[link.source]
+    feeds, odd = feeds_at(there, source)
     source = replace(source, at_beginning=stored.at_beginning, feeds=feeds)
     found = Seen(stored, source, target, TopicPlan(), odd)
-    return replace(found, plan=planned(config, link, target_admin, found, names_of))
+    return replace(
+        found, plan=planned(config, link, target_admin, found, names_of, connections=connections)
+    )
 
 
 def planned(
@@ -64,8 +76,11 @@ def planned(
     target_admin: ClusterAdmin,
     seen: Seen,
     names_of: NamesOf | None = None,
+    *,
+    connections: LinkConnections | None = None,
 ) -> TopicPlan:
     """Return the plan, by what was seen and by what other links have; raises as `see`."""
+    here = connections.target if connections else config.clusters[link.target]
     neighbours = Neighbours(config, link, names_of).claims
     return plan_beside(
         link,
@@ -73,5 +88,5 @@ def planned(
         seen.target,
         seen.stored,
         claimed=claims_on(link, seen.source, seen.stored.mirrors, neighbours),
-        other_links=OtherLinks(link, config.clusters[link.target], target_admin).claims,
+        other_links=OtherLinks(link, here, target_admin).claims,
     )

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, TopicInfo
 from heliostat.clusters.plain_records import LogBounds
 from heliostat.errors import BrokerError
 from heliostat.names import Offset, TopicPartition
-from heliostat.ops.asked import both
+from heliostat.ops.asked import asked_at_once
 
 
 def bounds_of(
@@ -24,14 +25,12 @@ def bounds_of(
         The cluster does not answer.
     """
     wanted = list(partitions)
-    if confirmed:
-        starts = admin.list_offsets(dict.fromkeys(wanted, EARLIEST), confirmed=True)
-        ends = admin.list_offsets(dict.fromkeys(wanted, LATEST))
+    ends_of = partial(admin.list_offsets, dict.fromkeys(wanted, LATEST))
+    starts_of = partial(admin.list_offsets, dict.fromkeys(wanted, EARLIEST), confirmed=confirmed)
+    if confirmed:  # who leads is found out first
+        starts, ends = starts_of(), ends_of()
     else:
-        starts, ends = both(
-            lambda: admin.list_offsets(dict.fromkeys(wanted, EARLIEST)),
-            lambda: admin.list_offsets(dict.fromkeys(wanted, LATEST)),
-        )
+        starts, ends = asked_at_once({"starts": starts_of, "ends": ends_of}).values()
     found: dict[TopicPartition, LogBounds | BrokerError] = {}
     for one in wanted:
         start, end = starts[one], ends[one]

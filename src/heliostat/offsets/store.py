@@ -7,11 +7,13 @@ I2  If rows are gone, reading gives another map, or none, as of an exact mirror.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from time import monotonic
+from typing import Any
 
 from heliostat.access import Reachable
+from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
@@ -25,9 +27,10 @@ from heliostat.names import (
     id_text,
 )
 from heliostat.offsets.map_rows import KEPT_VALUE, Prunable
-from heliostat.offsets.marks import MapMarks, MapTopic, MirrorId
+from heliostat.offsets.marks import MapMarks, MapTopic, Marks, MirrorId
 from heliostat.offsets.offset_map import Break, MapReader, MapRow, MapTail, Odd
 from heliostat.offsets.topic_bounds import CLIENT_ID, TopicBounds
+from heliostat.ops.asked import asked_at_once
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.state_topics import offsets_topic
 from heliostat.topics.topic_plan import Mirror
@@ -54,17 +57,56 @@ def read_maps(cluster: Reachable, link: LinkName) -> MapReader:
     ConnectionLost, BrokerError, ProtocolError
         The topic can't be read, or has something that is not ours.
     """
-    with closing(MapMarks(cluster, link)) as marks:
-        stored = marks.read()
-    with closing(OffsetMaps(cluster, link)) as maps:
-        maps.begin(stored.topic, stored.lost)
+    with closing(MapsLook(cluster, link)) as maps:
+        return maps.read()
+
+
+class MapsLook:
+    """One reading of all maps; what it can ask before the mirrors' ends are read is `prepare`.
+
+    Parameters
+    ----------
+    cluster, link
+        The target cluster, and the link's name.
+    admin
+        An admin client of the cluster; one is opened by default.
+    """
+
+    def __init__(
+        self, cluster: Reachable, link: LinkName, admin: ClusterAdmin | None = None
+    ) -> None:
+        self._marks = MapMarks(cluster, link)
+        self._maps = OffsetMaps(cluster, link, admin)
+        self._stored: Marks | None = None
+
+    def close(self) -> None:
+        """Close the connections that are its own."""
+        self._marks.close()
+        self._maps.close()
+
+    def prepare(self) -> None:
+        """Read the marks, and who leads the maps' topic; raises as `read_maps`.
+
+        What is lost between this and `read` is noticed by `read` all the same: it compares the
+        topic with these marks.
+        """
+        asks: dict[str, Callable[[], Any]] = {
+            "marks": self._marks.read,
+            "maps": self._maps.prepare,
+        }
+        self._stored = asked_at_once(asks)["marks"]
+
+    def read(self) -> MapReader:
+        """See `read_maps`."""
+        stored = self._stored or self._marks.read()
+        self._maps.begin(stored.topic, stored.lost)
         try:
-            return maps.fresh()
+            return self._maps.fresh()
         except (OffsetMapLost, BrokerError) as error:
             if isinstance(error, BrokerError) and error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
                 raise
-        maps.begin_again(stored.names() | stored.lost.keys())
-        return maps.fresh()
+        self._maps.begin_again(stored.names() | stored.lost.keys())
+        return self._maps.fresh()
 
 
 class OffsetMaps:
@@ -76,11 +118,15 @@ class OffsetMaps:
         The target cluster.
     link
         Name of the link.
+    admin
+        An admin client of the cluster; one is opened by default.
     """
 
-    def __init__(self, cluster: Reachable, link: LinkName) -> None:
+    def __init__(
+        self, cluster: Reachable, link: LinkName, admin: ClusterAdmin | None = None
+    ) -> None:
         self._topic = ByteTopic(cluster, TopicName(offsets_topic(link)), CLIENT_ID)
-        self._bounds = TopicBounds(cluster, self._topic.topic)
+        self._bounds = TopicBounds(cluster, self._topic.topic, admin)
         self._reading = threading.Lock()
         self._lock = threading.Lock()
         self._reader = MapReader()
@@ -133,6 +179,15 @@ class OffsetMaps:
                 if why := known.why_lost(now):
                     raise OffsetMapLost(f"topic {self.topic} has lost rows: {why}")
                 self._known = MapTopic(now.topic_id, now.start, self._next_offset, self._epoch)
+
+    def prepare(self) -> None:
+        """Find out who leads the topic, before anything of it must be read."""
+        with self._reading:
+            asks: dict[str, Callable[[], Any]] = {
+                "reader": self._topic.exists,
+                "bounds": self._bounds.prepare,
+            }
+            asked_at_once(asks)
 
     def has_all_of(self, was: MapTopic) -> bool:
         """See `TopicBounds.has_all_of`."""

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
 from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.errors import BrokerError
 from heliostat.names import PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.log_bounds import bounds_of
 from heliostat.offsets.marks import MapTopic
+from heliostat.ops.asked import asked_at_once
 
 CLIENT_ID = "heliostat-offsets"
 
 
 class TopicBounds:
-    """Asks for them as an admin, which is opened when it is first needed."""
+    """Asks for them as an admin, by default one of its own, opened when it is first needed."""
 
-    def __init__(self, cluster: Reachable, topic: TopicName) -> None:
+    def __init__(
+        self, cluster: Reachable, topic: TopicName, admin: ClusterAdmin | None = None
+    ) -> None:
         self._cluster = cluster
+        self._lent = admin
         self._partition = TopicPartition(topic, PartitionId(0))
         self._admin: ClusterAdmin | None = None
 
@@ -44,15 +52,23 @@ class TopicBounds:
         """
         admin, topic = self._opened(), self._partition.topic
         describe = admin.confirm_topics if confirmed else admin.describe_topics
-        info = describe([topic])[topic]
+        asks: dict[str, Callable[[], Any]] = {
+            "topic": partial(describe, [topic]),
+            "bounds": partial(bounds_of, admin, [self._partition], confirmed=confirmed),
+        }
+        answers = asked_at_once(asks)
+        info, bounds = answers["topic"][topic], answers["bounds"][self._partition]
         if info.error is not None:
             if info.is_missing and not was_there:
                 return None
             raise info.error
-        bounds = bounds_of(admin, [self._partition], confirmed=confirmed)[self._partition]
         if isinstance(bounds, BrokerError):
             raise bounds
         return MapTopic(id_text(info.topic_id), *bounds)
+
+    def prepare(self) -> None:
+        """Find out who leads the topic, if it exists: `look` then asks everything at once."""
+        self._opened().describe_topics([self._partition.topic])
 
     def has_all_of(self, was: MapTopic) -> bool:
         """Return whether the topic still has all rows that it had once, by its epochs (KIP-320).
@@ -72,6 +88,8 @@ class TopicBounds:
         return end.epoch == was.epoch and end.end >= was.end
 
     def _opened(self) -> ClusterAdmin:
+        if self._lent is not None:
+            return self._lent
         if self._admin is None:
             self._admin = ClusterAdmin(self._cluster, CLIENT_ID)
         return self._admin

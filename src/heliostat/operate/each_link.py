@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -10,7 +10,7 @@ from heliostat.clusters.refusals import enter
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import ConnectionLost, HeliostatError
 from heliostat.names import Alias, LinkName
-from heliostat.ops.asked import each_answer
+from heliostat.ops.asked import PendingAnswer, each_answer
 
 AT_ONCE = 8
 """Links asked about at the same time: each has a few connections to both clusters."""
@@ -28,7 +28,10 @@ def each_link(
     told: tuple[type[HeliostatError], ...] = (ConnectionLost,),
     sources_only: bool = False,
 ) -> dict[LinkName, T | HeliostatError]:
-    """Return the answer about each link, or its error; a link of a dead cluster is not asked about.
+    """Return the answer about each link, or its error.
+
+    Clusters are entered while links are asked about; one that is dead is so for all its links, of
+    which no more are asked about.
 
     Parameters
     ----------
@@ -43,9 +46,13 @@ def each_link(
         Any error that is not of a kind in `told`.
     """
     both = {alias for link in links for alias in (link.source, link.target)}
-    lost = lost_clusters(config, {link.source for link in links} if sources_only else both)
+    sources = {link.source for link in links}
+    entering = {
+        alias: PendingAnswer(partial(_lost, config, alias), f"entering {alias}")
+        for alias in sorted(sources if sources_only else both)
+    }
     asks = {
-        LinkName(link.name): partial(_answer, link, ask, lost, sources_only=sources_only)
+        LinkName(link.name): partial(_answer, link, ask, entering, sources_only=sources_only)
         for link in links
     }
     found: dict[LinkName, T | HeliostatError] = {}
@@ -62,14 +69,27 @@ def each_link(
 def _answer(
     link: LinkConfig,
     ask: Callable[[LinkConfig], T],
-    lost: dict[Alias, ConnectionLost],
+    entering: Mapping[Alias, PendingAnswer[ConnectionLost | None]],
     *,
     sources_only: bool,
 ) -> T:
-    for alias in (link.source,) if sources_only else (link.source, link.target):
-        if alias in lost:
-            raise lost[alias]
-    return ask(link)
+    entered = [entering[alias] for alias in ((link.source,) if sources_only else _both(link))]
+    pending: PendingAnswer[T] | None = None
+    if not any(each.is_over and each.answer() is not None for each in entered):
+        pending = PendingAnswer(partial(ask, link), f"asks about {link.name}")
+    for each in entered:
+        if (why := each.answer()) is not None:
+            raise why
+    return ask(link) if pending is None else pending.answer()
+
+
+def _both(link: LinkConfig) -> tuple[Alias, Alias]:
+    return link.source, link.target
+
+
+def _lost(config: Config, alias: Alias) -> ConnectionLost | None:
+    """Return why a cluster can't be entered; None if it can, or fails in another way."""
+    return lost_clusters(config, [alias]).get(alias)
 
 
 def lost_clusters(config: Config, aliases: Iterable[Alias]) -> dict[Alias, ConnectionLost]:

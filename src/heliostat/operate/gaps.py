@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 
 from heliostat.config import Config, LinkConfig
 from heliostat.gaps.choices import CAUSE_OF_CODE
 from heliostat.gaps.ledger import GapDecision, GapLedger, GapRow
 from heliostat.names import LinkName, Offset, PartitionId, TopicName
+from heliostat.operate.each_link import AT_ONCE
 from heliostat.operate.links import links_of
 from heliostat.operate.plan import plan_link
 from heliostat.operate.reach import require_answer
 from heliostat.operate.status import link_statuses
+from heliostat.ops.asked import PendingAnswer, asked_at_once, each_answer
 from heliostat.records.copier.lane import PartitionState
+from heliostat.status.values import LinkStatus
+from heliostat.topics.topic_plan import TopicPlan
 
 REFUSED = "refused"
 
@@ -84,15 +89,35 @@ def gap_reports(config: Config, link_name: str | None = None) -> list[GapReport]
     """
     links = links_of(config, link_name)
     names = {name for link in links for name in (link.source, link.target)}
-    require_answer(*(config.clusters[name] for name in sorted(names)))
-    return [_report(config, link) for link in links]
+    reached = PendingAnswer(
+        partial(require_answer, *(config.clusters[name] for name in sorted(names))), "reach"
+    )
+    reports = PendingAnswer(partial(_reports, config, links), "gaps")
+    reached.answer()
+    return reports.answer()
+
+
+def _reports(config: Config, links: Iterable[LinkConfig]) -> list[GapReport]:
+    asks = {link.name: partial(_report, config, link) for link in links}
+    found: list[GapReport] = []
+    for report in each_answer(asks, AT_ONCE).values():
+        if isinstance(report, BaseException):
+            raise report
+        found.append(report)
+    return found
 
 
 def _report(config: Config, link: LinkConfig) -> GapReport:
     with closing(ledger_of(config, link)) as ledger:
-        ledger.read()
+        asks: dict[str, Callable[[], Any]] = {
+            "ledger": ledger.read,
+            "status": partial(link_statuses, config, link.name),
+            "plan": partial(plan_link, config, link),
+        }
+        answers = asked_at_once(asks)
         rows = tuple(ledger.rows.values())
-        stopped = tuple(pending_decisions(config, link, ledger))
+        [status], plan = answers["status"], answers["plan"]
+        stopped = tuple(_decisions_pending(ledger, status, plan))
     return GapReport(LinkName(link.name), link.gaps.policy, rows, stopped)
 
 
@@ -104,14 +129,25 @@ def ledger_of(config: Config, link: LinkConfig) -> GapLedger:
 def pending_decisions(
     config: Config, link: LinkConfig, ledger: GapLedger
 ) -> Iterable[PendingDecision]:
-    """Yield what waits for a decision, by the lanes' last reports and by a new plan.
+    """Return what waits for a decision, by the lanes' last reports and by a new plan.
 
     Raises
     ------
     ConnectionLost
         A cluster does not answer.
     """
-    for problem in link_statuses(config, link.name)[0].problems:
+    asks: dict[str, Callable[[], Any]] = {
+        "status": partial(link_statuses, config, link.name),
+        "plan": partial(plan_link, config, link),
+    }
+    [status], plan = asked_at_once(asks).values()
+    return _decisions_pending(ledger, status, plan)
+
+
+def _decisions_pending(
+    ledger: GapLedger, status: LinkStatus, plan: TopicPlan
+) -> Iterator[PendingDecision]:
+    for problem in status.problems:
         if PartitionState(problem.state).is_stopped and problem.code in CAUSE_OF_CODE:
             topic, partition = TopicName(problem.source), PartitionId(problem.partition)
             decision = ledger.decision_for(topic, partition, problem.code)
@@ -125,7 +161,7 @@ def pending_decisions(
                 decision,
                 Offset(problem.position),
             )
-    for topic, refusal in plan_link(config, link).refuse.items():
+    for topic, refusal in plan.refuse.items():
         if refusal.code in CAUSE_OF_CODE:
             decision = ledger.decision_for(topic, None, refusal.code)
             yield PendingDecision(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
-from heliostat.access import ClusterAccess
+from heliostat.access import Reachable
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin, GroupListing, GroupMember
-from heliostat.config import Config, LinkConfig, check_distinct_clusters
+from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.groups.observe import observe_target
 from heliostat.groups.plan import GroupDecision, plan_groups
@@ -18,11 +20,13 @@ from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.select import GroupChoice, compile_selection, is_left_out
 from heliostat.groups.sync import Steps
 from heliostat.groups.values import Published, Skip, SourceGroups
+from heliostat.link.connections import Admins, connected
 from heliostat.names import GroupId, LinkName, TopicPartition
 from heliostat.offsets.landed import Landed
-from heliostat.offsets.store import read_maps
+from heliostat.offsets.offset_map import MapReader
+from heliostat.offsets.store import MapsLook
 from heliostat.operate.links import links_of
-from heliostat.state.link_state import LinkState
+from heliostat.ops.asked import PendingAnswer, asked_at_once
 from heliostat.status.reader import last_reported
 
 CONSUMER = "consumer"
@@ -135,65 +139,89 @@ def group_views(
 
 def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups:
     name = LinkName(link.name)
-    access = config.clusters[link.target].access()
     with (
-        ClusterAdmin(config.clusters[link.source].access(), "heliostat-groups") as source,
-        ClusterAdmin(access, "heliostat-groups") as target,
-        closing(LinkState(link, config.clusters[link.target])) as state,
-        closing(PublishedOffsets(access, name)) as memory,
+        connected(config, link, "heliostat-groups") as both,
+        closing(both.state()) as state,
+        closing(PublishedOffsets(both.target, name)) as memory,
     ):
-        check_distinct_clusters(link, source.cluster_id(), target.cluster_id())
-        mirrors = state.read().mirrors
-        memory.read()
-        steps = Steps(SystemClock())
-        there, here = source.list_groups(), target.list_groups()
-        steps.done("list")
-        selection = compile_selection(link.groups)
-        now_ms = SystemClock().wall_ms()
-        choices: dict[GroupId, GroupChoice] = {}
-        for each in there.groups.values():
-            if group not in {None, each.group}:
-                continue
-            choice = selection.choose(each)
-            row = memory.rows.get(each.group)
-            if choice.skip is None and is_left_out(link.groups, each, row, now_ms):
-                choice = GroupChoice(
-                    Skip.INACTIVE, "left out until somebody is in it (states: active)"
-                )
-            choices[each.group] = choice
-        chosen = [each for each, choice in choices.items() if choice.skip is None]
-        seen = SourceGroups(there, source.committed_offsets(chosen))
-        steps.done("source offsets")
-        found = observe_target(
-            source,
-            target,
-            seen,
-            here,
-            mirrors=mirrors,
-            maps=lambda: read_maps(access, name),
-            positions=lambda: _positions(access, name),
-        )
-        steps.done("target")
-        plan = plan_groups(seen, found, memory.rows, link.groups.consumed_at_target)
-        steps.done("plan")
-        members = {} if group is None else _members(target, here, GroupId(group))
-        views = tuple(
-            GroupView(
-                each,
-                choice.skip,
-                choice.why,
-                plan.groups.get(each),
-                members.get(each, ()),
-                memory.rows.get(each),
-            )
-            for each, choice in sorted(choices.items())
-        )
-        return LinkGroups(name, link.groups.sync, views, steps.took_ms)
+        asks: dict[str, Callable[[], Any]] = {
+            "stored": state.read,
+            "published": memory.read,
+        }
+        # Read before the mirrors' ends, so that these cover them.
+        positions = PendingAnswer(partial(_positions, both.target, name), "positions")
+        with both.admins(asks) as admins:
+            maps = MapsLook(both.target, name, admins.target)
+            with closing(maps):
+                return _views_by(link, group, admins, memory, maps, positions)
 
 
-def _positions(access: ClusterAccess, link: LinkName) -> dict[TopicPartition, Landed]:
+def _views_by(  # noqa: PLR0917 - what is asked, and of what
+    link: LinkConfig,
+    group: str | None,
+    admins: Admins[Any],
+    memory: PublishedOffsets,
+    maps: MapsLook,
+    positions: PendingAnswer[dict[TopicPartition, Landed]],
+) -> LinkGroups:
+    source, target, mirrors = admins.source, admins.target, admins.answers["stored"].mirrors
+    steps = Steps(SystemClock())
+    asks: dict[str, Callable[[], Any]] = {
+        "source": source.list_groups,
+        "target": target.list_groups,
+    }
+    prepared = PendingAnswer(maps.prepare, "maps")
+
+    def read_maps() -> MapReader:
+        prepared.answer()
+        return maps.read()
+
+    there, here = asked_at_once(asks).values()
+    steps.done("list")
+    selection = compile_selection(link.groups)
+    now_ms = SystemClock().wall_ms()
+    choices: dict[GroupId, GroupChoice] = {}
+    for each in there.groups.values():
+        if group not in {None, each.group}:
+            continue
+        choice = selection.choose(each)
+        row = memory.rows.get(each.group)
+        if choice.skip is None and is_left_out(link.groups, each, row, now_ms):
+            choice = GroupChoice(Skip.INACTIVE, "left out until somebody is in it (states: active)")
+        choices[each.group] = choice
+    chosen = [each for each, choice in choices.items() if choice.skip is None]
+    seen = SourceGroups(there, source.committed_offsets(chosen))
+    steps.done("source offsets")
+    found = observe_target(
+        source,
+        target,
+        seen,
+        here,
+        mirrors=mirrors,
+        maps=read_maps,
+        positions=positions.answer,
+    )
+    steps.done("target")
+    plan = plan_groups(seen, found, memory.rows, link.groups.consumed_at_target)
+    steps.done("plan")
+    members = {} if group is None else _members(target, here, GroupId(group))
+    views = tuple(
+        GroupView(
+            each,
+            choice.skip,
+            choice.why,
+            plan.groups.get(each),
+            members.get(each, ()),
+            memory.rows.get(each),
+        )
+        for each, choice in sorted(choices.items())
+    )
+    return LinkGroups(LinkName(link.name), link.groups.sync, views, steps.took_ms)
+
+
+def _positions(target: Reachable, link: LinkName) -> dict[TopicPartition, Landed]:
     """Return how far each partition is copied, as the link's lanes reported last."""
-    board = last_reported(link, access)
+    board = last_reported(link, target)
     return {} if board is None else board.landed()
 
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 
 from heliostat.clock import SystemClock
-from heliostat.clusters.admin import ClusterAdmin
-from heliostat.config import Config, LinkConfig, check_distinct_clusters
+from heliostat.config import Config, LinkConfig
 from heliostat.gaps.gone_records import gone_lines
 from heliostat.gaps.ledger import read_copied
+from heliostat.link.connections import Admins, LinkConnections, connected
 from heliostat.link.exact import filling_notes, why_not_exact
 from heliostat.link.pipeline_rules import named, pipeline_notes, pipelines_of, topics_of_pipelines
-from heliostat.link.topic_look import see
+from heliostat.link.topic_look import Seen, see
 from heliostat.names import LinkName, TopicName, id_text
-from heliostat.offsets.store import read_maps
+from heliostat.offsets.offset_map import MapReader
+from heliostat.offsets.store import MapsLook
+from heliostat.ops.asked import asked_at_once
 from heliostat.other_links.at_source import blind_note
 from heliostat.other_links.same_file import NamesOf
+from heliostat.state.link_state import Stored
 from heliostat.topics.producer_age import old_backlog_note
-from heliostat.topics.topic_plan import TopicPlan
+from heliostat.topics.topic_plan import Mirror, TopicPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,32 +54,63 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
     ConnectionLost
         One of the clusters does not answer.
     """
-    with _admins(config, link) as (source_admin, target_admin):
-        seen = see(config, link, source_admin, target_admin, names_of)
-        stored, plan = seen.stored, seen.plan
-        maps = cache(lambda: read_maps(config.clusters[link.target].access(), LinkName(link.name)))
-        note = old_backlog_note(
-            plan.mirrors,
-            source_admin,
-            target_admin,
-            SystemClock().wall_ms(),
-            lambda mirror, number, end: maps().position_at(
-                mirror.mirror_of(number), id_text(mirror.target_id), end
-            ),
+    with (
+        connected(config, link) as both,
+        closing(both.state()) as state,
+        both.admins({"stored": state.read}) as admins,
+    ):
+        seen = see(
+            *(config, link, admins.source, admins.target, names_of),
+            connections=both,
+            stored=admins.answers["stored"],
         )
-        unfilled = filling_notes(link, {}, why_not_exact(link, target_admin))
-        odd = (*blind_note(link, source_admin), *seen.odd)
-        gone = gone_lines(
-            plan.mirrors,
-            stored.starts,
-            source_admin,
-            target_admin,
-            maps,
-            noted=lambda: read_copied(LinkName(link.name), config.clusters[link.target].access()),
-        )
+        asks: dict[str, Callable[[], tuple[str, ...]]] = {
+            "unfilled": lambda: filling_notes(link, {}, why_not_exact(link, admins.target)),
+            "blind": partial(blind_note, link, admins.source),
+            "backlog": partial(_backlog, both, admins, seen.plan.mirrors),
+            "gone": partial(_gone, both, admins, seen),
+        }
+        told = asked_at_once(asks)
+    plan, gone = seen.plan, told.pop("gone")
     piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
-    notes = (*unfilled, *odd, *piped, *(() if note is None else (note,)))
+    notes = (*told["unfilled"], *told["blind"], *seen.odd, *piped, *told["backlog"])
     return replace(plan, notes=(*plan.notes, *notes), gone=gone)
+
+
+def _backlog(
+    both: LinkConnections, admins: Admins[Stored], mirrors: Sequence[Mirror]
+) -> tuple[str, ...]:
+    """Return a note on records older than brokers remember, if there are some to be copied."""
+    maps = cache(lambda: _maps(both, admins))
+    note = old_backlog_note(
+        mirrors,
+        admins.source,
+        admins.target,
+        SystemClock().wall_ms(),
+        lambda mirror, number, end: maps().position_at(
+            mirror.mirror_of(number), id_text(mirror.target_id), end
+        ),
+    )
+    return () if note is None else (note,)
+
+
+def _maps(both: LinkConnections, admins: Admins[Stored]) -> MapReader:
+    with closing(MapsLook(both.target, LinkName(both.link.name), admins.target)) as look:
+        look.prepare()
+        return look.read()
+
+
+def _gone(both: LinkConnections, admins: Admins[Stored], seen: Seen) -> tuple[str, ...]:
+    """Return what is gone at the source; its maps are read after its ends, so they are its own."""
+    name = LinkName(both.link.name)
+    return gone_lines(
+        seen.plan.mirrors,
+        seen.stored.starts,
+        admins.source,
+        admins.target,
+        cache(lambda: _maps(both, admins)),
+        noted=lambda: read_copied(name, both.target),
+    )
 
 
 def with_pipelines(config: Config, link: LinkConfig, plan: TopicPlan) -> TopicPlan:
@@ -116,21 +150,15 @@ def not_copied(config: Config, link: LinkConfig) -> NotCopied:
     ConnectionLost
         One of the clusters does not answer.
     """
-    with _admins(config, link) as (source_admin, target_admin):
-        seen = see(config, link, source_admin, target_admin)
+    with (
+        connected(config, link) as both,
+        closing(both.state()) as state,
+        both.admins({"stored": state.read}) as admins,
+    ):
+        stored = admins.answers["stored"]
+        seen = see(config, link, admins.source, admins.target, connections=both, stored=stored)
     left_out = seen.plan.left_out
     refused = {name: item.text() for name, item in seen.plan.refuse.items()}
     if seen.stored.at_beginning is None:
         return NotCopied(would_refuse=refused, left_out=left_out)
     return NotCopied(refused, left_out=left_out)
-
-
-@contextmanager
-def _admins(config: Config, link: LinkConfig) -> Iterator[tuple[ClusterAdmin, ClusterAdmin]]:
-    """Open admin connections to source and target, which must be different clusters."""
-    with (
-        ClusterAdmin(config.clusters[link.source].access()) as source,
-        ClusterAdmin(config.clusters[link.target].access()) as target,
-    ):
-        check_distinct_clusters(link, source.cluster_id(), target.cluster_id())
-        yield source, target

@@ -10,6 +10,7 @@ from functools import partial
 from heliostat.clock import SystemClock
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import ClusterConfig, Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.names import LinkName
@@ -141,13 +142,14 @@ def _hung(cluster: ClusterConfig) -> ConnectionLost | None:
 
 def _status(config: Config, link: LinkConfig) -> LinkStatus:
     name, target = LinkName(link.name), config.clusters[link.target]
-    clock = SystemClock()
-    read = last_heard(name, target.access(), clock)
-    if read is None:
-        return StatusBoard(name).status(clock.wall_ms())
-    board, now_ms = read
-    with closing(LinkState(link, target)) as state:
-        board.know_stops(state.read_stops())
+    clock, lent = SystemClock(), LentClusters(target.access(), DialSettings("heliostat-status"))
+    with closing(lent), closing(LinkState(link, lent)) as state:
+        stops = PendingAnswer(state.read_stops, f"{name} stops")
+        read = last_heard(name, lent, clock)
+        if read is None:
+            return StatusBoard(name).status(clock.wall_ms())
+        board, now_ms = read
+        board.know_stops(stops.answer())
     reports = board.to_read(now_ms)
     if not reports:
         return board.status(now_ms)

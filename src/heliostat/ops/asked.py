@@ -31,15 +31,16 @@ class PendingAnswer(Generic[T]):
         except BaseException as error:  # noqa: BLE001  # raised in `answer`
             self._raised.append(error)
 
-    def answered(self) -> T:
-        """Wait for the answer; raises what `ask` raised."""
-        self._thread.join()
-        if self._raised:
-            raise self._raised[0]
-        return self._found[0]
+    @property
+    def is_over(self) -> bool:
+        """Whether `answer` returns, or raises, at once."""
+        return not self._thread.is_alive()
 
-    def answer(self, within_s: float) -> T:
-        """Return the answer; raises what `ask` raised, or `NoAnswerYet` after `within_s`."""
+    def answer(self, within_s: float | None = None) -> T:
+        """Return the answer; raises what `ask` raised, or `NoAnswerYet` after `within_s`.
+
+        None waits as long as `ask` takes: its own time limits hold.
+        """
         self._thread.join(within_s)
         if self._raised:
             raise self._raised[0]
@@ -52,7 +53,23 @@ def both(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:
     """Ask two questions at once; raises what the second raised, else what the first did."""
     pending = PendingAnswer(first, "one of two questions")
     answer = second()
-    return pending.answered(), answer
+    return pending.answer(), answer
+
+
+def asked_at_once(asks: Mapping[K, Callable[[], T]]) -> dict[K, T]:
+    """Return the answers to questions of which none depends on another; all are asked at once.
+
+    Over a long line they cost the time of the longest one, not of all. A single one is asked here.
+
+    Raises
+    ------
+    BaseException
+        What the first of them raised, in their order.
+    """
+    rest = list(asks.items())[1:]
+    pending = {key: PendingAnswer(ask, f"asks for {key}") for key, ask in rest}
+    answers = {key: ask() for key, ask in list(asks.items())[:1]}
+    return answers | {key: answer.answer() for key, answer in pending.items()}
 
 
 def each_answer(asks: Mapping[K, Callable[[], T]], at_once: int) -> dict[K, T | BaseException]:

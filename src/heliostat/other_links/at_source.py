@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.kafka_codes import LEADER_NOT_AVAILABLE, TOPIC_AUTHORIZATION_FAILED
+from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.names import ClusterId, LinkName, TopicId, TopicName, is_another
@@ -174,7 +175,7 @@ class _Mirror:
 
 
 def feeds_at(
-    cluster: ClusterConfig, source: SourceTopics
+    cluster: ClusterConfig | LentClusters, source: SourceTopics
 ) -> tuple[tuple[Feed, ...], tuple[str, ...]]:
     """Return what links write at a source, and descriptions of records set aside in their states.
 

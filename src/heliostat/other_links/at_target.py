@@ -10,12 +10,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
+from heliostat.access import Reachable
 from heliostat.clusters.admin import ClusterAdmin, TopicInfo
 from heliostat.clusters.keyed_topic import KeyedTopic
+from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.names import LinkName, Offset, TopicName, is_another
+from heliostat.ops.asked import each_answer
 from heliostat.other_links.claims import Claims, NeighbourClaims, OtherClaims
 from heliostat.state.link_state import MIRROR_PREFIX, Starts, begun_of, feeds_in, mirrors_in
 from heliostat.state_topics import link_of_state_topic
@@ -25,6 +29,7 @@ from heliostat.topics.plan import plan_topics
 from heliostat.topics.topic_plan import TopicPlan
 from heliostat.topics.values import MirrorRecord, SourceTopics, TargetTopics
 
+STATES_AT_ONCE = 8
 TOLD_MAX = 3
 """Most records of one topic that a message names."""
 
@@ -49,12 +54,14 @@ class OtherLinks:
     link
         Configuration of this link, which is left out.
     target
-        Configuration of the target cluster.
+        Configuration of the target cluster, or what lends connections to it.
     admin
         Admin connection to the target.
     """
 
-    def __init__(self, link: LinkConfig, target: ClusterConfig, admin: ClusterAdmin) -> None:
+    def __init__(
+        self, link: LinkConfig, target: ClusterConfig | LentClusters, admin: ClusterAdmin
+    ) -> None:
         self._link = link.name
         self._slot = link.topics.slot
         self._target = target
@@ -146,21 +153,26 @@ class StateAt:
 
 
 def states_at(
-    cluster: ClusterConfig, topics: Iterable[TopicName], *, but: LinkName | None = None
+    cluster: ClusterConfig | LentClusters,
+    topics: Iterable[TopicName],
+    *,
+    but: LinkName | None = None,
 ) -> Iterator[StateAt]:
-    """Yield the contents of each state topic among a cluster's topics.
+    """Yield the contents of each state topic among a cluster's topics; some are read at once.
 
     Raises
     ------
     ConnectionLost, BrokerError
         The cluster does not answer, or shows a state topic and then refuses to read it.
     """
-    for topic in sorted(topics):
-        link = link_of_state_topic(topic)
-        if link is None or link == but:
-            continue
-        with closing(KeyedTopic(cluster.access(), topic)) as state:
-            rows, strange = state.read_sound()
+    links = {topic: link_of_state_topic(topic) for topic in sorted(topics)}
+    theirs = {topic: link for topic, link in links.items() if link is not None and link != but}
+    reachable = cluster if isinstance(cluster, LentClusters) else cluster.access()
+    asks = {topic: partial(_read_sound, reachable, topic) for topic in theirs}
+    for topic, answer in each_answer(asks, STATES_AT_ONCE).items():
+        if isinstance(answer, BaseException):
+            raise answer
+        link, (rows, strange) = theirs[topic], answer
         odd = [key for key, value in rows.items() if not _is_sound(key, value)]
         if not strange and not odd:
             yield StateAt(link, rows)
@@ -172,6 +184,13 @@ def states_at(
         )
         sound = {key: value for key, value in rows.items() if key not in odd}
         yield StateAt(link, sound, _described(topic, strange, odd), hidden)
+
+
+def _read_sound(
+    cluster: Reachable, topic: TopicName
+) -> tuple[Mapping[str, Mapping[str, Any]], Mapping[str, Offset]]:
+    with closing(KeyedTopic(cluster, topic)) as state:
+        return state.read_sound()
 
 
 def plan_beside(

@@ -30,8 +30,7 @@ from heliostat.clusters.keyed_topic import (
     read_as_row,
 )
 from heliostat.clusters.recent_records import AN_HOUR, RecentRecords
-from heliostat.clusters.wire.connection import DialSettings
-from heliostat.clusters.wire.lent import LentClusters
+from heliostat.clusters.wire.lent import LentClusters, lent_clusters
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
@@ -225,16 +224,21 @@ class LinkState:
     link
         Configuration of the link.
     target
-        Configuration of the target cluster, which holds the state.
+        Configuration of the target cluster, which holds the state, or what lends connections to it.
     foreign
         Told of records that others wrote there and that concern no row of ours.
     """
 
     def __init__(
-        self, link: LinkConfig, target: ClusterConfig, foreign: ForeignRecords | None = None
+        self,
+        link: LinkConfig,
+        target: ClusterConfig | LentClusters,
+        foreign: ForeignRecords | None = None,
     ) -> None:
         # One for all: what a topic's reader has opened and learnt serves the next one's.
-        access = self.clusters = LentClusters(target.access(), DialSettings(CLIENT_ID))
+        reachable = target if isinstance(target, LentClusters) else target.access()
+        access, self._are_ours = lent_clusters(reachable, CLIENT_ID)
+        self.clusters = access
         foreign = foreign or ForeignRecords()
         self._replicas = link.state.replication_factor
         self._state = KeyedTopic(access, state_topic(link.name), own=OwnRows(VITAL, foreign))
@@ -312,7 +316,8 @@ class LinkState:
         self._control.close()
         self._progress.close()
         self._progress_writer.close()
-        self.clusters.close()
+        if self._are_ours:
+            self.clusters.close()
 
     def read(self) -> Stored:
         """Return all that the state topic holds."""
@@ -378,7 +383,7 @@ class LinkState:
         preparing, self._preparing = self._preparing, None
         if preparing is not None:
             with contextlib.suppress(ConnectionLost, BrokerError):  # `fence` will report it
-                preparing.answered()
+                preparing.answer()
         self._owner_writer.fence()
 
     @property
@@ -416,7 +421,7 @@ class LinkState:
     def last_claim(self) -> int:
         """Return the highest claim announced to lanes; 0 before any."""
         announced, self._announced = self._announced, None
-        return self._read_last_claim() if announced is None else announced.answered()
+        return self._read_last_claim() if announced is None else announced.answer()
 
     def _read_last_claim(self) -> int:
         claim = self._control.read_all().get(CONTROL_KEY, {}).get("claim")

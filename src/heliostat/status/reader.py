@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 
-from heliostat.access import ClusterAccess
+from heliostat.access import Reachable
 from heliostat.clock import Clock
 from heliostat.clusters.foreign_records import NOT_A_ROW
 from heliostat.clusters.recent_records import Recent, RecentRecords
@@ -28,7 +28,7 @@ FRESH_MS = 2_000
 READ_S = 0.25
 
 
-def last_reported(link: LinkName, target: ClusterAccess) -> StatusBoard | None:
+def last_reported(link: LinkName, target: Reachable) -> StatusBoard | None:
     """Return what a link's driver and lanes last reported; None if it has no progress topic.
 
     Raises
@@ -44,9 +44,7 @@ def last_reported(link: LinkName, target: ClusterAccess) -> StatusBoard | None:
         return reader.board
 
 
-def last_heard(
-    link: LinkName, target: ClusterAccess, clock: Clock
-) -> tuple[StatusBoard, int] | None:
+def last_heard(link: LinkName, target: Reachable, clock: Clock) -> tuple[StatusBoard, int] | None:
     """Return what `last_reported` does, and when to see it: see `StatusReader.seen_at_ms`."""
     with closing(RecentRecords(target, progress_topic(link))) as progress:
         if not progress.exists():
@@ -81,13 +79,14 @@ class StatusReader:
         Times count back from the newest record: a link that stopped long ago is shown as it was
         then.
         """
-        newest_ms = self._progress.newest_ms()
-        if newest_ms is None:
+        newest = self._progress.newest()
+        if newest is None:
             return
+        newest_ms, end = newest
         for back_s in LOOK_BACK_S:
             self.board.forget()
             self._progress.seek(newest_ms - int(back_s * 1000))
-            for record in self._progress.read_to_end():
+            for record in self._progress.read_to(end):
                 self._take(record, is_new=False)
             if self.board.is_complete():
                 break

@@ -179,7 +179,7 @@ def observe_target(
             configs=settings,
             ends=ends.get(name, {}),
         )
-    inherited = asked.answered()
+    inherited = asked.answer()
     return TargetTopics(
         cluster_id=admin.cluster_id(),
         broker_count=len(admin.brokers(LATELY_S)),

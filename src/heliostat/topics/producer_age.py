@@ -7,11 +7,14 @@ A broker forgets a producer `producer.id.expiration.ms` after the timestamps of 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
 
 from heliostat.clusters.admin import EARLIEST, LATEST, NO_OFFSET, ClusterAdmin
 from heliostat.clusters.retention import readable_ms
 from heliostat.errors import BrokerError
 from heliostat.names import Offset, PartitionId, TopicPartition
+from heliostat.ops.asked import asked_at_once
 from heliostat.topics.topic_plan import Mirror
 
 EXPIRATION_KEY = "producer.id.expiration.ms"
@@ -50,20 +53,33 @@ def old_backlog_note(
 
     Asks the leaders of both sides once, and the source's again only for partitions with lag.
     """
-    expiration_ms = producer_expiration_ms(target)
     mirrors = tuple(mirrors)
-    positions, starts = _positions(mirrors, target)
+    asks: dict[str, Callable[[], Any]] = {
+        "positions": partial(_positions, mirrors, target),
+        "expiration": partial(producer_expiration_ms, target),
+    }
+    (positions, starts), expiration_ms = asked_at_once(asks).values()
     begun = set(positions)
-    for partition, offset in _offsets(source, starts).items():
-        if offset != NO_OFFSET:  # else it has no record from there on
-            positions[partition] = offset
-    latest = _offsets(source, dict.fromkeys(positions, LATEST))
+    begins, latest = asked_at_once(
+        {
+            "begins": partial(_offsets, source, starts),
+            "ends": partial(_offsets, source, dict.fromkeys([*positions, *starts], LATEST)),
+        }
+    ).values()
+    # Else it has no record from there on.
+    positions |= {each: offset for each, offset in begins.items() if offset != NO_OFFSET}
     _look_at_maps(positions, begun, latest, mirrors, position_at)
     behind = [p for p, end in latest.items() if p in positions and positions[p] < end]
-    young = _offsets(source, dict.fromkeys(behind, now_ms - expiration_ms))
     # Before a compacted log's first record there is nothing, young or old.
     compacted = {mirror.source for mirror in mirrors if mirror.is_compacted}
-    firsts = _offsets(source, {p: FIRST_RECORD for p in young if p.topic in compacted})
+    young, firsts = asked_at_once(
+        {
+            "young": partial(_offsets, source, dict.fromkeys(behind, now_ms - expiration_ms)),
+            "firsts": partial(
+                _offsets, source, {p: FIRST_RECORD for p in behind if p.topic in compacted}
+            ),
+        }
+    ).values()
     old = {
         partition: (latest[partition] if first == NO_OFFSET else first)
         - max(positions[partition], firsts.get(partition, Offset(0)))

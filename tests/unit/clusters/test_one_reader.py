@@ -17,6 +17,6 @@ def test_one_reader_in_two_threads_is_noticed() -> None:
     """Given a reader that is reading / when a second thread reads with it / then it is refused."""
     keyed = KeyedTopic(NOWHERE, TOPIC).reader()
     recent, plain = RecentRecords(NOWHERE, TOPIC), ByteTopic(NOWHERE, TOPIC, "test")
-    for reader, read in [(keyed, keyed.read_all), (recent, recent.newest_ms), (plain, plain.end)]:
+    for reader, read in [(keyed, keyed.read_all), (recent, recent.newest), (plain, plain.end)]:
         with reader._reading, pytest.raises(AssertionError, match="two threads read"):
             read()

@@ -22,7 +22,7 @@ from heliostat.link.kept_link import KeptLink
 from heliostat.link.running import Running
 from heliostat.link.spark_start import SparkStart
 from heliostat.link.troubles import Troubles
-from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.status import known_ends
@@ -165,7 +165,7 @@ class Progress(RecentRecords):
     def exists(self) -> bool:
         return True
 
-    def newest_ms(self) -> int | None:
+    def newest(self) -> tuple[int, Offset] | None:
         return None
 
     def close(self) -> None:

@@ -40,6 +40,7 @@ from heliostat.clusters.admin.large_answers import LargeAnswer, ListGroups, Offs
 from heliostat.clusters.kafka_codes import COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError
 from heliostat.names import BrokerId, GroupId, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.ops.asked import asked_at_once
 
 GROUPS_AT_ONCE = 500
 """Groups in a request. With ten partitions each the answer is some 200 kB."""
@@ -99,9 +100,12 @@ class Coordinators:
             for group in pending:
                 if group in self._known:
                     by_broker[self._known[group]].append(group)
-            for broker, those in by_broker.items():
-                for some in chunks(those, GROUPS_AT_ONCE):
-                    answers.update(_asked(ask, broker, some))
+            asks = {
+                broker: partial(_asked_in_turn, ask, broker, those)
+                for broker, those in by_broker.items()
+            }
+            for those_answers in asked_at_once(asks).values():
+                answers.update(those_answers)
             pending = [group for group in pending if _is_stale(answers.get(group))]
             for group in pending:
                 self._known.pop(group, None)
@@ -136,6 +140,17 @@ class Coordinators:
             yield group, self._caller.send(request)
 
 
+def _asked_in_turn(
+    ask: Callable[[BrokerId, Sequence[GroupId]], _Answers[_Answer]],
+    broker: BrokerId,
+    groups: Sequence[GroupId],
+) -> _Answers[_Answer]:
+    answers: _Answers[_Answer] = {}
+    for some in chunks(groups, GROUPS_AT_ONCE):
+        answers.update(_asked(ask, broker, some))
+    return answers
+
+
 def _asked(
     ask: Callable[[BrokerId, Sequence[GroupId]], _Answers[_Answer]],
     broker: BrokerId,
@@ -166,13 +181,20 @@ def list_groups(
         wanted |= {"states_filter": list(states), "min_version": STATES_FROM}
     if kinds:
         wanted |= {"types_filter": list(kinds), "min_version": TYPES_FROM}
-    for row in caller.metadata([]).brokers:
-        broker = BrokerId(row.node_id)
+
+    def listed(broker: BrokerId) -> LargeAnswer | ConnectionLost:
         try:
-            response: LargeAnswer = caller.send(ListGroups(**wanted), broker)
+            answer: LargeAnswer = caller.send(ListGroups(**wanted), broker)
         except ConnectionLost as lost:
+            return lost
+        return answer
+
+    brokers = [BrokerId(row.node_id) for row in caller.metadata([]).brokers]
+    answers = asked_at_once({broker: partial(listed, broker) for broker in brokers})
+    for broker, response in answers.items():
+        if isinstance(response, ConnectionLost):
             failed[broker] = BrokerError(
-                f"broker {broker} does not answer: {lost.text}",
+                f"broker {broker} does not answer: {response.text}",
                 kafka_code=COORDINATOR_NOT_AVAILABLE,
             )
             continue

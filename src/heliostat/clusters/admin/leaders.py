@@ -21,7 +21,7 @@ from heliostat.clusters.kafka_codes import LEADER_NOT_AVAILABLE
 from heliostat.clusters.leader_epochs import LeaderEpochs, agreeing
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, LeaderEpoch, TopicName, TopicPartition, id_text
-from heliostat.ops.asked import NoAnswerYet, PendingAnswer
+from heliostat.ops.asked import NoAnswerYet, PendingAnswer, asked_at_once
 
 LEADER_LOOKUPS = 2  # the second after metadata that was stale
 LOOK_S = 4.0
@@ -101,8 +101,9 @@ class OffsetLeaders:
             for partition in pending:
                 if partition in self._leaders:
                     led[self._leaders[partition].broker].append(partition)
-            for leader, those in led.items():
-                answers.update(_asked(ask, leader, those))
+            asks = {leader: partial(_asked, ask, leader, those) for leader, those in led.items()}
+            for those_answers in asked_at_once(asks).values():
+                answers.update(those_answers)
             pending = [p for p in pending if _is_stale(answers.get(p))]
             for partition in pending:
                 self._leaders.pop(partition, None)
