@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from sim.log_answers import Answer, FetchOf, batches_of, fetch, size_of_first
 from sim.partition_log import HEADER, PartitionLog
@@ -194,7 +194,8 @@ class SimNetwork:
 
     def expect(self, channel_keys: Iterable[tuple[BrokerId, Channel]]) -> None: ...
 
-    def open(self, target: Iterable[BrokerId]) -> None: ...
+    def open(self, target: Iterable[BrokerId]) -> Iterator[None]:
+        return iter(())
 
     def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:
         return channel not in self._fetching

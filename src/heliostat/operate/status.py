@@ -9,7 +9,7 @@ from functools import partial
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.wire.cluster import WireCluster
-from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.connection import DialSettings, SignsOfLife
 from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import ClusterConfig, Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
@@ -28,8 +28,9 @@ READ_WITHIN_S = 3.0
 READ_MAX_S = 15.0
 """Where no broker hangs: many thousand mirrors take so long."""
 PROBE_S = 1.0
-ENDS_WITHIN_S = 1.2
-"""A status without these ends says less, and is in time."""
+ENDS_WITHIN_S, ENDS_MAX_S = 1.2, 10.0
+"""A status without these ends says less, and is in time. Over a long line they take longer, while
+there are signs of life."""
 
 
 def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStatus]:
@@ -76,12 +77,16 @@ class Probe:
     """Asks a cluster which of its brokers hang, on a thread of its own."""
 
     def __init__(self, cluster: ClusterConfig) -> None:
-        self._asked = PendingAnswer(partial(_hung, cluster), "probe")
+        self._signs = SignsOfLife()
+        self._asked = PendingAnswer(partial(_hung, cluster, self._signs), "probe")
 
     def hung(self, within_s: float) -> ConnectionLost | None:
-        """Return an error that names the brokers that hang, or says that none answers."""
+        """Return an error that names the brokers that hang, or says that none answers.
+
+        Over a long line a handshake takes longer than that; it is waited for while it goes on.
+        """
         with suppress(NoAnswerYet):
-            return self._asked.answer(within_s)
+            return self._asked.answer_while(lambda: self._signs.last_s, within_s, READ_MAX_S)
         return ConnectionLost("no broker of the target answers in time")
 
 
@@ -120,10 +125,10 @@ class StatusLook:
         return unreachable(LinkName(self.link.name), now_ms, error), error
 
 
-def _hung(cluster: ClusterConfig) -> ConnectionLost | None:
+def _hung(cluster: ClusterConfig, signs: SignsOfLife) -> ConnectionLost | None:
     access, dead = cluster.access(), None
     settings = DialSettings(
-        "heliostat-status", connect_timeout_s=PROBE_S, request_timeout_s=PROBE_S
+        "heliostat-status", connect_timeout_s=PROBE_S, request_timeout_s=PROBE_S, signs=signs
     )
     with closing(WireCluster(access, settings)) as target:
         try:
@@ -145,16 +150,19 @@ def _status(config: Config, link: LinkConfig) -> LinkStatus:
     clock, lent = SystemClock(), LentClusters(target.access(), DialSettings("heliostat-status"))
     with closing(lent), closing(LinkState(link, lent)) as state:
         stops = PendingAnswer(state.read_stops, f"{name} stops")
-        read = last_heard(name, lent, clock)
-        if read is None:
+        heard = last_heard(name, lent, clock)
+        if heard is None:
             return StatusBoard(name).status(clock.wall_ms())
-        board, now_ms = read
+        board, now_ms = heard
         board.know_stops(stops.answer())
     reports = board.to_read(now_ms)
     if not reports:
         return board.status(now_ms)
     source = config.clusters[link.source].access()
-    asked = PendingAnswer(partial(read_ends, source, target.access(), reports), f"{name} ends")
+    signs = SignsOfLife()
+    read = partial(read_ends, source, target.access(), reports, signs)
+    asked = PendingAnswer(read, f"{name} ends")
     with suppress(NoAnswerYet, HeliostatError):
-        return board.status(now_ms, asked.answer(ENDS_WITHIN_S))
+        ends = asked.answer_while(lambda: signs.last_s, ENDS_WITHIN_S, ENDS_MAX_S)
+        return board.status(now_ms, ends)
     return board.status(now_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Hashable, Mapping
 from typing import Generic, TypeVar
 
@@ -42,6 +43,30 @@ class PendingAnswer(Generic[T]):
         None waits as long as `ask` takes: its own time limits hold.
         """
         self._thread.join(within_s)
+        return self._answer_now()
+
+    def answer_while(self, goes_on_s: Callable[[], float], quiet_s: float, within_s: float) -> T:
+        """As `answer`, waiting while there are signs that the answer is on its way.
+
+        Parameters
+        ----------
+        goes_on_s
+            Returns when there was a sign last (monotonic seconds).
+        quiet_s
+            How long to wait from the last sign on, and at first.
+        within_s
+            How long to wait at most.
+        """
+        began_s = time.monotonic()
+        while not self.is_over:  # ends: signs end, or the time is over
+            now_s = time.monotonic()
+            until_s = min(max(began_s, goes_on_s()) + quiet_s, began_s + within_s)
+            if now_s >= until_s:
+                break
+            self._thread.join(until_s - now_s)
+        return self._answer_now()
+
+    def _answer_now(self) -> T:
         if self._raised:
             raise self._raised[0]
         if not self._found:

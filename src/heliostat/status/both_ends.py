@@ -9,40 +9,54 @@ from dataclasses import replace
 from heliostat.access import ClusterAccess
 from heliostat.clusters.kafka_codes import CONSUMER, DEBUGGING_CONSUMER
 from heliostat.clusters.wire.cluster import WireCluster
-from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.connection import DialSettings, SignsOfLife
 from heliostat.clusters.wire.leaders import TopicLeaders
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset, TopicName, TopicPartition
+from heliostat.ops.asked import asked_at_once
 from heliostat.records.copier.lane import PartitionReport
 from heliostat.status.lag import BothEnds, Ends, position_of
 
 ANSWER_S = 1.0
 """A person waits: a broker that is slower is not asked twice."""
-SETTINGS = DialSettings("heliostat-status", request_timeout_s=ANSWER_S)
 AGES_MAX = 500
 """Most partitions whose oldest missing record is read."""
 Topics = Mapping[TopicName, TopicLeaders]
 
 
 def read_ends(
-    source: ClusterAccess, target: ClusterAccess, reports: Sequence[PartitionReport]
+    source: ClusterAccess,
+    target: ClusterAccess,
+    reports: Sequence[PartitionReport],
+    signs: SignsOfLife | None = None,
 ) -> Ends:
     """Return the ends of both logs of these partitions; those that can't be read are missing."""
+    settings = DialSettings(
+        "heliostat-status", request_timeout_s=ANSWER_S, signs=signs or SignsOfLife()
+    )
     with (
-        closing(WireCluster(source, SETTINGS)) as there,
-        closing(WireCluster(target, SETTINGS)) as here,
+        closing(WireCluster(source, settings)) as there,
+        closing(WireCluster(target, settings)) as here,
     ):
-        try:
+
+        def theirs() -> tuple[Topics, dict[TopicPartition, Offset]]:
             topics = there.metadata(sorted({item.source.topic for item in reports}))
+            return topics, _log_ends(there, topics, [item.source for item in reports], CONSUMER)
+
+        def ours() -> tuple[Topics, dict[TopicPartition, Offset]]:
             mirrors = here.metadata(sorted({item.target.topic for item in reports}))
+            targets = [item.target for item in reports]
+            return mirrors, _log_ends(here, mirrors, targets, DEBUGGING_CONSUMER)
+
+        try:
+            both = asked_at_once({"source": theirs, "target": ours})
         except (ConnectionLost, BrokerError):
             return {}
-        theirs = _log_ends(there, topics, [item.source for item in reports], CONSUMER)
-        ours = _log_ends(here, mirrors, [item.target for item in reports], DEBUGGING_CONSUMER)
+        (topics, source_ends), (_, target_ends) = both["source"], both["target"]
         found = {
-            item.source: BothEnds(theirs[item.source], ours[item.target])
+            item.source: BothEnds(source_ends[item.source], target_ends[item.target])
             for item in reports
-            if item.source in theirs and item.target in ours
+            if item.source in source_ends and item.target in target_ends
         }
         return found | _with_ages(there, topics, reports, found)
 

@@ -142,19 +142,14 @@ class Brokers:
         return conn.silence(from_s) if conn is not None else None
 
     def silent(self, within_s: float) -> list[Endpoint]:
-        """Brokers, with those of the bootstrap, that do not answer; all are probed in parallel.
+        """Brokers, with those of the bootstrap, that say nothing for that time; all are probed.
 
         One that refuses connections is not among them: that is an answer, and requests report it.
         """
         conns = {conn.endpoint: conn for conn in [*self._seeds, *self._brokers.values()]}
         for conn in conns.values():
             conn.begin_probe()
-        until_s = time.monotonic() + within_s
-        return [
-            endpoint
-            for endpoint, conn in conns.items()
-            if not conn.is_answering(max(0.0, until_s - time.monotonic()))
-        ]
+        return [endpoint for endpoint, conn in conns.items() if not _answers(conn, within_s)]
 
     # -- requests to any of them ---------------------------------------------------------------
 
@@ -248,10 +243,19 @@ class Brokers:
         while left:  # ends: each turn yields one, or time passes
             found = next((each for each in left if each.is_answering(POLL_S)), None)
             if found is None and time.monotonic() >= until_s:
-                found = left[0]  # its error has the reason
+                quiet = (each for each in left if each.quiet_s >= self._settings.connect_timeout_s)
+                found = next(quiet, None)  # its error has the reason
             if found is not None:
                 left.remove(found)
                 yield found
+
+
+def _answers(conn: ControlConnection, within_s: float) -> bool:
+    """Whether a probe is over in that time, which begins anew with each part of its handshake."""
+    while (left_s := within_s - conn.quiet_s) > 0:
+        if conn.is_answering(left_s):
+            return True
+    return conn.is_answering()
 
 
 def _tried(lost: ConnectionLost) -> str:

@@ -15,7 +15,7 @@ import struct
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from heliostat.access import PLAINTEXT, Security
@@ -43,6 +43,25 @@ FIRST_REQUESTS = 2
 """A SASL listener answers ApiVersions without authentication, and closes at the next request."""
 
 
+class SignsOfLife:
+    """When brokers have answered last, also in the middle of a handshake.
+
+    A handshake with TLS and SASL takes six round trips: over a long line that is longer than a
+    broker nearby may be silent. Whoever waits looks at the last sign, not at the beginning.
+    """
+
+    def __init__(self, of_all: SignsOfLife | None = None) -> None:
+        self._of_all = of_all
+        self.last_s = -math.inf
+        """Monotonic seconds."""
+
+    def note(self) -> None:
+        """Note that bytes have come just now."""
+        self.last_s = time.monotonic()
+        if self._of_all is not None:
+            self._of_all.note()
+
+
 @dataclass(frozen=True, slots=True)
 class DialSettings:
     """How connections to one cluster are opened.
@@ -54,6 +73,7 @@ class DialSettings:
     connect_timeout_s: float = CONNECT_TIMEOUT_S
     request_timeout_s: float = 30.0
     security: Security = PLAINTEXT
+    signs: SignsOfLife = field(default_factory=SignsOfLife, compare=False, repr=False)
 
 
 LINGER = struct.Struct("ii")  # struct linger: whether, and for how many seconds
@@ -145,6 +165,8 @@ class Connection:
         self.endpoint = endpoint
         self.settings = settings
         self._socket = dial(endpoint, settings)
+        if settings.security.is_encrypted:
+            settings.signs.note()
         self._frames = FrameReader(self._socket, endpoint)
         self.buffer_for: Callable[[int], memoryview | None] = _any_buffer
         """Returns a buffer for an answer of that size; None: no room now, it stays unread."""
@@ -307,6 +329,7 @@ class Connection:
                 )
             frame = self.pump()
             if frame is not None:
+                self.settings.signs.note()
                 return frame
 
     def discard_at_close(self, *, is_wanted: bool) -> None:

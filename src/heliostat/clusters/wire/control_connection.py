@@ -9,18 +9,19 @@ the partitions of the other two stood still for 61 s, due to requests and sends 
 from __future__ import annotations
 
 import contextlib
+import math
 import select
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
 
 from heliostat.clusters.kafka_decoders import make_decoders_alone
-from heliostat.clusters.wire.connection import Connection, DialSettings
+from heliostat.clusters.wire.connection import Connection, DialSettings, SignsOfLife
 from heliostat.clusters.wire.primitives import request_header, skip_tagged_fields
 from heliostat.errors import AccessRefused, ConnectionLost, HeliostatError, ProtocolError
 from heliostat.names import BrokerId, Endpoint
@@ -76,6 +77,8 @@ class ControlConnection:
         self._connection: Connection | None = None
         self._versions = versions
         self._patience_s = min(QUESTION_S, settings.request_timeout_s)
+        self._fastest_s = math.inf
+        """The shortest time that an answer took: little more than the line's round trip."""
         self._probe: _Probe | None = None
 
     def close(self) -> None:
@@ -98,6 +101,11 @@ class ControlConnection:
         if self._connection is None:
             self.doubt()
 
+    @property
+    def quiet_s(self) -> float:
+        """For how long the probe has had no answer of any kind (s); 0 without a probe."""
+        return 0.0 if self._probe is None else self._probe.quiet_s
+
     def is_answering(self, within_s: float = 0.0) -> bool:
         """Whether requests may be sent, now or within that time."""
         if self._probe is not None and self._probe.over.wait(within_s):
@@ -106,7 +114,7 @@ class ControlConnection:
 
     def silence(self, from_s: float = 0.0) -> ConnectionLost | None:
         """Error to raise if the broker has not answered a probe for `from_s` seconds, or None."""
-        if self.is_answering() or self._probe is None or self._probe.age_s < from_s:
+        if self.is_answering() or self._probe is None or self._probe.quiet_s < from_s:
             return None
         for_s = round(self._probe.age_s, 1)
         lost = ConnectionLost("the broker does not answer", broker=str(self.endpoint), for_s=for_s)
@@ -178,7 +186,7 @@ class ControlConnection:
         except AccessRefused:
             raise
         except ConnectionLost:
-            if time.monotonic() > began_s + QUICK_S:
+            if time.monotonic() > began_s + self._quick_s:
                 raise
             # The broker may have closed a connection that was idle: try again with a new one.
             # Safe: every request sent here may be repeated.
@@ -272,12 +280,18 @@ class ControlConnection:
                 error.context.setdefault("cluster", self._alias)
             self._disconnect()
             took_s = time.monotonic() - began_s
-            if isinstance(error, ConnectionLost) and took_s > QUICK_S:
+            if isinstance(error, ConnectionLost) and took_s > self._quick_s:
                 self._patience_s = min(self._settings.request_timeout_s, 2 * self._patience_s)
                 self.doubt()
             raise
         took_s = time.monotonic() - began_s
         self._patience_s = min(self._settings.request_timeout_s, max(QUESTION_S, 2 * took_s))
+        self._fastest_s = min(self._fastest_s, took_s)
+
+    @property
+    def _quick_s(self) -> float:
+        """Time within which a failure may be retried at once: over a long line more."""
+        return QUICK_S if self._fastest_s == math.inf else max(QUICK_S, 2 * self._fastest_s)
 
     def _open(self) -> Connection:
         if self._connection is not None and self._connection.has_ended():
@@ -372,7 +386,9 @@ class _Probe:
         self.over = threading.Event()
         """Set once it has answered, or refused, which is an answer, too."""
         self._endpoint = endpoint
-        self._settings = settings
+        self._of_all = settings.signs
+        self._signs = SignsOfLife(settings.signs)
+        self._settings = replace(settings, signs=self._signs)
         self._began_s = time.monotonic()
         self._is_abandoned = False
         self._handing_over = threading.Lock()
@@ -383,6 +399,11 @@ class _Probe:
     def age_s(self) -> float:
         """Seconds since the probe began."""
         return time.monotonic() - self._began_s
+
+    @property
+    def quiet_s(self) -> float:
+        """Seconds since it began, or since the last answer, a part of a handshake included."""
+        return time.monotonic() - max(self._began_s, self._signs.last_s)
 
     def abandon(self) -> None:
         """Stop: nobody needs the answer any more."""
@@ -412,6 +433,7 @@ class _Probe:
             connection.close()
             raise
         with self._handing_over:
+            connection.settings = replace(connection.settings, signs=self._of_all)
             self.connection = connection
             if self._is_abandoned:
                 connection.close()

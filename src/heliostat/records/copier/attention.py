@@ -1,27 +1,22 @@
-"""Serves the few partitions of a lane that need more than copying.
-
-I2  The target's end is read before a partition's map, so that the map covers it.
-"""
+"""Serves the few partitions of a lane that need more than copying."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from heliostat.clock import Clock
 from heliostat.records.copier.append_schedule import AppendSchedule
-from heliostat.records.copier.doubts import settle_doubts
+from heliostat.records.copier.beginnings import Beginnings
 from heliostat.records.copier.fetch_plan import FetchPlan
 from heliostat.records.copier.fetch_schedule import FetchSchedule
 from heliostat.records.copier.idle_checks import IdleChecks
 from heliostat.records.copier.lane_copies import (
     ask_high_watermarks,
     delete_throw_away,
-    last_batches_of,
     look_after_markers,
-    target_ranges_of,
 )
 from heliostat.records.copier.lane_leaders import LaneLeaders
-from heliostat.records.copier.network import LogRange, Network
+from heliostat.records.copier.network import Network
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_leave import try_again
 from heliostat.records.copier.partition_standing import Phase, Trouble
@@ -47,6 +42,8 @@ class Attention:
         Partitions of the lane, by index.
     network, clock, leaders, fetches, appends
         Network, clock, leaders and schedules of the lane.
+    report
+        Reports if that is due; called between questions, each of which may take seconds.
     looks_first
         Whether busy partitions are served first.
     kept
@@ -62,6 +59,7 @@ class Attention:
         leaders: LaneLeaders,
         fetches: FetchSchedule,
         appends: AppendSchedule,
+        report: Callable[[], None],
         looks_first: bool,
         kept: tuple[str, ...] = (),
     ) -> None:
@@ -72,7 +70,7 @@ class Attention:
         self._fetches = fetches
         self._appends = appends
         self._looks_first = looks_first
-        self._kept = kept
+        self._beginnings = Beginnings(partitions, network, leaders, appends, report, kept)
         self._idle = IdleChecks(partitions, network, clock)
         self._look_at_s = self._seek_at_s = self._high_watermarks_at_s = 0.0
         self._try_again_at_s = clock.monotonic_s() + TRY_AGAIN_S
@@ -124,30 +122,10 @@ class Attention:
             seekers = busy_first(seekers, self._fetches.plan_of)
         if seekers:
             self._fetches.forget_wants()
-            self._begin(seekers, now_s, now_ms)
+            self._beginnings.begin(seekers, now_s, now_ms)
         for item in delete_throw_away(in_need, self._network, now_s, now_ms):
             self._appends.mark(item)
         self._find_high_watermarks(in_need, now_s, now_ms)
-
-    def _begin(self, seekers: list[int], now_s: float, now_ms: int) -> None:
-        """Begin at the ends of the target's logs."""
-        ranges = target_ranges_of(self._network, seekers, self._partitions)
-        tails, unread = last_batches_of(self._network, ranges, self._partitions)
-        maps = self._network.offset_maps(seekers)  # after the ends: they cover these (I2)
-        unread |= settle_doubts(
-            self._network, ranges, tails, maps, self._partitions, kept=self._kept
-        )
-        for index, target in ranges.items():
-            item = self._partitions[index]
-            problem = target if isinstance(target, Exception) else maps
-            if isinstance(problem, Exception):
-                item.find_end_failed(problem, now_s, now_ms)
-                self._leaders.may_be_others()
-            elif index in unread:
-                item.standing.last_batch_unread(now_s, now_ms)
-            elif isinstance(target, LogRange):
-                item.begin(target, tails.get(index), problem[index], now_ms, now_s=now_s)
-                self._appends.mark(item)
 
     def _look_after_markers(self, now_s: float) -> None:
         asked, self._to_check = self._to_check, []

@@ -24,7 +24,7 @@ from heliostat.records.copier.lane_copies import went_wrong
 from heliostat.records.copier.lane_leaders import LaneLeaders
 from heliostat.records.copier.lane_memory import LaneMemory
 from heliostat.records.copier.lane_plan import LanePlan
-from heliostat.records.copier.late_sends import NOT_WATCHED, LateSends
+from heliostat.records.copier.lane_reports import LaneReports
 from heliostat.records.copier.lease import Lease
 from heliostat.records.copier.map_writer import MapWriter
 from heliostat.records.copier.network import (
@@ -76,6 +76,7 @@ class Copier:
         self._gate = SchemaGate(lane.pipeline)
         self._pipeline = PipelineWay(self.partitions, way, self._gate)
         self.reports = RoundReports(lane, self.partitions, self._plan, self._gate, network.lines)
+        self._publishing = LaneReports(self.lease, self.reports)
         self._leaders = LaneLeaders(self.partitions, network, clock)
         self._fetches = FetchSchedule(lane, self.partitions, network, clock)
         plain = PlainWay(lane, self.partitions, self._gate, self.reports.latency)
@@ -87,12 +88,12 @@ class Copier:
             leaders=self._leaders,
             fetches=self._fetches,
             appends=self._appends,
+            report=self._publishing.on_the_way,
             looks_first=bool(lane.rates),
             kept=lane.pipeline.kept if lane.pipeline else (),
         )
         self._memory = LaneMemory(network, lane.settings.lane_queued_bytes_max)
         self._map_writer = MapWriter(self.partitions, network)
-        self._late_sends: LateSends = NOT_WATCHED
 
     def run(self, hooks: Hooks) -> RoundReport:
         """Copy until the driver wants no more; then wait for what is in flight."""
@@ -103,10 +104,11 @@ class Copier:
 
     def begin(self, hooks: Hooks) -> None:
         """Ask for the first lease, and open connections meanwhile."""
-        self._late_sends = hooks.late_sends
-        self._publish(hooks, self.reports.hello())
+        self._publishing.hooks = hooks
+        self._publishing.publish(self.reports.hello())
         self._find_leaders(self._clock.monotonic_s())
-        self._network.open(set(self._leaders.target.values()))
+        for _ in self._network.open(set(self._leaders.target.values())):
+            self._publishing.on_the_way()
 
     def step(self, hooks: Hooks) -> None:
         """Heed the driver, do one turn, and report if that is due."""
@@ -115,16 +117,12 @@ class Copier:
         if hooks.is_report_due():
             if self.lease.has_ended:
                 lease_ended(self.partitions, self._clock)
-            self._publish(hooks, self.reports.report(""))
+            self._publishing.publish(self.reports.report(""))
 
     def end(self) -> RoundReport:
         """Wait for answers; return the last report."""
         self._drain()
         return self.reports.report("maps" if self._network.is_outdated else "plan")
-
-    def _publish(self, hooks: Hooks, report: RoundReport) -> None:
-        self.lease.report(report.number)  # before it is sent: that is when the lease begins
-        hooks.publish(report)
 
     def _heed(self, hooks: Hooks) -> None:
         """Take what the driver has said: answers to reports, changes of the plan, ended rounds."""
@@ -168,12 +166,13 @@ class Copier:
     def _send(self, now_s: float) -> None:
         """Send what can be sent to the target."""
         if self._appends.has_any or self._map_writer.has_any or self._network.has_unsent():
-            self._late_sends.arm(self.lease.left_s())
+            late_sends = self._publishing.hooks.late_sends
+            late_sends.arm(self.lease.left_s())
             if self.lease.may_send():
                 self._network.send_on()
             self._map_writer.write(self.lease.may_send)
             self._appends.send(now_s)
-            self._late_sends.disarm()
+            late_sends.disarm()
 
     def _pause_s(self, now_s: float) -> float:
         """Return how long to wait for answers: not past the next fetch that pacing delays."""

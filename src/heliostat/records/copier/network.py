@@ -10,7 +10,7 @@ seventh of a lane's processor time with 1,200 busy partitions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
@@ -396,8 +396,10 @@ class Network(Protocol):
         """Declare which connections to source brokers are needed from now on."""
         ...
 
-    def open(self, target: Iterable[BrokerId]) -> None:
+    def open(self, target: Iterable[BrokerId]) -> Iterator[None]:
         """Open expected connections, and those for these target brokers, log ends and offset maps.
+
+        It yields after each: over a long line each takes seconds, and the lane must report.
 
         A failure shows only when the connection is used.
         """

@@ -7,7 +7,7 @@ I7  A broker that hangs delays its own partitions only: sends to it never block,
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from typing_extensions import override
 
@@ -140,11 +140,10 @@ class WireNetwork(WireQuestions):
         """Note which connections to open together when one of them is first used."""
         self._conns.expect(places)
 
-    def open(self, target: Iterable[BrokerId]) -> None:
+    def open(self, target: Iterable[BrokerId]) -> Iterator[None]:
         """Open the connections that a round begins with; a failure shows up again at their use.
 
-        Log ends and offset maps, which a round asks for first, are requested once in advance: later
-        requests find connections and API versions ready, and only new rows of the maps to read.
+        Log ends and maps are asked for once in advance: later requests find connections ready.
         """
         brokers = sorted(set(target))
         self._conns.reach_expected()
@@ -152,9 +151,11 @@ class WireNetwork(WireQuestions):
         with contextlib.suppress(ConnectionLost):
             self._conns.open_expected()
         for broker in brokers:
+            yield
             with contextlib.suppress(ConnectionLost):
                 self._conns.to_target(broker, LIVE)
         self.target_ranges({each: index for index, each in self._leaders.target.items()}.values())
+        yield
         self.offset_maps(())
 
     def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:
