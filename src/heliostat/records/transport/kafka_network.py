@@ -141,10 +141,7 @@ class WireNetwork(WireQuestions):
         self._conns.expect(places)
 
     def open(self, target: Iterable[BrokerId]) -> Iterator[None]:
-        """Open the connections that a round begins with; a failure shows up again at their use.
-
-        Log ends and maps are asked for once in advance: later requests find connections ready.
-        """
+        """See `Network.open`; log ends and maps are asked for once, to find connections ready."""
         brokers = sorted(set(target))
         self._conns.reach_expected()
         self._target.reach(brokers)
