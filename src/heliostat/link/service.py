@@ -140,7 +140,7 @@ class LinkService:
         target = self._opened(state.clusters)
         state.prepare()
         with contextlib.suppress(ConnectionLost, BrokerError):  # a loop retries, and reports it
-            self._open_source(target, opening.answered)
+            self._open_source(target, opening.answer)
         state.ensure(target, TopicName(gaps_topic(LinkName(self._context.link.name))))
         if not owner.ownership.claim():
             return False
