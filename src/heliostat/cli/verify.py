@@ -21,6 +21,7 @@ from heliostat.operate.links import links_of
 from heliostat.operate.plan import NotCopied, not_copied
 from heliostat.operate.status import link_statuses
 from heliostat.operate.topics import TopicPreview, preview_topics
+from heliostat.ops.asked import PendingAnswer, asked_at_once
 from heliostat.records.copier.lane import PartitionState
 from heliostat.verify.ranges import NotMirrored, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
@@ -77,14 +78,16 @@ def verify_command(
     """
     config = load_config(config_file)
     links = links_of(config, link_name)
-    rows = {link.name: preview_topics(config, link.name) for link in links}
+    previews = PendingAnswer(partial(_previews, config, links), "previews")
+    leaving_out = PendingAnswer(partial(_left_out, config, links), "not copied")
+    rows = previews.answer()
     pairs = {link.name: _pairs(rows[link.name], topics) for link in links}
     _check_topics(topics, pairs)
     try:
         ranges = RangeSpec(start=start, until=until, is_complete=complete)
     except Refused as error:
         raise click.BadParameter(error.text, param_hint="--from/--until") from error
-    left_out = {link.name: not_copied(config, link) for link in links}
+    left_out = leaving_out.answer()
     from heliostat.verify.pipeline import verify_pair  # Spark, only when the rest is in order
 
     reports: list[VerifyReport] = [
@@ -94,7 +97,7 @@ def verify_command(
             config.clusters[link.target].access(),
             pairs[link.name],
             ranges=ranges,
-            blocked=_blocked(config, link),
+            read_blocked=partial(_blocked, config, link),
             not_copied=_not_copied(left_out[link.name]),
             decode_all=decode_all,
             conf=config.spark.conf,
@@ -113,6 +116,15 @@ def verify_command(
         for line in report.lines():
             click.echo(line)
     context.exit(IN_SYNC if report.is_clean else DIFFERENCE)
+
+
+def _previews(config: Config, links: Sequence[LinkConfig]) -> dict[LinkName, list[TopicPreview]]:
+    asks = {LinkName(link.name): partial(preview_topics, config, link.name) for link in links}
+    return asked_at_once(asks)
+
+
+def _left_out(config: Config, links: Sequence[LinkConfig]) -> dict[LinkName, NotCopied]:
+    return asked_at_once({LinkName(link.name): partial(not_copied, config, link) for link in links})
 
 
 def _check_topics(topics: Sequence[str], pairs: Mapping[LinkName, Sequence[TopicPair]]) -> None:

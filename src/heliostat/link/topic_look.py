@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
-from heliostat.link.connections import LinkConnections
 from heliostat.other_links.at_source import feeds_at
 from heliostat.other_links.at_target import OtherLinks, claims_on, plan_beside
 from heliostat.other_links.same_file import NamesOf, Neighbours
+from heliostat.state.connections import LinkConnections
 from heliostat.state.link_state import LinkState, Stored
 from heliostat.topics.observe import observe
 from heliostat.topics.topic_plan import TopicPlan

@@ -6,14 +6,14 @@ import contextlib
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
-from typing import Self
+from typing import Any, Self
 
 from heliostat.access import ClusterAccess
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.kafka_codes import GROUP_AUTHORIZATION_FAILED
 from heliostat.clusters.plain_records import PlainReader
-from heliostat.config import Config, LinkConfig, check_distinct_clusters
+from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, LinkTakenOver, Refused
 from heliostat.mm2.adopt_plan import Peer
 from heliostat.mm2.connect_offsets import ConnectOffsetsRecord, Position, flows_of, positions_of
@@ -22,6 +22,7 @@ from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.ops.events import Events
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import Claims
+from heliostat.state.connections import Admins, connected
 from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership, owner_lasts_s
 from heliostat.topics.values import MirrorRecord
@@ -63,10 +64,10 @@ class LinkClusters:
 
     def __enter__(self) -> Self:
         with ExitStack() as opened:
-            self.source = opened.enter_context(ClusterAdmin(self.source_access))
-            self.target = opened.enter_context(ClusterAdmin(self.target_access))
+            self.connections = opened.enter_context(connected(self.config, self.link))
+            admins: Admins[Any] = opened.enter_context(self.connections.admins({}))
+            self.source, self.target = admins.source, admins.target
             self.source_id = self.source.cluster_id()
-            check_distinct_clusters(self.link, self.source_id, self.target.cluster_id())
             self._open = opened.pop_all()
         return self
 
@@ -80,8 +81,8 @@ class LinkClusters:
 
     def known(self) -> dict[TopicName, MirrorRecord]:
         """Return the link's mirrors by source topic, from its state topic."""
-        with contextlib.closing(LinkState(self.link, self.config.clusters[self.link.target])) as s:
-            return s.read().mirrors
+        with contextlib.closing(self.connections.state()) as state:
+            return state.read().mirrors
 
 
 @contextlib.contextmanager
@@ -89,7 +90,7 @@ def owned(clusters: LinkClusters) -> Iterator[tuple[LinkState, Ownership]]:
     """Claim the link, and yield its state and the ownership."""
     clock: Clock = SystemClock()
     lease_s = clusters.link.lanes.lease_s
-    state = LinkState(clusters.link, clusters.config.clusters[clusters.link.target])
+    state = clusters.connections.state()
     with contextlib.closing(state):
         state.ensure()
         until_s = clock.monotonic_s() + owner_lasts_s(lease_s) + OWNER_SLACK_S
@@ -250,5 +251,5 @@ def let_go(state: LinkState, records: Iterable[MirrorRecord], theirs: Claims) ->
 
 def other_claims_of(clusters: LinkClusters, targets: Iterable[TopicName]) -> Claims:
     """Return which of the target topics are other links' mirrors."""
-    target = clusters.config.clusters[clusters.link.target]
+    target = clusters.connections.target
     return OtherLinks(clusters.link, target, clusters.target).claims(set(targets))

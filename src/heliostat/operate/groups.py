@@ -20,13 +20,13 @@ from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.select import GroupChoice, compile_selection, is_left_out
 from heliostat.groups.sync import Steps
 from heliostat.groups.values import Published, Skip, SourceGroups
-from heliostat.link.connections import Admins, connected
 from heliostat.names import GroupId, LinkName, TopicPartition
 from heliostat.offsets.landed import Landed
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import MapsLook
 from heliostat.operate.links import links_of
 from heliostat.ops.asked import PendingAnswer, asked_at_once
+from heliostat.state.connections import Admins, connected
 from heliostat.status.reader import last_reported
 
 CONSUMER = "consumer"

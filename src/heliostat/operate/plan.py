@@ -11,7 +11,6 @@ from heliostat.clock import SystemClock
 from heliostat.config import Config, LinkConfig
 from heliostat.gaps.gone_records import gone_lines
 from heliostat.gaps.ledger import read_copied
-from heliostat.link.connections import Admins, LinkConnections, connected
 from heliostat.link.exact import filling_notes, why_not_exact
 from heliostat.link.pipeline_rules import named, pipeline_notes, pipelines_of, topics_of_pipelines
 from heliostat.link.topic_look import Seen, see
@@ -21,6 +20,7 @@ from heliostat.offsets.store import MapsLook
 from heliostat.ops.asked import asked_at_once
 from heliostat.other_links.at_source import blind_note
 from heliostat.other_links.same_file import NamesOf
+from heliostat.state.connections import Admins, LinkConnections, connected
 from heliostat.state.link_state import Stored
 from heliostat.topics.producer_age import old_backlog_note
 from heliostat.topics.topic_plan import Mirror, TopicPlan

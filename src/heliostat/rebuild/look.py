@@ -6,9 +6,11 @@ Their row is missing in the link's state; or the rows that say who the link is, 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import NamedTuple
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
@@ -21,17 +23,20 @@ from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_t
 from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.offset_map import MapReader
-from heliostat.offsets.store import read_maps
+from heliostat.offsets.store import MapsLook
+from heliostat.ops.asked import PendingAnswer
 from heliostat.rebuild.compared_rows import OpenPipes, ViewsOf, compared_rows
 from heliostat.rebuild.plan import PartitionRebuild, RebuildPlan, TopicRebuild
 from heliostat.rebuild.proof import MirrorStanding, NotProved, Proof, prove
+from heliostat.rebuild.several_readers import SeveralReaders
 from heliostat.topics.naming import naming_of
 from heliostat.topics.topic_plan import RefusalCode
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.both_logs import rows_of
+from heliostat.verify.both_readers import BothReaders, first_parts
 from heliostat.verify.compaction import Cleaning, CleaningRule
-from heliostat.verify.places import Places
-from heliostat.verify.reader import Bounds, Isolation, LogReader
+from heliostat.verify.places import EXACT, Places
+from heliostat.verify.reader import Bounds, FetchedPart
 from heliostat.verify.schema_ids import Views
 from heliostat.verify.stream_values import ConsumedRecord
 
@@ -39,6 +44,10 @@ HANDED_BACK = (
     "it was handed back to MirrorMaker 2: `heliostat adopt` takes it over, once MirrorMaker 2 "
     "is stopped"
 )
+
+
+FIRST_BYTES = 64 * 1024
+"""Of each partition with one fetch for many; the rest is fetched afterwards."""
 
 
 class Look:
@@ -55,8 +64,21 @@ class Look:
     def __init__(self, clusters: LinkClusters, open_pipes: OpenPipes) -> None:
         self._clusters = clusters
         self._open_pipes = open_pipes
+        self._seen: Seen | None = None
         self.maps = MapReader()
         """The rows that exist of offset maps."""
+
+    def see(self) -> Seen:
+        """Observe both clusters as a reconciliation does; raises as `plan`."""
+        clusters = self._clusters
+        with closing(clusters.connections.state()) as state:
+            stored = state.read()
+        self._seen = see(
+            *(clusters.config, clusters.link, clusters.source, clusters.target),
+            connections=clusters.connections,
+            stored=stored,
+        )
+        return self._seen
 
     def plan(self, topics: str | None) -> RebuildPlan:
         """Plan the rebuild of all mirrors that the link does not know as its own.
@@ -74,7 +96,7 @@ class Look:
             See `compared_rows`.
         """
         clusters = self._clusters
-        seen = see(clusters.config, clusters.link, clusters.source, clusters.target)
+        seen = self._seen or self.see()
         unknown = [
             name
             for name, refusal in seen.plan.refuse.items()
@@ -90,7 +112,8 @@ class Look:
             starts={**seen.stored.starts, **{n: topic.starts() for n, topic in taken.items()}},
         )
         after = planned(
-            clusters.config, clusters.link, clusters.target, replace(seen, stored=again)
+            *(clusters.config, clusters.link, clusters.target, replace(seen, stored=again)),
+            connections=clusters.connections,
         )
         kept = {record.source: record for record in after.remember}
         return RebuildPlan(
@@ -110,36 +133,38 @@ class Look:
             return
         infos = clusters.target.describe_topics({record.target for record in records})
         there = [info for info in infos.values() if info.error is None]
-        target_seen = EndsThenMaps(
-            lambda: log_ends_of(clusters.target, there),
-            lambda: read_maps(clusters.target_access, clusters.name),
-        )
-        self.maps = target_seen.maps
         with ExitStack() as stack:
-            ledger = stack.enter_context(closing(self._ledger()))
-            source = stack.enter_context(
-                LogReader(clusters.source_access, Isolation.READ_COMMITTED)
-            )
-            target = stack.enter_context(
-                LogReader(clusters.target_access, Isolation.READ_UNCOMMITTED)
-            )
+            lent = clusters.connections.target
+            ledger = stack.enter_context(closing(GapLedger(clusters.name, lent)))
+            maps = stack.enter_context(closing(MapsLook(lent, clusters.name, clusters.target)))
+            reading = PendingAnswer(ledger.read, "ledger")
+            maps.prepare()
+            target_seen = EndsThenMaps(lambda: log_ends_of(clusters.target, there), maps.read)
+            self.maps = target_seen.maps
+            reading.answer()
+            readers = SeveralReaders(clusters.source_access, clusters.target_access)
+            stack.enter_context(closing(readers))
             mirrors = {record.source: record.target for record in records}
             rows = compared_rows(clusters.link, mirrors, self._open_pipes)
             views_of = stack.enter_context(rows)
-            one_by_one = _Partitions(
-                seen, source, target, self.maps, ledger, target_seen.ends, views_of
-            )
-            for record in records:
-                if record.source in seen.stored.handed_back:
-                    yield TopicRebuild(record, (), HANDED_BACK)
-                else:
-                    yield one_by_one.topic(record)
+            compared = _Partitions(seen, readers, self.maps, ledger, target_seen.ends, views_of)
+            yield from compared.topics(records)
 
-    def _ledger(self) -> GapLedger:
-        clusters = self._clusters
-        ledger = GapLedger(clusters.name, clusters.config.clusters[clusters.link.target].access())
-        ledger.read()
-        return ledger
+
+class _Pair(NamedTuple):
+    """A partition of a mirror and its source's, which are to be compared."""
+
+    record: MirrorRecord
+    number: PartitionId
+    rule: CleaningRule
+
+    @property
+    def source(self) -> TopicPartition:
+        return TopicPartition(self.record.source, self.number)
+
+    @property
+    def mirror(self) -> TopicPartition:
+        return self.record.mirror_of(self.number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,15 +172,27 @@ class _Partitions:
     """Compares partitions of mirrors with their source's."""
 
     seen: Seen
-    source: LogReader
-    target: LogReader
+    readers: SeveralReaders
     maps: MapReader
     ledger: GapLedger
     ends: Mapping[TopicPartition, Offset]
     views_of: ViewsOf
 
-    def topic(self, record: MirrorRecord) -> TopicRebuild:
-        """Compare all partitions of a mirror."""
+    def topics(self, records: Sequence[MirrorRecord]) -> Iterator[TopicRebuild]:
+        """Compare all partitions of mirrors, several at once."""
+        wanted = [(record, self._wanted(record)) for record in records]
+        pairs = [pair for _, some in wanted if not isinstance(some, str) for pair in some]
+        found = self.readers.each(pairs, self._compared)
+        for record, some in wanted:
+            if isinstance(some, str):
+                yield TopicRebuild(record, (), some)
+            else:
+                yield TopicRebuild(record, tuple(islice(found, len(some))))
+
+    def _wanted(self, record: MirrorRecord) -> list[_Pair] | str:
+        """Return the partitions to compare, or why the mirror is refused."""
+        if record.source in self.seen.stored.handed_back:
+            return HANDED_BACK
         ours, theirs = (
             self.seen.source.topics[record.source],
             self.seen.target.topics[record.target],
@@ -167,42 +204,50 @@ class _Partitions:
         ]
         unknown = [n for n in numbers if record.mirror_of(n) not in self.ends]
         if unknown:
-            text = f"the log end of partition {unknown[0]} at the target can't be read; try again"
-            return TopicRebuild(record, (), text)
+            return f"the log end of partition {unknown[0]} at the target can't be read; try again"
         more = [n for n in numbers if n >= ours.partitions and self.ends[record.mirror_of(n)] > 0]
         if more:
-            text = f"partition {more[0]} has records at the target, but is not at the source"
-            return TopicRebuild(record, (), text)
-        known = [number for number in numbers if number < ours.partitions]
+            return f"partition {more[0]} has records at the target, but is not at the source"
         rule = CleaningRule(
             Cleaning.of(ours.configs), Cleaning.of(theirs.configs), SystemClock().wall_ms()
         )
-        return TopicRebuild(record, tuple(self._partition(record, n, rule) for n in known))
+        return [_Pair(record, number, rule) for number in numbers if number < ours.partitions]
+
+    def _compared(self, readers: BothReaders, pairs: Sequence[_Pair]) -> list[PartitionRebuild]:
+        """Compare some partitions; the sources' bounds are read after the mirrors': cover them."""
+        theirs = readers.target.bounds(pair.mirror for pair in pairs if self.ends[pair.mirror])
+        ours = readers.source.bounds(pair.source for pair in pairs)
+        standings = {
+            pair.source: self._standing(pair, (ours[pair.source], theirs[pair.mirror]))
+            for pair in pairs
+            if pair.mirror in theirs
+        }
+        firsts = _Firsts.of(readers, pairs, standings)
+        return [
+            self._partition(pair, ours[pair.source], standings.get(pair.source), readers, firsts)
+            for pair in pairs
+        ]
 
     def _partition(
-        self, record: MirrorRecord, number: PartitionId, rule: CleaningRule
+        self,
+        pair: _Pair,
+        there: Bounds,
+        standing: MirrorStanding | None,
+        readers: BothReaders,
+        firsts: _Firsts,
     ) -> PartitionRebuild:
-        source, mirror = TopicPartition(record.source, number), record.mirror_of(number)
-        end = self.ends[mirror]
-        bounds = self.target.bounds([mirror])[mirror]
-        there = self.source.bounds([source])[source]  # read after the target's: covers it
-        found = PartitionRebuild(number, Offset(there.end), end, None)
-        if end == 0:
+        end = self.ends[pair.mirror]
+        found = PartitionRebuild(pair.number, Offset(there.end), end, None)
+        if standing is None:
             return found
-        if bounds.end != end:
-            text = f"{mirror} is not on all its replicas yet, or is being written to; try again"
-            return replace(found, found=NotProved(text))
-        standing = self._standing(record, number, rule, (there, bounds))
-        rows = _BothRows(self.source, source, self.target, mirror, self.views_of(source))
+        if standing.target.end != end:
+            text = f"{pair.mirror} is not on all its replicas yet, or is being written to"
+            return replace(found, found=NotProved(f"{text}; try again"))
+        rows = _BothRows(pair, readers, firsts.pop(pair), self.views_of(pair.source))
         return replace(found, found=_proved(rows, standing))
 
-    def _standing(
-        self,
-        record: MirrorRecord,
-        number: PartitionId,
-        rule: CleaningRule,
-        bounds: tuple[Bounds, Bounds],
-    ) -> MirrorStanding:
+    def _standing(self, pair: _Pair, bounds: tuple[Bounds, Bounds]) -> MirrorStanding:
+        record, number, rule = pair
         name = record.mirror_of(number), id_text(record.target_id)
         is_lost = self.maps.is_lost(*name)
         return MirrorStanding(
@@ -247,25 +292,59 @@ def _proved(rows: _BothRows, standing: MirrorStanding) -> Proof | NotProved:
         return NotProved("records were deleted while they were read; try again")
 
 
+class _Firsts(NamedTuple):
+    """First parts of partitions, which came with one fetch of each side."""
+
+    source: dict[TopicPartition, FetchedPart]
+    target: dict[TopicPartition, FetchedPart]
+
+    @classmethod
+    def of(
+        cls,
+        readers: BothReaders,
+        pairs: Iterable[_Pair],
+        standings: Mapping[TopicPartition, MirrorStanding],
+    ) -> _Firsts:
+        """Fetch them, from where comparing most likely begins."""
+        ours, theirs = dict[TopicPartition, int](), dict[TopicPartition, int]()
+        for pair in pairs:
+            standing = standings.get(pair.source)
+            if standing is None:
+                continue
+            places = EXACT if standing.places is None else standing.places
+            start = max(standing.source.start, places.source_at(standing.target.start))
+            if start < standing.source.end:
+                ours[pair.source] = start
+            if standing.target.start < standing.target.end:
+                theirs[pair.mirror] = standing.target.start
+        return cls(
+            first_parts(readers.source, ours, FIRST_BYTES),
+            first_parts(readers.target, theirs, FIRST_BYTES),
+        )
+
+    def pop(self, pair: _Pair) -> tuple[FetchedPart | None, FetchedPart | None]:
+        """Return those of one partition, if they have come, and forget them."""
+        return self.source.pop(pair.source, None), self.target.pop(pair.mirror, None)
+
+
 @dataclass(frozen=True, slots=True)
 class _BothRows:
     """Both sides of one partition, see `proof.Rows`."""
 
-    at_source: LogReader
-    source_partition: TopicPartition
-    at_target: LogReader
-    target_partition: TopicPartition
+    pair: _Pair
+    readers: BothReaders
+    firsts: tuple[FetchedPart | None, FetchedPart | None]
     views: Views
 
     def source(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """Yield the source's records."""
-        view = self.views.of_source
-        return rows_of(self.at_source, self.source_partition, start, stop, view)
+        view, first = self.views.of_source, self.firsts[0]
+        return rows_of(self.readers.source, self.pair.source, start, stop, view, first=first)
 
     def target(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
         """Yield the mirror's records."""
-        view = self.views.of_target
-        return rows_of(self.at_target, self.target_partition, start, stop, view)
+        view, first = self.views.of_target, self.firsts[1]
+        return rows_of(self.readers.target, self.pair.mirror, start, stop, view, first=first)
 
 
 def _is_comparable(seen: Seen, name: TopicName) -> bool:

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import closing
+from functools import partial
 
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.admin import ClusterAdmin
@@ -38,6 +39,7 @@ from heliostat.mm2.adopt_clusters import (
 from heliostat.names import Offset, TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.marks import Mapped
 from heliostat.offsets.offset_map import MapReader
+from heliostat.ops.asked import PendingAnswer
 from heliostat.rebuild.compared_rows import OpenPipes
 from heliostat.rebuild.look import Look
 from heliostat.rebuild.offset_maps import put_map
@@ -74,8 +76,8 @@ def plan_rebuild(
         A cluster does not answer.
     """
     with LinkClusters(config, link, may_share=True) as clusters:
-        _refuse_running(clusters)
-        return Look(clusters, open_pipes).plan(topics)
+        look, _ = _looked_at(clusters, open_pipes)
+        return look.plan(topics)
 
 
 def rebuild_state(
@@ -104,8 +106,7 @@ def rebuild_state(
         A cluster does not answer; the rebuild can be repeated.
     """
     with LinkClusters(config, link, may_share=True) as clusters:
-        ended_well = _refuse_running(clusters)
-        look = Look(clusters, open_pipes)
+        look, ended_well = _looked_at(clusters, open_pipes)
         plan = look.plan(topics)
         if not (plan.taken or plan.missing) or not agree(plan):
             return plan
@@ -125,6 +126,20 @@ def rebuild_state(
         return plan
 
 
+def _looked_at(clusters: LinkClusters, open_pipes: OpenPipes) -> tuple[Look, bool]:
+    """Return a look at a link that does not run, and whether its last driver said that it stopped.
+
+    Raises
+    ------
+    Refused
+        The link runs.
+    """
+    running = PendingAnswer(partial(_refuse_running, clusters), "refuse running")
+    look = Look(clusters, open_pipes)
+    look.see()
+    return look, running.answer()
+
+
 # -- nobody else writes ------------------------------------------------------------------------
 
 
@@ -137,7 +152,7 @@ def _refuse_running(clusters: LinkClusters) -> bool:
         A driver or a lane still reports.
     """
     topic = progress_topic(clusters.name)
-    with closing(RecentRecords(clusters.target_access, topic)) as progress:
+    with closing(RecentRecords(clusters.connections.target, topic)) as progress:
         if not progress.exists():
             return False
         reader = StatusReader(clusters.name, progress)

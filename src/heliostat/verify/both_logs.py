@@ -9,7 +9,7 @@ from heliostat.errors import BrokerError
 from heliostat.names import TopicPartition
 from heliostat.verify.mapped import without
 from heliostat.verify.ranges import Stretch
-from heliostat.verify.reader import LogReader
+from heliostat.verify.reader import FetchedPart, LogReader
 from heliostat.verify.schema_ids import AS_THEY_ARE, Views
 from heliostat.verify.stream import Batch, ConsumedRecord, PartitionStream
 
@@ -86,9 +86,14 @@ def rows_of(
     start: int,
     stop: int,
     view: StreamView,
+    *,
+    first: FetchedPart | None = None,
 ) -> Iterator[ConsumedRecord]:
-    """Yield the records with offsets in `[start, stop)`, as `view` shows them."""
-    for batch in view(PartitionStream(reader, partition, start, stop)):
+    """Yield the records with offsets in `[start, stop)`, as `view` shows them.
+
+    `first` was fetched before, and is used if it begins at `start`.
+    """
+    for batch in view(PartitionStream(reader, partition, start, stop, first)):
         yield from batch.rows(start, stop)
 
 

@@ -2,7 +2,7 @@
 
 Of `verify` only this file and `work_places` import Spark. No shuffle: a task reads the same offsets
 of both sides. The ends are fixed before reading, the target's first: what the target has then, the
-source must have had before.
+source must have had before. They are read while Spark starts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
 
 from py4j import protocol
 from pyspark import SparkConf, SparkContext
@@ -23,10 +25,12 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
 from heliostat.names import Offset, TopicName, TopicPartition, is_still
+from heliostat.ops.asked import PendingAnswer, asked_at_once
 from heliostat.ops.driver_death import begun, report_death, stopped
 from heliostat.ops.pyspark_private import active_context, ask_numpy_converters_of_numpy_only
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import ShippedPackage, is_local, session_settings, wait_executors
+from heliostat.verify.both_readers import both_readers
 from heliostat.verify.compaction import CLEANING_KEYS, Cleaning, CleaningRule
 from heliostat.verify.piped import Pipes
 from heliostat.verify.ranges import (
@@ -57,6 +61,7 @@ from heliostat.verify.work_places import InDriver, OnSpark, Work
 
 TASKS_PER_CORE = 4  # enough to balance ranges of equal record count but unequal cost
 HOLE_RANGES_KEPT_MAX = 20  # per partition in the report
+Blocked = Mapping[TopicPartition, NotMirrored]
 OpenPipes = Callable[[SparkContext], AbstractContextManager[Pipes]]
 """Makes a link's pipelines ready to be run in a Spark."""
 
@@ -69,12 +74,12 @@ def verify_pair(
     *,
     ranges: RangeSpec | None = None,
     tasks: int | None = None,
-    blocked: Mapping[TopicPartition, NotMirrored] | None = None,
     not_copied: Mapping[TopicName, NotMirrored] | None = None,
     decode_all: bool = False,
     conf: Mapping[str, str] | None = None,
-    read_map: Callable[[], MapView] | None = None,
+    read_map: Callable[[], MapView] = lambda: no_map,
     read_ids: Callable[[], MirroredIds] = lambda: NO_IDS,
+    read_blocked: Callable[[], Blocked] = dict,
     open_pipes: OpenPipes | None = None,
 ) -> VerifyReport:
     """Compare mirrors with their sources by content, while they may still be written.
@@ -92,16 +97,16 @@ def verify_pair(
         Offsets to compare; by default all that both sides have.
     tasks
         Greatest number of Spark tasks; a few per core by default.
-    blocked
-        Source partitions that the link reports as not copied, with its reason.
     not_copied
-        Source topics that it does not copy at all: they are listed, not compared.
+        Source topics that the link does not copy at all: they are listed, not compared.
     decode_all
         Whether to decode also batches that are equal byte by byte.
     conf
         Spark settings for a session of our own.
     read_map, read_ids
         Read the link's map of offsets, and that of schema ids, once; without them both are equal.
+    read_blocked
+        Reads which source partitions the link reports as not copied, with its reason.
     open_pipes
         Makes ready the pipelines that some topics go through; None: there are none.
 
@@ -115,12 +120,16 @@ def verify_pair(
     began_s = time.monotonic()
     sides = ComparedClusters(access_of(source), access_of(target), decode_all)
     asked = ranges or RangeSpec()
-    planned, source_view, target_view = _planned(sides, pairs, asked, blocked, read_map, not_copied)
-    sides = replace(sides, ids=read_ids())  # after the ends: all records up to there have them
+    planning = PendingAnswer(  # while Spark starts
+        partial(_planned, sides, pairs, asked, not_copied, (read_map, read_ids, read_blocked)),
+        "verify plan",
+    )
     # Or each record at which a pipeline fails is told by Spark, too.
     log_level = "ERROR" if open_pipes is None else "OFF"
     settings = {"spark.log.level": log_level, **(conf or {})}
     with _context(spark, settings, has_rows=open_pipes is not None) as context:
+        planned, source_view, target_view, ids = planning.answer()
+        sides = replace(sides, ids=ids)
         results, failed = _compare_all(context, sides, planned, tasks, open_pipes)
     _look_again(sides, planned, source_view, target_view)
     if ranges is not None and ranges.is_complete:
@@ -173,32 +182,43 @@ def _count_tails(sides: ComparedClusters, planned: ComparePlan) -> None:
             planned.behind_records -= offsets_without_record(reader, planned.tails, sides.views)
 
 
-def _planned(  # noqa: PLR0917 - both sides, and all that is known of them
+class _Planned(NamedTuple):
+    """What is compared, both sides as they were then, and which ids mirrors have."""
+
+    plan: ComparePlan
+    source: SideView
+    target: SideView
+    ids: MirroredIds
+
+
+def _planned(
     sides: ComparedClusters,
     pairs: Sequence[TopicPair],
     ranges: RangeSpec,
-    blocked: Mapping[TopicPartition, NotMirrored] | None,
-    read_map: Callable[[], MapView] | None,
     not_copied: Mapping[TopicName, NotMirrored] | None,
-) -> tuple[ComparePlan, SideView, SideView]:
-    """Return what is compared, and both sides as they were then; the target is read first."""
-    names = [pair.source for pair in pairs], [pair.target for pair in pairs]
-    target = _view(sides.target, Isolation.READ_UNCOMMITTED, names[1])
-    source = _view(sides.source, Isolation.READ_COMMITTED, names[0])
-    maps = no_map if read_map is None else read_map()  # after the target's ends: covers them
+    reads: tuple[Callable[[], MapView], Callable[[], MirroredIds], Callable[[], Blocked]],
+) -> _Planned:
+    """Fix what is compared. The target's ends are read first: all else covers them."""
+    ours, theirs = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    with both_readers(sides.source, sides.target) as readers:
+        target = _view(readers.target, theirs)
+        asks: dict[str, Callable[[], Any]] = {
+            "source": partial(_view, readers.source, ours),
+            **dict(zip(("maps", "ids", "blocked"), reads, strict=True)),
+        }
+        source, maps, ids, blocked = asked_at_once(asks).values()
     made = plan(pairs, source, target, ranges, blocked, map_view=maps, not_copied=not_copied)
-    return made, source, target
+    return _Planned(made, source, target, ids)
 
 
-def _view(access: ClusterAccess, isolation: Isolation, names: Iterable[str]) -> SideView:
-    with LogReader(access, isolation) as reader:
-        topics = reader.topics(dict.fromkeys(names))
-        bounds = reader.bounds(
-            TopicPartition(name, number)  # type: ignore[arg-type]  # names come off the wire
-            for name, topic in topics.items()
-            for number in topic.leaders
-        )
-        return SideView(reader.cluster_id, topics, bounds)
+def _view(reader: LogReader, names: Iterable[str]) -> SideView:
+    topics = reader.topics(dict.fromkeys(names))
+    bounds = reader.bounds(
+        TopicPartition(name, number)  # type: ignore[arg-type]  # names come off the wire
+        for name, topic in topics.items()
+        for number in topic.leaders
+    )
+    return SideView(reader.cluster_id, topics, bounds)
 
 
 @contextmanager
@@ -297,8 +317,12 @@ def _find_expired(sides: ComparedClusters, planned: ComparePlan) -> None:
     later = [one for one in planned.not_compared if one.reason == STARTS_LATER]
     if not later:
         return
-    source = _retention(sides.source, {TopicName(one.source) for one in later})
-    target = _retention(sides.target, {TopicName(one.target) for one in later})
+    names = {TopicName(one.source) for one in later}, {TopicName(one.target) for one in later}
+    asks = {
+        "source": partial(_retention, sides.source, names[0]),
+        "target": partial(_retention, sides.target, names[1]),
+    }
+    source, target = asked_at_once(asks).values()
     for one in later:
         less = kept_shorter(source[one.source], target[one.target])
         if less is not None:
@@ -330,7 +354,11 @@ def _rules(
         topics[one.stretch.source.topic] = one.stretch.target.topic
         asked[one.stretch.source.topic].append(one)
     now_ms = SystemClock().wall_ms()
-    source, target = _cleaning(sides.source, topics), _cleaning(sides.target, topics.values())
+    asks = {
+        "source": partial(_cleaning, sides.source, topics),
+        "target": partial(_cleaning, sides.target, topics.values()),
+    }
+    source, target = asked_at_once(asks).values()
     rules: dict[TopicName, CleaningRule | None] = {}
     for name, other in topics.items():
         found = [source[name], target[other]]
@@ -412,12 +440,15 @@ def _look_again(
     sides: ComparedClusters, planned: ComparePlan, source_before: SideView, target_before: SideView
 ) -> None:
     """Report partitions whose topic was recreated, or whose log end went back, meanwhile."""
-    checks = (
-        (sides.source, Isolation.READ_COMMITTED, source_before, "source"),
-        (sides.target, Isolation.READ_UNCOMMITTED, target_before, "target"),
-    )
-    for access, isolation, before, side in checks:
-        now = _view(access, isolation, before.topics)
+    befores = {"source": source_before, "target": target_before}
+    with both_readers(sides.source, sides.target) as readers:
+        asks = {
+            "source": partial(_view, readers.source, source_before.topics),
+            "target": partial(_view, readers.target, target_before.topics),
+        }
+        views = asked_at_once(asks)
+    for side, now in views.items():
+        before = befores[side]
         for one in planned.stretches:
             partition: TopicPartition = getattr(one, side)
             reason = _moved(partition, before, now)

@@ -18,6 +18,9 @@ CHUNK_RECORDS_MIN = 20_000  # smaller pieces cost more in requests than they gai
 NO_TARGET_TOPIC = "the target has no such topic"
 STARTS_LATER = "the target's log starts later"
 CHUNK_COST_RECORDS = 500  # a piece's fixed cost, in records' worth of time (about 1 ms)
+TASK_RECORDS_MIN = 50_000
+"""Records' worth of time that are worth a task, which first connects to both sides: some 0.1 s
+nearby, and a second over a long line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -337,7 +340,7 @@ class Chunk:
 def pack(stretches: Sequence[Stretch], tasks: int) -> list[list[Chunk]]:
     """Cut large stretches, and distribute the pieces so that tasks take about equally long.
 
-    Largest first, always to the task with the least work.
+    Largest first, always to the task with the least work. Little work is for few tasks.
     """
     total = sum(one.end - one.start for one in stretches)
     size = max(CHUNK_RECORDS_MIN, -(-total // max(1, tasks)))
@@ -347,7 +350,9 @@ def pack(stretches: Sequence[Stretch], tasks: int) -> list[list[Chunk]]:
         for start in range(one.start, one.end, size)
     ]
     chunks.sort(key=lambda chunk: (chunk.start - chunk.end, chunk.stretch))
-    shares: list[list[Chunk]] = [[] for _ in range(min(tasks, len(chunks)))]
+    work = total + CHUNK_COST_RECORDS * len(chunks)
+    tasks = min(tasks, len(chunks), -(-work // TASK_RECORDS_MIN))
+    shares: list[list[Chunk]] = [[] for _ in range(tasks)]
     loads = [(0, number) for number in range(len(shares))]
     for chunk in chunks:
         load, number = heapq.heappop(loads)

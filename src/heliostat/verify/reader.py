@@ -9,8 +9,10 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
@@ -24,16 +26,17 @@ from heliostat.clusters.credentials import client_settings
 from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
 from heliostat.clusters.kafka_python import LargeReadsManager
 from heliostat.clusters.leader_epochs import LeaderEpochs
-from heliostat.clusters.refusals import refusal_of, translated
-from heliostat.clusters.seeds import with_seeds_that_answer
+from heliostat.clusters.refusals import enter, translated
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import TopicPartition
+from heliostat.ops.asked import PendingAnswer
+from heliostat.verify.fetch_fit import PARTITION_BYTES, PARTITION_BYTES_MAX, FetchFit
 
-FETCH_BYTES_MAX = 32 * 1024 * 1024  # one answer; a task has one of each side in memory
-PARTITION_BYTES = 4 * 1024 * 1024  # one partition's share when it is read alone
+FETCH_BYTES_MAX = PARTITION_BYTES_MAX
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # a first batch may exceed any limit of a fetch (KIP-74)
 REQUEST_TIMEOUT_MS = 30_000
 BOOTSTRAP_TIMEOUT_MS = 15_000
+ENTER_WITHIN_S = 10.0
 TRIES_MAX = 40  # 10 s in all: an election takes a second or two
 RETRY_WAIT_S = 0.25
 FETCH_WAIT_MS = 500  # rarely waited for: below the end there are records
@@ -86,26 +89,27 @@ class LogReader:
     def __init__(self, access: ClusterAccess, isolation: Isolation) -> None:
         self.access = access
         self.isolation = isolation
-        refusal = refusal_of(access)
-        if refusal is not None:
-            raise refusal
         self.cluster_id = ""
         self._leaders: dict[TopicPartition, int] = {}
         self._epochs = LeaderEpochs()
         """The newest seen: a deposed leader is not believed, and refuses."""
+        self.fit = FetchFit()
+        """How much to ask for at once."""
         self._net = NetworkSelector()
         settings = {
             "client_id": "heliostat-verify",
             "receive_message_max_bytes": RESPONSE_BYTES_MAX,
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
-            **client_settings(with_seeds_that_answer(access)),
+            **client_settings(access),
         }
         self._manager = LargeReadsManager(self._net, **settings)
+        introductions = PendingAnswer(partial(enter, access, ENTER_WITHIN_S), "enter")
+        self._manager.introductions = introductions
         try:
             self._manager.bootstrap(timeout_ms=BOOTSTRAP_TIMEOUT_MS)
-            self.topics(())
         except kafka.errors.KafkaError as error:
             self.close()
+            introductions.answer()
             raise translated(error, access, "no broker answers") from error
         except BaseException:
             self.close()
@@ -161,32 +165,46 @@ class LogReader:
     def _list_offsets(self, wanted: list[TopicPartition], timestamp: int) -> dict[Any, int]:
         found: dict[TopicPartition, int] = {}
         for left in self._attempts(wanted, found):
-            for node, group in self._by_leader(left).items():
-                topics = [
-                    ListOffsetsRequest.ListOffsetsTopic(
-                        name=topic,
-                        partitions=[
-                            ListOffsetsRequest.ListOffsetsTopic.ListOffsetsPartition(
-                                partition_index=one.partition,
-                                current_leader_epoch=self._epochs.of(one),
-                                timestamp=timestamp,
-                            )
-                            for one in members
-                        ],
-                    )
-                    for topic, members in _by_topic(group).items()
-                ]
-                request = ListOffsetsRequest(
-                    replica_id=CONSUMER,
-                    isolation_level=int(self.isolation),
-                    topics=topics,
-                    min_version=2,
-                )
-                for topic in self._send(request, node).topics:
+            requests = {
+                node: self._offsets_request(group, timestamp)
+                for node, group in self._by_leader(left).items()
+            }
+            for answer in self._send_each(requests):
+                for topic in answer.topics:
                     for part in topic.partitions:
                         one = _tp(topic.name, part.partition_index)
                         if self._usable(one, part.error_code):
                             found[one] = part.offset
+        return found
+
+    def _offsets_request(self, group: list[TopicPartition], timestamp: int) -> Any:
+        topic_type = ListOffsetsRequest.ListOffsetsTopic
+        topics = [
+            topic_type(
+                name=topic,
+                partitions=[
+                    topic_type.ListOffsetsPartition(
+                        partition_index=one.partition,
+                        current_leader_epoch=self._epochs.of(one),
+                        timestamp=timestamp,
+                    )
+                    for one in members
+                ],
+            )
+            for topic, members in _by_topic(group).items()
+        ]
+        return ListOffsetsRequest(
+            replica_id=CONSUMER,
+            isolation_level=int(self.isolation),
+            topics=topics,
+            min_version=2,
+        )
+
+    def fetch_alone(self, partition: TopicPartition, position: int) -> FetchedPart:
+        """As `fetch` of one partition, as much as fits the line."""
+        began_s = time.monotonic()
+        found = self.fetch({partition: position}, self.fit.partition_bytes)[partition]
+        self.fit.fetched(len(found.data), time.monotonic() - began_s)
         return found
 
     def fetch(
@@ -201,9 +219,12 @@ class LogReader:
         """
         found: dict[TopicPartition, FetchedPart] = {}
         for left in self._attempts(list(positions), found):
-            for node, group in self._by_leader(left).items():
-                request = self._fetch_request(group, positions, partition_bytes)
-                for topic in self._send(request, node).responses:
+            requests = {
+                node: self._fetch_request(group, positions, partition_bytes)
+                for node, group in self._by_leader(left).items()
+            }
+            for answer in self._send_each(requests):
+                for topic in answer.responses:
                     for part in topic.partitions:
                         one = _tp(topic.topic, part.partition_index)
                         if self._usable(one, part.error_code, position=positions[one]):
@@ -294,16 +315,38 @@ class LogReader:
             return False
         raise error
 
+    def _send_each(self, requests: Mapping[int, Any]) -> list[Any]:
+        """Send one request to each of several brokers, all in flight at once; then try again."""
+        answers: dict[int, Any] = {}
+
+        async def all_of_them() -> None:
+            sent = {node: self._manager.send(each, node_id=node) for node, each in requests.items()}
+            for node, answer in sent.items():
+                with suppress(kafka.errors.KafkaError):
+                    answers[node] = await answer
+
+        if len(requests) > 1:
+            with suppress(kafka.errors.KafkaError):
+                self._net.run(all_of_them)
+        return [
+            answers[node] if node in answers else self._send(request, node)
+            for node, request in requests.items()
+        ]
+
     def _send(self, request: Any, node: int | None) -> Any:
         last: Exception | None = None
         for _ in range(TRIES_MAX):
+            began_s = time.monotonic()
             try:
-                return self._net.run(lambda: self._manager.send(request, node_id=node))
+                answer = self._net.run(lambda: self._manager.send(request, node_id=node))
             except kafka.errors.KafkaError as error:
                 if not getattr(error, "retriable", False):
                     raise BrokerError(str(error), kafka_code=error.errno, at=node) from error
                 last = error
                 time.sleep(RETRY_WAIT_S)
+            else:
+                self.fit.answered(time.monotonic() - began_s)
+                return answer
         raise ConnectionLost(f"no answer: {last}", at=self.access.described, node=node)
 
 

@@ -64,7 +64,7 @@ class PartitionStream:
         while self.position < self.end:
             fetched, self._first = self._first, None
             if fetched is None:
-                fetched = self._reader.fetch({self.partition: self.position})[self.partition]
+                fetched = self._reader.fetch_alone(self.partition, self.position)
             before = self.position
             yield from self._batches(fetched)
             if self.position > before:

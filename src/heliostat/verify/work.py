@@ -6,7 +6,7 @@ Plain functions over picklable values, so that tests call them without Spark.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -17,18 +17,22 @@ from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.names import TopicPartition
 from heliostat.verify.align import Content, Findings, Holes, explain, placed
 from heliostat.verify.both_logs import BothLogs, rows_of
+from heliostat.verify.both_readers import BothReaders, both_readers, first_parts
 from heliostat.verify.compaction import CleaningRule, Compacted, judge
 from heliostat.verify.compare import Compared, compare
+from heliostat.verify.fetch_fit import PARTITION_BYTES, PARTITION_BYTES_MAX
 from heliostat.verify.mapped import KeptTarget, MovedSource, without
 from heliostat.verify.piped import Pipes
 from heliostat.verify.ranges import Chunk, Stretch
-from heliostat.verify.reader import FetchedPart, Isolation, LogReader
+from heliostat.verify.reader import FetchedPart, LogReader
 from heliostat.verify.schema_ids import AS_THEY_ARE, NO_IDS, MirroredIds, Views
 from heliostat.verify.stream import Batch, ConsumedRecord, PartitionStream
 
 SMALL_RECORDS_MAX = 2_000  # pieces of up to this many records are fetched together
 SMALL_TOGETHER = 100  # pieces per request: 7,000 partitions take 70 round trips a side, not 7,000
 SMALL_BYTES = 256 * 1024  # of each small piece in such an answer; the rest is fetched afterwards
+LARGE_TOGETHER = PARTITION_BYTES_MAX // PARTITION_BYTES
+"""Larger pieces per request to a side that is far: one answer holds the beginning of so many."""
 RESTARTS_MAX = 5  # a log start that overtakes the reader this often will do so again
 
 
@@ -103,33 +107,37 @@ def compare_chunks(sides: ComparedClusters, chunks: Iterable[Chunk]) -> Iterator
     pending = iter(chunks)
     with ExitStack() as stack:
         try:
-            source = stack.enter_context(LogReader(sides.source, Isolation.READ_COMMITTED))
-            target = stack.enter_context(LogReader(sides.target, Isolation.READ_UNCOMMITTED))
+            readers = stack.enter_context(both_readers(sides.source, sides.target))
         except HeliostatError as error:
             yield from (ChunkResult(one.stretch, one.start, error=error) for one in pending)
             return
         while group := list(islice(pending, SMALL_TOGETHER)):
             small = [one for one in group if one.end - one.start <= SMALL_RECORDS_MAX]
-            source_first = _prefetch(source, {one.source: one.start for one in small})
-            target_first = _prefetch(target, {one.target: one.target_start for one in small})
-            for one in group:
-                firsts = (source_first.pop(one.source, None), target_first.pop(one.target, None))
-                with _no_collector():
-                    result = _compare_chunk(sides, source, target, one, firsts)
-                yield result
+            large = [one for one in group if one.end - one.start > SMALL_RECORDS_MAX]
+            is_far = (readers.source.fit.is_far, readers.target.fit.is_far)
+            for at in range(0, len(large), LARGE_TOGETHER):
+                some = large[at : at + LARGE_TOGETHER]
+                yield from _compare_group(sides, readers, some, PARTITION_BYTES, is_far)
+            yield from _compare_group(sides, readers, small, SMALL_BYTES, (True, True))
 
 
-def _prefetch(
-    reader: LogReader, positions: Mapping[TopicPartition, int]
-) -> dict[TopicPartition, FetchedPart]:
-    """Fetch many partitions at once; after an error each is read alone."""
-    if len(positions) < 2:  # one is read alone anyway
-        return {}
-    try:
-        found = reader.fetch(positions, SMALL_BYTES)
-    except BrokerError:
-        return {}
-    return {one: fetched for one, fetched in found.items() if fetched.data}
+def _compare_group(
+    sides: ComparedClusters,
+    readers: BothReaders,
+    group: Sequence[Chunk],
+    first_bytes: int,
+    together: tuple[bool, bool],
+) -> Iterator[ChunkResult]:
+    """Compare chunks, whose first parts come with one fetch of a side where `together` says so."""
+    ours = {one.source: one.start for one in group} if together[0] else {}
+    theirs = {one.target: one.target_start for one in group} if together[1] else {}
+    source_first = first_parts(readers.source, ours, first_bytes)
+    target_first = first_parts(readers.target, theirs, first_bytes)
+    for one in group:
+        firsts = (source_first.pop(one.source, None), target_first.pop(one.target, None))
+        with _no_collector():
+            result = _compare_chunk(sides, readers.source, readers.target, one, firsts)
+        yield result
 
 
 def _compare_chunk(
@@ -220,8 +228,7 @@ def explain_stretches(
     pending = iter(stretches)
     with ExitStack() as stack:
         try:
-            source = stack.enter_context(LogReader(sides.source, Isolation.READ_COMMITTED))
-            target = stack.enter_context(LogReader(sides.target, Isolation.READ_UNCOMMITTED))
+            source, target = stack.enter_context(both_readers(sides.source, sides.target))
         except HeliostatError as error:
             yield from (ExplainedStretch(one.index, Findings(), error) for one in pending)
             return

@@ -46,17 +46,16 @@ class OneLog:
         self.data, self.limit, self.aborted = data, limit, aborted
         self.high_watermark = 1 << 40
 
-    def fetch(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, FetchedPart]:
-        [(one, position)] = positions.items()
+    def fetch_alone(self, _: TopicPartition, position: int) -> FetchedPart:
         at = 0
         while at < len(self.data):
             base = int.from_bytes(self.data[at : at + 8], "big")
             size = 12 + int.from_bytes(self.data[at + 8 : at + 12], "big")
             if base + int.from_bytes(self.data[at + 23 : at + 27], "big") >= position:
                 cut = self.data[at : at + max(size, self.limit)]
-                return {one: FetchedPart(position, cut, self.aborted, self.high_watermark)}
+                return FetchedPart(position, cut, self.aborted, self.high_watermark)
             at += size
-        return {one: FetchedPart(position, b"", (), self.high_watermark)}
+        return FetchedPart(position, b"", (), self.high_watermark)
 
 
 def stream(data: bytes, start: int = 0, end: int = COUNT, **options: int) -> PartitionStream:

@@ -41,10 +41,9 @@ class Log:
         data = batch_bytes(rows, codec)
         self.batches.append((base, base + len(rows), base.to_bytes(8, "big") + data[8:]))
 
-    def fetch(self, positions: dict[TopicPartition, int]) -> dict[TopicPartition, FetchedPart]:
-        [(one, position)] = positions.items()
+    def fetch_alone(self, _: TopicPartition, position: int) -> FetchedPart:
         data = b"".join(data for _, end, data in self.batches if end > position)
-        return {one: FetchedPart(position, data, (), 1 << 40)}
+        return FetchedPart(position, data, (), 1 << 40)
 
 
 def kept(holes: list[bool]) -> list[int]:

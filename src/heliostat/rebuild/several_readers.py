@@ -1,0 +1,77 @@
+"""Partitions compared several at once: over a long line each takes some round trips."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from typing import TypeVar
+
+from heliostat.access import ClusterAccess
+from heliostat.verify.both_readers import BothReaders, both_readers
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+READERS = 8
+"""Of each side. Python runs one at a time; the others wait for brokers."""
+TOGETHER_MAX = 50
+"""Partitions that share their requests: 3,348 take some 70 of each kind, not 3,348."""
+
+
+class SeveralReaders:
+    """Readers of both sides for several threads; each is opened when it is first needed.
+
+    Parameters
+    ----------
+    source, target
+        The clusters.
+    """
+
+    def __init__(self, source: ClusterAccess, target: ClusterAccess) -> None:
+        self._source, self._target = source, target
+        self._lock = threading.Lock()
+        self._idle: list[BothReaders] = []
+        self._opened = ExitStack()
+
+    def close(self) -> None:
+        """Close all of them; nobody may use one any more."""
+        self._opened.close()
+
+    def each(
+        self, items: Sequence[T], work: Callable[[BothReaders, Sequence[T]], list[R]]
+    ) -> Iterator[R]:
+        """Yield the result of each item in order; `work` is called with some of them at a time.
+
+        Raises
+        ------
+        HeliostatError
+            What `work` raises, or opening a reader; what has not begun by then never does.
+        """
+        size = max(1, min(TOGETHER_MAX, -(-len(items) // READERS)))
+        groups = [items[first : first + size] for first in range(0, len(items), size)]
+        if not groups:
+            return
+        threads = ThreadPoolExecutor(min(READERS, len(groups)), "compare")
+        try:
+            for found in threads.map(lambda group: self._worked(work, group), groups):
+                yield from found
+        finally:
+            threads.shutdown(cancel_futures=True)
+
+    def _worked(
+        self, work: Callable[[BothReaders, Sequence[T]], list[R]], group: Sequence[T]
+    ) -> list[R]:
+        with self._lock:
+            readers = self._idle.pop() if self._idle else None
+        if readers is None:
+            with ExitStack() as stack:
+                readers = stack.enter_context(both_readers(self._source, self._target))
+                with self._lock:
+                    self._opened.push(stack.pop_all())
+        try:
+            return work(readers, group)
+        finally:
+            with self._lock:
+                self._idle.append(readers)
