@@ -57,6 +57,7 @@ class CountingRegistry:
 
     def __init__(self, registry: HttpRegistry) -> None:
         self._registry = registry
+        self.at_once = registry.at_once
         self.asked = 0
 
     def ask(self, call: Call[T]) -> T:

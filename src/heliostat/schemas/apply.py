@@ -96,7 +96,8 @@ def apply_schemas(plan: SchemaPlan, rules: SchemaRules, target: Registry) -> App
                 raise
 
     follow([each for each in plan.actions if _is_of_context(each)])  # count for all its subjects
-    with ThreadPoolExecutor(plan.at_once) as threads:
+    at_once = 1 if plan.at_once == 1 else max(plan.at_once, target.at_once)
+    with ThreadPoolExecutor(at_once) as threads:
         for part in [threads.submit(follow, each) for each in independent(plan.actions)]:
             part.result()
     return done

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
+from heliostat.ops.asked import asked_at_once
 from heliostat.schemas.apply import AppliedSchemas, apply_schemas, unresolved
 from heliostat.schemas.content import RegistryContent, fingerprint_alone
 from heliostat.schemas.observe import Registry, observe_registry, with_levels_of
@@ -144,8 +146,8 @@ def _at_each(
     """Return the plan's ids and GUIDs that each node gives, with the source's content."""
     ids, guids = dict(plan.ids), dict(plan.guids)
     wanted = source.ids(rules.source_context)
-    for node in nodes:
-        there = observe_registry(node)
+    observed = asked_at_once({at: partial(observe_registry, each) for at, each in enumerate(nodes)})
+    for there in observed.values():
         found = there.ids(rules.naming.context)
         ids = {
             own: theirs

@@ -6,12 +6,14 @@ lack that request, and are asked for each subject and version.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 from heliostat.errors import RegistryError
+from heliostat.ops.asked import asked_at_once
 from heliostat.schemas.content import EVERYWHERE, RegistryContent, VersionContent
 from heliostat.schemas.registry import calls, error_codes
 from heliostat.schemas.registry.messages import Call
@@ -30,8 +32,6 @@ T = TypeVar("T")
 
 NO_SUBJECT = Subject("")
 """Stands for the default context's settings."""
-ASKED_AT_ONCE = 8
-"""Requests in flight to a registry that is asked for each version."""
 LISTED_MAX = 1_000
 """Apicurio 2.5 lists no more subjects, says nothing of it, and ignores an offset (2026-11-25)."""
 PAGES_MAX = 10_000
@@ -40,6 +40,11 @@ PAGES_MAX = 10_000
 
 class Registry(Protocol):
     """Who sends a call; see `HttpRegistry`."""
+
+    @property
+    def at_once(self) -> int:
+        """How many calls to have under way."""
+        ...
 
     def ask(self, call: Call[T]) -> T:
         """Send a request and give its answer."""
@@ -68,29 +73,41 @@ def observe_registry(
         As the registry's adapter raises them.
     """
     names = set(wanted)
-    versions, is_cut = _all_versions(registry, names)
-    contexts = {join_subject(split_subject(each.subject)[0], "") for each in versions}
-    modes: dict[Subject, Mode] | None
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
-        try:
-            modes = {NO_SUBJECT: registry.ask(calls.mode())}
-        except RegistryError as error:
-            if error.registry_code not in error_codes.NO_SUCH_REQUEST:
-                raise
-            modes = None
-        else:
-            scopes = sorted({*names, *contexts, EVERYWHERE} - {NO_SUBJECT})
-            found = threads.map(lambda scope: _setting(registry, calls.mode(scope)), scopes)
-            modes |= {scope: mode for scope, mode in zip(scopes, found, strict=True) if mode}
-        levels = _levels(registry, threads, levels_of)
-        return RegistryContent(
-            versions,
-            modes is not None,
-            modes or {},
-            levels,
-            registry.ask(calls.compatibility()),
-            is_cut,
-        )
+    asks: dict[str, Callable[[], Any]] = {
+        "versions": partial(_all_versions, registry, names),
+        "mode": partial(_mode, registry),
+        "levels": partial(_levels, registry, levels_of),
+        "level": partial(registry.ask, calls.compatibility()),
+    }
+    (versions, is_cut), mode, levels, level = asked_at_once(asks).values()
+    modes = dict[Subject, Mode]()
+    if mode is not None:
+        contexts = {join_subject(split_subject(each.subject)[0], "") for each in versions}
+        scopes = sorted({*names, *contexts, EVERYWHERE} - {NO_SUBJECT})
+        found = _each(registry, scopes, lambda scope: _setting(registry, calls.mode(scope)))
+        modes = {NO_SUBJECT: mode} | {scope: mode for scope, mode in found.items() if mode}
+    return RegistryContent(versions, mode is not None, modes, levels, level, is_cut)
+
+
+def _mode(registry: Registry) -> Mode | None:
+    """The default context's mode; None from a registry that has no modes."""
+    try:
+        return registry.ask(calls.mode())
+    except RegistryError as error:
+        if error.registry_code not in error_codes.NO_SUCH_REQUEST:
+            raise
+        return None
+
+
+def _each(
+    registry: Registry, subjects: Iterable[Subject], ask: Callable[[Subject], T]
+) -> dict[Subject, T]:
+    """Ask about each subject, as many at once as the registry takes."""
+    asked = sorted(subjects)
+    if not asked:
+        return {}
+    with ThreadPoolExecutor(min(registry.at_once, len(asked))) as threads:
+        return dict(zip(asked, threads.map(ask, asked), strict=True))
 
 
 def with_levels_of(
@@ -103,18 +120,15 @@ def with_levels_of(
     RegistryError, RegistryUnreachable, RegistryAnswerInvalid
         As the registry's adapter raises them.
     """
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
-        return replace(content, compatibilities=_levels(registry, threads, subjects))
+    return replace(content, compatibilities=_levels(registry, subjects))
 
 
-def _levels(
-    registry: Registry, threads: ThreadPoolExecutor, subjects: Iterable[Subject]
-) -> dict[Subject, Compatibility]:
-    asked = sorted(subjects)
-    found = threads.map(
-        lambda subject: _setting(registry, calls.compatibility(subject, inherited=True)), asked
-    )
-    return {subject: level for subject, level in zip(asked, found, strict=True) if level}
+def _levels(registry: Registry, subjects: Iterable[Subject]) -> dict[Subject, Compatibility]:
+    def ask(subject: Subject) -> Compatibility | None:
+        return _setting(registry, calls.compatibility(subject, inherited=True))
+
+    found = _each(registry, subjects, ask)
+    return {subject: level for subject, level in found.items() if level}
 
 
 def _all_versions(
@@ -126,8 +140,9 @@ def _all_versions(
     subject says is, and `wanted` subjects are compared with what they have.
     """
     try:
-        found = _pages(registry, deleted=True)
-        alive = _pages(registry, deleted=False)
+        found, alive = asked_at_once(
+            {each: partial(_pages, registry, deleted=each) for each in (True, False)}
+        ).values()
     except RegistryError as error:
         if error.registry_code not in error_codes.NO_SUCH_REQUEST:
             raise
@@ -158,9 +173,8 @@ def _pages(registry: Registry, *, deleted: bool) -> dict[SubjectVersion, Registe
 def _of_subjects(
     registry: Registry, subjects: set[Subject], known: Mapping[SubjectVersion, RegisteredSchema]
 ) -> dict[SubjectVersion, VersionContent]:
-    with ThreadPoolExecutor(ASKED_AT_ONCE) as threads:
-        parts = threads.map(lambda each: _of_subject(registry, each, known), sorted(subjects))
-        return {place: content for part in parts for place, content in part.items()}
+    parts = _each(registry, subjects, lambda each: _of_subject(registry, each, known))
+    return {place: content for part in parts.values() for place, content in part.items()}
 
 
 def _of_subject(

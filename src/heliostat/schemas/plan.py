@@ -43,7 +43,8 @@ from heliostat.schemas.schema_plan import (
 )
 
 AT_ONCE = 8
-"""Requests in flight to a registry of Confluent's, whose leader puts them into an order.
+"""Requests in flight to a registry of Confluent's, whose leader puts them into an order; more to
+one far away, see `Registry.at_once`.
 
 Apicurio gets them one by one. It registered 100 schemas in 1.4 s one after the other, in 7 s two at
 a time and in 92 s eight at a time, and refused some even of two: `Timeout trying to lock table

@@ -13,6 +13,7 @@ import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from math import inf
 from types import TracebackType
 from typing import Self, TypeVar
 from urllib.parse import quote, urlsplit
@@ -36,8 +37,13 @@ T = TypeVar("T")
 
 ANSWER_BYTES_MAX = 256 << 20
 """All subjects' names of a large registry have some MiB; a schema may have some, too."""
-CONNECTIONS_MAX = 16
-"""To one address; a registry that is asked for 10,000 schemas at once answers no faster."""
+AT_ONCE, AT_ONCE_FAR = 8, 64
+"""Requests in flight to a registry. One nearby that is asked for 10,000 schemas at once answers no
+faster; of one far away most requests are on the line, and it sees a few at a time."""
+FAR_S = 0.02
+"""The fastest answer from which on a registry counts as far."""
+CONNECTIONS_MAX = AT_ONCE_FAR
+"""To one address."""
 _NO_AUTHORITIES = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 _NODE_STATUSES = frozenset({408, 429})
 """Refusals of one node, besides 5xx: another may answer."""
@@ -86,6 +92,12 @@ class HttpRegistry:
         self._clients: dict[str, httpx.Client] = {}
         self._lock = threading.Lock()
         self._first = 0
+        self._fastest_s = inf
+
+    @property
+    def at_once(self) -> int:
+        """How many requests to have in flight, by the fastest answer so far."""
+        return AT_ONCE_FAR if FAR_S <= self._fastest_s < inf else AT_ONCE
 
     def ask(self, call: Call[T]) -> T:
         """Send a request, to the next address if one fails, and again after a pause.
@@ -200,7 +212,8 @@ class HttpRegistry:
         if request.body is not None:
             headers["Content-Type"] = CONTENT_TYPE
         client = self._client(at)
-        until_s = self._clock.monotonic_s() + self._timeouts.answer_s
+        began_s = self._clock.monotonic_s()
+        until_s = began_s + self._timeouts.answer_s
         body = bytearray()
         try:
             with client.stream(
@@ -209,6 +222,7 @@ class HttpRegistry:
                 content=request.body,
                 headers=headers,
             ) as response:
+                self._fastest_s = min(self._fastest_s, self._clock.monotonic_s() - began_s)
                 for chunk in response.iter_bytes():
                     body += chunk
                     if len(body) > ANSWER_BYTES_MAX or self._clock.monotonic_s() > until_s:
