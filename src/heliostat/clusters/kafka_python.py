@@ -16,11 +16,10 @@ from typing import Any
 
 from kafka import codec as own
 from kafka.errors import KafkaConnectionError
+from kafka.net.manager import KafkaConnectionManager
 from kafka.net.transport import KafkaSSLTransport, KafkaTCPTransport
 from kafka.record import default_records, legacy_records
 from typing_extensions import override
-
-from heliostat.clusters.opened import IntroducedManager
 
 LENT = ("snappy", "lz4", "zstd")
 CODEC_USERS = (own, default_records, legacy_records)
@@ -62,7 +61,7 @@ def _lent(name: str) -> Callable[..., bytes]:
     return call
 
 
-class LargeReadsManager(IntroducedManager):
+class LargeReadsManager(KafkaConnectionManager):  # type: ignore[misc]  # untyped
     """Its connections, with reads as large as the kernel offers."""
 
     @override

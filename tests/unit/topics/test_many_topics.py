@@ -12,6 +12,7 @@ from support.simulated_cluster import SimulatedCluster
 from heliostat.config import LinkConfig
 from heliostat.names import ClusterId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.topics import plan as plan_module
+from heliostat.topics.apply import TOPICS_PER_REQUEST, apply_plan
 from heliostat.topics.configs import wanted_configs
 from heliostat.topics.observe import observe
 from heliostat.topics.plan import plan_topics
@@ -101,3 +102,17 @@ def test_settings_are_computed_once_for_all_topics_that_share_them(
     plan = plan_topics(LINK, *look(source, target, mirrors), mirrors, claimed)
     assert len(plan.mirrors) == TOPICS
     assert len(calls) <= len(SETTINGS)
+
+
+@pytest.mark.parametrize("topics", [20, 3_348])
+def test_the_first_reconciliation_costs_few_requests_one_after_the_other(topics: int) -> None:
+    """Given topics that the target lacks / then their number costs only requests to create them."""
+    names = [TopicName(f"topic-{number}") for number in range(topics)]
+    source, target = cluster("source", names), cluster("target", [])
+    plan = plan_topics(LINK, *look(source, target, {}), {})
+    applied = apply_plan(plan, SimulatedAdmin(target))
+    assert len(applied.mirrors) == len(applied.created) == topics
+    creating = -(-topics // TOPICS_PER_REQUEST)
+    assert len(target.asked("create_topics")) == creating
+    assert len(target.calls) - creating <= 8
+    assert len(source.calls) <= 3
