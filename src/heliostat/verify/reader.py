@@ -103,13 +103,12 @@ class LogReader:
             **client_settings(access),
         }
         self._manager = LargeReadsManager(self._net, **settings)
-        introductions = PendingAnswer(partial(enter, access, ENTER_WITHIN_S), "enter")
-        self._manager.introductions = introductions
+        entering = PendingAnswer(partial(enter, access, ENTER_WITHIN_S), "enter")
         try:
             self._manager.bootstrap(timeout_ms=BOOTSTRAP_TIMEOUT_MS)
         except kafka.errors.KafkaError as error:
             self.close()
-            introductions.answer()
+            entering.answer()  # it says more
             raise translated(error, access, "no broker answers") from error
         except BaseException:
             self.close()
