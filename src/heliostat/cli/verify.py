@@ -78,9 +78,8 @@ def verify_command(
     """
     config = load_config(config_file)
     links = links_of(config, link_name)
-    previews = PendingAnswer(partial(_previews, config, links), "previews")
     leaving_out = PendingAnswer(partial(_left_out, config, links), "not copied")
-    rows = previews.answer()
+    rows = _previews(config, links)
     pairs = {link.name: _pairs(rows[link.name], topics) for link in links}
     _check_topics(topics, pairs)
     try:
@@ -110,11 +109,8 @@ def verify_command(
     for one, link in zip(reports, links, strict=True):
         one.refused = _refused(left_out[link.name], pairs[link.name])
     report = joined(reports)
-    if as_json:
-        click.echo(json.dumps(report.to_json(), indent=2))
-    else:
-        for line in report.lines():
-            click.echo(line)
+    for line in [json.dumps(report.to_json(), indent=2)] if as_json else report.lines():
+        click.echo(line)
     context.exit(IN_SYNC if report.is_clean else DIFFERENCE)
 
 
