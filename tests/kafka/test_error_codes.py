@@ -20,7 +20,8 @@ from heliostat.offsets.offset_map import Break, MapTail, encode_breaks
 from heliostat.records.copier import markers as filling
 from heliostat.records.copier.lane import PartitionState
 from heliostat.records.copier.partition_copy import PartitionCopy
-from heliostat.verify.reader import Isolation, LogReader
+from heliostat.verify.read_requests import Isolation
+from heliostat.verify.reader import LogReader
 from heliostat.verify.stream import PartitionStream
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]

@@ -18,7 +18,8 @@ from heliostat.access import access_of
 from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BrokerError
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.verify.reader import Isolation, LogReader
+from heliostat.verify.read_requests import Isolation
+from heliostat.verify.reader import LogReader
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 

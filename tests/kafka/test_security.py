@@ -43,7 +43,8 @@ from heliostat.errors import (
     TlsFailed,
 )
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.verify.reader import Isolation, LogReader
+from heliostat.verify.read_requests import Isolation
+from heliostat.verify.reader import LogReader
 from heliostat_sandbox import (
     ClientAuth,
     Cluster,

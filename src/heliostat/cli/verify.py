@@ -78,15 +78,13 @@ def verify_command(
     """
     config = load_config(config_file)
     links = links_of(config, link_name)
-    leaving_out = PendingAnswer(partial(_left_out, config, links), "not copied")
-    rows = _previews(config, links)
+    rows, left_out = _looked_at(config, links)
     pairs = {link.name: _pairs(rows[link.name], topics) for link in links}
     _check_topics(topics, pairs)
     try:
         ranges = RangeSpec(start=start, until=until, is_complete=complete)
     except Refused as error:
         raise click.BadParameter(error.text, param_hint="--from/--until") from error
-    left_out = leaving_out.answer()
     from heliostat.verify.pipeline import verify_pair  # Spark, only when the rest is in order
 
     reports: list[VerifyReport] = [
@@ -109,18 +107,26 @@ def verify_command(
     for one, link in zip(reports, links, strict=True):
         one.refused = _refused(left_out[link.name], pairs[link.name])
     report = joined(reports)
-    for line in [json.dumps(report.to_json(), indent=2)] if as_json else report.lines():
-        click.echo(line)
+    if as_json:
+        click.echo(json.dumps(report.to_json(), indent=2))
+    else:
+        for line in report.lines():
+            click.echo(line)
     context.exit(IN_SYNC if report.is_clean else DIFFERENCE)
 
 
-def _previews(config: Config, links: Sequence[LinkConfig]) -> dict[LinkName, list[TopicPreview]]:
-    asks = {LinkName(link.name): partial(preview_topics, config, link.name) for link in links}
-    return asked_at_once(asks)
-
-
-def _left_out(config: Config, links: Sequence[LinkConfig]) -> dict[LinkName, NotCopied]:
-    return asked_at_once({LinkName(link.name): partial(not_copied, config, link) for link in links})
+def _looked_at(
+    config: Config, links: Sequence[LinkConfig]
+) -> tuple[dict[LinkName, list[TopicPreview]], dict[LinkName, NotCopied]]:
+    """Return the topics of links, and which of them are not copied; all asked at once."""
+    rows = PendingAnswer(
+        partial(
+            asked_at_once, {link.name: partial(preview_topics, config, link.name) for link in links}
+        ),
+        "topics of links",
+    )
+    left_out = asked_at_once({link.name: partial(not_copied, config, link) for link in links})
+    return rows.answer(), left_out
 
 
 def _check_topics(topics: Sequence[str], pairs: Mapping[LinkName, Sequence[TopicPair]]) -> None:

@@ -12,7 +12,8 @@ from heliostat.errors import BatchError
 from heliostat.gaps.choices import Cause, FailingRange
 from heliostat.names import Offset, TopicPartition
 from heliostat.records.batches.batch import read_header
-from heliostat.verify.reader import Isolation, LogReader
+from heliostat.verify.read_requests import Isolation
+from heliostat.verify.reader import LogReader
 
 RUN_RECORDS_MAX = 1000
 RUN_BYTES_MAX = 8 * 1024 * 1024

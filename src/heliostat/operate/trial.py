@@ -15,7 +15,8 @@ from heliostat.records.spark.frames import on_lane
 from heliostat.records.spark.row_workers import LaneRows
 from heliostat.records.spark.trial import TriedRecord, trial_session, tried
 from heliostat.schemas.registry.values import SchemaId
-from heliostat.verify.reader import Isolation, LogReader
+from heliostat.verify.read_requests import Isolation
+from heliostat.verify.reader import LogReader
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -29,7 +29,8 @@ from heliostat.rebuild.compared_rows import OpenPipes, compared_rows
 from heliostat.state.link_state import LinkState
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.both_logs import rows_of
-from heliostat.verify.reader import Isolation, LogReader
+from heliostat.verify.read_requests import Isolation
+from heliostat.verify.reader import LogReader
 from heliostat.verify.schema_ids import Views
 from heliostat.verify.stream import PartitionStream
 

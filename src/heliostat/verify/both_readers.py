@@ -11,7 +11,8 @@ from heliostat.access import ClusterAccess
 from heliostat.errors import BrokerError
 from heliostat.names import TopicPartition
 from heliostat.ops.asked import each_answer
-from heliostat.verify.reader import FetchedPart, Isolation, LogReader
+from heliostat.verify.read_requests import Isolation
+from heliostat.verify.reader import FetchedPart, LogReader
 
 
 class BothReaders(NamedTuple):

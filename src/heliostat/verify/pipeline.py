@@ -47,7 +47,8 @@ from heliostat.verify.ranges import (
     pack,
     plan,
 )
-from heliostat.verify.reader import Bounds, Isolation, LogReader
+from heliostat.verify.read_requests import Isolation
+from heliostat.verify.reader import Bounds, LogReader
 from heliostat.verify.report import PartitionResult, VerifyReport
 from heliostat.verify.schema_ids import NO_IDS, MirroredIds
 from heliostat.verify.tails import offsets_without_record
@@ -103,27 +104,23 @@ def verify_pair(
         Whether to decode also batches that are equal byte by byte.
     conf
         Spark settings for a session of our own.
-    read_map, read_ids
-        Read the link's map of offsets, and that of schema ids, once; without them both are equal.
-    read_blocked
-        Reads which source partitions the link reports as not copied, with its reason.
+    read_map, read_ids, read_blocked
+        Read the link's maps of offsets and of schema ids (without them both are equal), and which
+        source partitions the link reports as not copied.
     open_pipes
         Makes ready the pipelines that some topics go through; None: there are none.
 
     Raises
     ------
-    Refused
-        A topic would be compared with itself.
-    ConnectionLost, SparkUnavailable
-        A cluster does not answer; there is no Java, or Spark's JVM has died.
+    Refused, ConnectionLost, SparkUnavailable
+        A topic would be compared with itself; a cluster does not answer; there is no Java, or
+        Spark's JVM has died.
     """
     began_s = time.monotonic()
     sides = ComparedClusters(access_of(source), access_of(target), decode_all)
-    asked = ranges or RangeSpec()
-    planning = PendingAnswer(  # while Spark starts
-        partial(_planned, sides, pairs, asked, not_copied, (read_map, read_ids, read_blocked)),
-        "verify plan",
-    )
+    reads = read_map, read_ids, read_blocked
+    plan_it = partial(_planned, sides, pairs, ranges or RangeSpec(), not_copied, reads)
+    planning = PendingAnswer(plan_it, "verify plan")  # while Spark starts
     # Or each record at which a pipeline fails is told by Spark, too.
     log_level = "ERROR" if open_pipes is None else "OFF"
     settings = {"spark.log.level": log_level, **(conf or {})}

@@ -11,44 +11,34 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from enum import IntEnum
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 import kafka.errors
 from kafka.net.selector import NetworkSelector
-from kafka.protocol.consumer import FetchRequest, ListOffsetsRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from heliostat.access import ClusterAccess
 from heliostat.clusters.credentials import client_settings
-from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
+from heliostat.clusters.kafka_codes import EARLIEST, LATEST
 from heliostat.clusters.kafka_python import LargeReadsManager
 from heliostat.clusters.leader_epochs import LeaderEpochs
 from heliostat.clusters.refusals import enter, translated
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import TopicPartition
 from heliostat.ops.asked import PendingAnswer
-from heliostat.verify.fetch_fit import PARTITION_BYTES, PARTITION_BYTES_MAX, FetchFit
+from heliostat.verify.fetch_fit import PARTITION_BYTES, FetchFit
+from heliostat.verify.read_requests import Isolation, ReadRequests
 
-FETCH_BYTES_MAX = PARTITION_BYTES_MAX
 RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # a first batch may exceed any limit of a fetch (KIP-74)
 REQUEST_TIMEOUT_MS = 30_000
 BOOTSTRAP_TIMEOUT_MS = 15_000
 ENTER_WITHIN_S = 10.0
 TRIES_MAX = 40  # 10 s in all: an election takes a second or two
 RETRY_WAIT_S = 0.25
-FETCH_WAIT_MS = 500  # rarely waited for: below the end there are records
 
 logging.getLogger("kafka").addHandler(logging.NullHandler())  # we get its errors as exceptions
-
-
-class Isolation(IntEnum):
-    """Isolation level of a fetch (KIP-98)."""
-
-    READ_UNCOMMITTED = 0
-    READ_COMMITTED = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +83,7 @@ class LogReader:
         self._leaders: dict[TopicPartition, int] = {}
         self._epochs = LeaderEpochs()
         """The newest seen: a deposed leader is not believed, and refuses."""
+        self._requests = ReadRequests(isolation, self._epochs)
         self.fit = FetchFit()
         """How much to ask for at once."""
         self._net = NetworkSelector()
@@ -165,7 +156,7 @@ class LogReader:
         found: dict[TopicPartition, int] = {}
         for left in self._attempts(wanted, found):
             requests = {
-                node: self._offsets_request(group, timestamp)
+                node: self._requests.offsets(group, timestamp)
                 for node, group in self._by_leader(left).items()
             }
             for answer in self._send_each(requests):
@@ -175,29 +166,6 @@ class LogReader:
                         if self._usable(one, part.error_code):
                             found[one] = part.offset
         return found
-
-    def _offsets_request(self, group: list[TopicPartition], timestamp: int) -> Any:
-        topic_type = ListOffsetsRequest.ListOffsetsTopic
-        topics = [
-            topic_type(
-                name=topic,
-                partitions=[
-                    topic_type.ListOffsetsPartition(
-                        partition_index=one.partition,
-                        current_leader_epoch=self._epochs.of(one),
-                        timestamp=timestamp,
-                    )
-                    for one in members
-                ],
-            )
-            for topic, members in _by_topic(group).items()
-        ]
-        return ListOffsetsRequest(
-            replica_id=CONSUMER,
-            isolation_level=int(self.isolation),
-            topics=topics,
-            min_version=2,
-        )
 
     def fetch_alone(self, partition: TopicPartition, position: int) -> FetchedPart:
         """As `fetch` of one partition, as much as fits the line."""
@@ -219,7 +187,7 @@ class LogReader:
         found: dict[TopicPartition, FetchedPart] = {}
         for left in self._attempts(list(positions), found):
             requests = {
-                node: self._fetch_request(group, positions, partition_bytes)
+                node: self._requests.fetch(group, positions, partition_bytes)
                 for node, group in self._by_leader(left).items()
             }
             for answer in self._send_each(requests):
@@ -238,45 +206,6 @@ class LogReader:
                                 high_watermark=part.high_watermark,
                             )
         return found
-
-    def _fetch_request(
-        self,
-        group: list[TopicPartition],
-        positions: Mapping[TopicPartition, int],
-        partition_bytes: int,
-    ) -> Any:
-        topic_type = FetchRequest.FetchTopic
-        topics = [
-            topic_type(
-                topic=topic,
-                partitions=[
-                    topic_type.FetchPartition(
-                        partition=one.partition,
-                        current_leader_epoch=self._epochs.of(one),
-                        fetch_offset=positions[one],
-                        last_fetched_epoch=-1,
-                        log_start_offset=-1,
-                        partition_max_bytes=partition_bytes,
-                    )
-                    for one in members
-                ],
-            )
-            for topic, members in _by_topic(group).items()
-        ]
-        return FetchRequest(
-            replica_id=CONSUMER,
-            max_wait_ms=FETCH_WAIT_MS,
-            min_bytes=1,
-            max_bytes=FETCH_BYTES_MAX,
-            isolation_level=int(self.isolation),
-            session_id=0,
-            session_epoch=-1,
-            topics=topics,
-            forgotten_topics_data=[],
-            rack_id="",
-            min_version=4,
-            max_version=12,
-        )
 
     def _attempts(
         self, wanted: list[TopicPartition], found: Mapping[TopicPartition, Any]
@@ -351,10 +280,3 @@ class LogReader:
 
 def _tp(topic: str, partition: int) -> TopicPartition:
     return TopicPartition(topic, partition)  # type: ignore[arg-type]  # names come off the wire
-
-
-def _by_topic(group: Iterable[TopicPartition]) -> dict[str, list[TopicPartition]]:
-    topics: dict[str, list[TopicPartition]] = defaultdict(list)
-    for one in group:
-        topics[one.topic].append(one)
-    return topics
