@@ -346,7 +346,7 @@ def test_an_unreachable_cluster_is_reported(
     spark: SparkSession, source: Planter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("heliostat.verify.reader.ENTER_WITHIN_S", 0.5)
-    with pytest.raises(ConnectionLost, match="no broker of 127.0.0.1:9 answers"):
+    with pytest.raises(ConnectionLost, match=r"no broker of 127\.0\.0\.1:9 answers"):
         verify_pair(spark, source.bootstrap, "127.0.0.1:9", [])
 
 

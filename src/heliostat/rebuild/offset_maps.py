@@ -1,7 +1,7 @@
 """Rebuild offset maps whose rows are gone, from the contents of both logs; the link may run.
 
     look     which maps are lost, by the marks that the driver has made              reads only
-    align    all records of both sides, one partition after the other                reads only
+    align    all records of both sides, several partitions at once                   reads only
     write    rows of the map, read back, then the mark that it is rebuilt
 
 No round copies a marked partition (I2), so the mirror's log end does not move: it is checked before
@@ -25,11 +25,12 @@ from heliostat.offsets.marks import MirrorId
 from heliostat.offsets.offset_map import Break, MapRow, OffsetMap
 from heliostat.offsets.store import OffsetMaps
 from heliostat.rebuild.alignment import Contents, NotAligned, align
-from heliostat.rebuild.compared_rows import OpenPipes, compared_rows
+from heliostat.rebuild.compared_rows import OpenPipes, ViewsOf, compared_rows
+from heliostat.rebuild.several_readers import SeveralReaders
 from heliostat.state.link_state import LinkState
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.both_logs import rows_of
-from heliostat.verify.read_requests import Isolation
+from heliostat.verify.both_readers import BothReaders
 from heliostat.verify.reader import LogReader
 from heliostat.verify.schema_ids import Views
 from heliostat.verify.stream import PartitionStream
@@ -89,7 +90,8 @@ def rebuild_maps(
 ) -> Iterator[Rebuilt]:
     """Rebuild lost maps of a link: all, those of a source topic, or one.
 
-    Each is durable when it is yielded. Memory: 16 bytes a record, both sides of one partition.
+    Each is durable when it is yielded. Memory: 16 bytes a record, both sides of as many partitions
+    as there are `READERS`.
     Of a mirror with a pipeline, what it makes of the source's records now is compared.
 
     Raises
@@ -110,30 +112,46 @@ def rebuild_maps(
             closing(GapLedger(LinkName(link.name), config.clusters[link.target].access()))
         )
         ledger.read()
-        source = stack.enter_context(LogReader(source_access, Isolation.READ_COMMITTED))
-        target = stack.enter_context(LogReader(target_access, Isolation.READ_UNCOMMITTED))
+        readers = stack.enter_context(closing(SeveralReaders(source_access, target_access)))
         at_source = stack.enter_context(ClusterAdmin(source_access))
         at_target = stack.enter_context(ClusterAdmin(target_access))
         mirrors = {one.source.topic: one.target.topic for one in lost}
         views_of = stack.enter_context(compared_rows(link, mirrors, open_pipes))
-        for one in lost:
-            try:
-                _refuse_other_topics(one, at_source, at_target)
-                is_compacted = _is_compacted(at_source, one.source.topic)
-                end = _end(at_target, one.target)
-                views = views_of(one.source)
-                theirs = _mirror_of(target, one.target, end, views)
-                bounds = source.bounds([one.source])[one.source]
-                rows = rows_of(source, one.source, bounds.start, bounds.end, views.of_source)
-                ours = Contents.of(rows)
-                noted = _noted_end(ledger, one, end)
-                breaks = align(ours, theirs, is_compacted=is_compacted, goes_on_at=noted)
-                _refuse_moved(at_target, one.target, end)
-                _write(state, one.name, breaks)
-            except (_Why, NotAligned, BatchError, PipelineRefused, TransformFailed) as error:
-                yield Rebuilt(one.source, one.target, str(error))
-            else:
-                yield Rebuilt(one.source, one.target, "", len(breaks) + 1, len(theirs))
+        rebuilding = _Rebuilding(state, ledger, at_source, at_target, views_of)
+        yield from readers.each(lost, rebuilding.all_of, together=1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rebuilding:
+    """Rebuilds maps, several at once."""
+
+    state: LinkState
+    ledger: GapLedger
+    at_source: ClusterAdmin
+    at_target: ClusterAdmin
+    views_of: ViewsOf
+
+    def all_of(self, readers: BothReaders, lost: Iterable[_Lost]) -> list[Rebuilt]:
+        """Rebuild these maps with readers of both sides."""
+        return [self._one(readers, each) for each in lost]
+
+    def _one(self, readers: BothReaders, one: _Lost) -> Rebuilt:
+        try:
+            _refuse_other_topics(one, self.at_source, self.at_target)
+            is_compacted = _is_compacted(self.at_source, one.source.topic)
+            end = _end(self.at_target, one.target)
+            views = self.views_of(one.source)
+            theirs = _mirror_of(readers.target, one.target, end, views)
+            bounds = readers.source.bounds([one.source])[one.source]
+            rows = rows_of(readers.source, one.source, bounds.start, bounds.end, views.of_source)
+            ours = Contents.of(rows)
+            noted = _noted_end(self.ledger, one, end)
+            breaks = align(ours, theirs, is_compacted=is_compacted, goes_on_at=noted)
+            _refuse_moved(self.at_target, one.target, end)
+            _write(self.state, one.name, breaks)
+        except (_Why, NotAligned, BatchError, PipelineRefused, TransformFailed) as error:
+            return Rebuilt(one.source, one.target, str(error))
+        return Rebuilt(one.source, one.target, "", len(breaks) + 1, len(theirs))
 
 
 def _lost(

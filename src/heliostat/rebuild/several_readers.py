@@ -40,16 +40,28 @@ class SeveralReaders:
         self._opened.close()
 
     def each(
-        self, items: Sequence[T], work: Callable[[BothReaders, Sequence[T]], list[R]]
+        self,
+        items: Sequence[T],
+        work: Callable[[BothReaders, Sequence[T]], list[R]],
+        together: int = TOGETHER_MAX,
     ) -> Iterator[R]:
         """Yield the result of each item in order; `work` is called with some of them at a time.
+
+        Parameters
+        ----------
+        items
+            What to work on.
+        work
+            Returns the result of each item that it is called with.
+        together
+            The most items of one call.
 
         Raises
         ------
         HeliostatError
             What `work` raises, or opening a reader; what has not begun by then never does.
         """
-        size = max(1, min(TOGETHER_MAX, -(-len(items) // READERS)))
+        size = max(1, min(together, -(-len(items) // READERS)))
         groups = [items[first : first + size] for first in range(0, len(items), size)]
         if not groups:
             return
