@@ -23,12 +23,12 @@ from heliostat.clusters.kafka_codes import (
 from heliostat.clusters.kafka_python import lend_codecs
 from heliostat.clusters.led_partition import LedPartition
 from heliostat.clusters.wire.cluster import WireCluster
-from heliostat.clusters.wire.control_connection import Question
 from heliostat.clusters.wire.fetch import FetchPartition
 from heliostat.clusters.wire.fetch_once import BY_NAME, FetchedOnce, FetchOnce
 from heliostat.clusters.wire.lent import LentClusters
 from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
 from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
+from heliostat.clusters.wire.questions import Question
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError, kafka_error
 from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicPartition
 

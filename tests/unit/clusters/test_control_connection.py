@@ -9,7 +9,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kafka.protocol.metadata import MetadataRequest, MetadataResponse
+from kafka.protocol.metadata import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+    MetadataRequest,
+    MetadataResponse,
+)
 from support.scripted_broker import METADATA, VERSIONS, Script, ScriptedBroker
 
 from heliostat.access import ClusterAccess
@@ -105,7 +110,7 @@ def test_the_timeout_grows_after_a_timeout(
         for _ in range(3):
             broker.script.hangs.set()
             spent_s(lambda: metadata(slow))
-            waits.append(slow._patience_s)
+            waits.append(slow._patience.wait_s)
             broker.script.hangs.clear()
             wait_until_it_answers(slow)
     assert waits == [0.4, SETTINGS.request_timeout_s, SETTINGS.request_timeout_s]
@@ -193,14 +198,10 @@ def test_brokers_are_asked_in_parallel_and_the_slow_one_is_doubted() -> None:
         for line in lines.values():
             line.versions()
         brokers[1].script.hangs.set()
-        request = control_connection.ApiVersionsRequest(
-            client_software_name="test", client_software_version="0"
-        )
+        request = ApiVersionsRequest(client_software_name="test", client_software_version="0")
         asked = {broker: (line, [request]) for broker, line in lines.items()}
         began_s = time.monotonic()
-        found = control_connection.ask_side_by_side(
-            asked, control_connection.ApiVersionsResponse, 3
-        )
+        found = control_connection.ask_side_by_side(asked, ApiVersionsResponse, 3)
         assert time.monotonic() - began_s < control_connection.QUESTION_S
         assert isinstance(found[BrokerId(1)], ConnectionLost)
         assert [isinstance(found[BrokerId(each)], list) for each in (0, 2)] == [True, True]
@@ -214,9 +215,7 @@ def test_a_connection_closed_while_idle_is_reopened(
     line.versions()
     for sock in broker._sockets:
         sock.shutdown(socket.SHUT_RDWR)
-    request = control_connection.ApiVersionsRequest(
-        client_software_name="test", client_software_version="0"
-    )
+    request = ApiVersionsRequest(client_software_name="test", client_software_version="0")
     asked = {BrokerId(0): (line, [request])}
-    found = control_connection.ask_side_by_side(asked, control_connection.ApiVersionsResponse, 3)
+    found = control_connection.ask_side_by_side(asked, ApiVersionsResponse, 3)
     assert isinstance(found[BrokerId(0)], list)

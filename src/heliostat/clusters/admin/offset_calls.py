@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from kafka.protocol.admin import DeleteRecordsRequest
 from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
 from kafka.protocol.producer import InitProducerIdRequest, WriteTxnMarkersRequest
 
@@ -16,6 +15,7 @@ from heliostat.clusters.admin.caller import Caller, error_of
 from heliostat.clusters.admin.leaders import Answers, OffsetLeaders
 from heliostat.clusters.admin.values import EpochEnd, ListedOffset
 from heliostat.clusters.kafka_codes import CONSUMER, UNKNOWN_TOPIC_OR_PARTITION
+from heliostat.clusters.record_deletion import deletion_request
 from heliostat.errors import BrokerError
 from heliostat.names import (
     BrokerId,
@@ -87,18 +87,8 @@ def delete_records(
     """Delete records before an offset; return the new start of each log."""
 
     def ask(leader: BrokerId, partitions: list[TopicPartition]) -> Answers[Offset]:
-        kind = DeleteRecordsRequest.DeleteRecordsTopic
-        topics: dict[TopicName, list[Any]] = defaultdict(list)
-        for partition in partitions:
-            topics[partition.topic].append(
-                kind.DeleteRecordsPartition(
-                    partition_index=partition.partition, offset=before[partition]
-                )
-            )
-        request = DeleteRecordsRequest(
-            topics=[kind(name=name, partitions=rows) for name, rows in topics.items()],
-            timeout_ms=caller.timeout_ms,
-        )
+        asked = {partition: before[partition] for partition in partitions}
+        request = deletion_request(asked, caller.timeout_ms)
         return {
             TopicPartition(TopicName(topic.name), PartitionId(row.partition_index)): error_of(
                 row.error_code, f"delete records of {topic.name}-{row.partition_index}"

@@ -14,13 +14,12 @@ from typing import Any, TypeVar
 from heliostat.access import ClusterAccess
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.control_connection import (
-    NO_VERSIONS,
     POLL_S,
     ControlConnection,
-    Versions,
     ask_side_by_side,
     probe_side_by_side,
 )
+from heliostat.clusters.wire.questions import NO_VERSIONS, Versions
 from heliostat.errors import AccessRefused, ConnectionLost
 from heliostat.names import BrokerId, Endpoint
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from kafka.protocol.admin import DeleteRecordsRequest, DeleteRecordsResponse
+from kafka.protocol.admin import DeleteRecordsResponse
 from kafka.protocol.metadata import (
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -23,6 +23,7 @@ from kafka.protocol.metadata import (
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.kafka_codes import CONSUMER, EARLIEST, LATEST
 from heliostat.clusters.leader_epochs import LeaderEpochs
+from heliostat.clusters.record_deletion import deletion_request
 from heliostat.clusters.wire import fetch, last_sequences, produce
 from heliostat.clusters.wire.brokers import BrokerFacts, Brokers
 from heliostat.clusters.wire.connection import Connection, DialSettings
@@ -30,11 +31,11 @@ from heliostat.clusters.wire.control_connection import ask_side_by_side
 from heliostat.clusters.wire.leaders import Leader, TopicLeaders, agreed_leaders, current_leaders
 from heliostat.clusters.wire.log_ends import VERSION_MAX as LIST_OFFSETS_VERSION_MAX
 from heliostat.clusters.wire.log_ends import LogEndsAnswer, LogEndsRequest
+from heliostat.clusters.wire.questions import newest_shared
 from heliostat.errors import (
     BrokerError,
     ConnectionLost,
     HeliostatError,
-    ProtocolError,
 )
 from heliostat.names import BrokerId, Endpoint, Offset, PartitionId, TopicId, TopicName
 from heliostat.names import TopicPartition as Partition
@@ -251,20 +252,8 @@ class WireCluster:
         BrokerError, ConnectionLost
             The broker refused or did not answer.
         """
-        kind = DeleteRecordsRequest.DeleteRecordsTopic
-        request = DeleteRecordsRequest(
-            topics=[
-                kind(
-                    name=partition.topic,
-                    partitions=[
-                        kind.DeleteRecordsPartition(
-                            partition_index=partition.partition, offset=before
-                        )
-                    ],
-                )
-            ],
-            timeout_ms=int(self.settings.request_timeout_s * 1000),
-        )
+        timeout_ms = int(self.settings.request_timeout_s * 1000)
+        request = deletion_request({partition: before}, timeout_ms)
         answer = self._ask(broker, request, DeleteRecordsResponse, DELETE_RECORDS_VERSION_MAX)
         code = answer.topics[0].partitions[0].error_code
         if code:
@@ -287,24 +276,13 @@ class WireCluster:
 
     def fetch_version(self, broker: BrokerId) -> int:
         """Highest fetch version that both sides support."""
-        return self._pick(broker, fetch.API_KEY, fetch.VERSIONS)
+        versions = self.brokers.known(broker).versions()
+        return newest_shared(versions, fetch.API_KEY, fetch.VERSIONS)
 
     def produce_version(self, broker: BrokerId) -> int:
         """Highest produce version that both sides support."""
-        return self._pick(broker, produce.API_KEY, produce.VERSIONS)
-
-    def _pick(self, broker: BrokerId, api_key: int, ours: Sequence[int]) -> int:
-        low, high = self.brokers.known(broker).versions().get(api_key, (0, -1))
-        fitting = [version for version in ours if low <= version <= high]
-        if not fitting:
-            raise ProtocolError(
-                "broker and Heliostat share no version of a request",
-                hint="brokers from 2.8 on are supported",
-                api_key=api_key,
-                broker_has=f"{low}-{high}",
-                ours=list(ours),
-            )
-        return max(fitting)
+        versions = self.brokers.known(broker).versions()
+        return newest_shared(versions, produce.API_KEY, produce.VERSIONS)
 
     def _ask(self, broker: BrokerId, request: Any, response: Any, version_max: int) -> Any:
         return self.brokers.known(broker).exchange([request], response, version_max)[0]

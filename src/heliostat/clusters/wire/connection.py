@@ -20,8 +20,9 @@ from pathlib import Path
 
 from heliostat.access import PLAINTEXT, Security
 from heliostat.clusters.wire.buffers import BUFFERS
+from heliostat.clusters.wire.frame_writer import FrameWriter, Parts, framed
 from heliostat.clusters.wire.frames import Frame, FrameReader
-from heliostat.clusters.wire.primitives import INT32, request_header
+from heliostat.clusters.wire.primitives import request_header
 from heliostat.clusters.wire.sasl import authenticate
 from heliostat.clusters.wire.tls import TlsStream, explained, wrap
 from heliostat.errors import ConnectionLost
@@ -31,8 +32,6 @@ CONNECT_TIMEOUT_S = 5.0
 """A broker that accepts no connection for this long is treated as gone; retries come later."""
 BUFFER_BYTES_MAX = 16 * 1024 * 1024
 """Size set for a socket's buffers, if any: carries 1 Gbit/s over a round trip of 130 ms."""
-SEND_PARTS_MAX = 512
-"""`sendmsg` takes at most IOV_MAX (1024 on Linux) buffers a call."""
 
 SESSION_USED_PART = 0.85
 """A SASL session is renewed after this part of its lifetime (KIP-368), as by Java's clients."""
@@ -170,8 +169,7 @@ class Connection:
         self._frames = FrameReader(self._socket, endpoint)
         self.buffer_for: Callable[[int], memoryview | None] = _any_buffer
         """Returns a buffer for an answer of that size; None: no room now, it stays unread."""
-        self._unsent: list[bytes | bytearray | memoryview] = []
-        self._is_copied = False
+        self._writer = FrameWriter(self._socket)
         self._correlation_id = 0
         self._held: deque[Frame] = deque()
         self._renew_at_s = 0.0
@@ -209,7 +207,7 @@ class Connection:
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         return self._correlation_id
 
-    def send(self, parts: list[bytes | bytearray | memoryview]) -> None:
+    def send(self, parts: Parts) -> None:
         """Send one frame made of `parts`, after its size field.
 
         Raises
@@ -219,16 +217,13 @@ class Connection:
         AuthenticationRefused, CredentialsUnreadable, TokenRefused
             The session had to be renewed, and could not be.
         """
-        if self._renew_at_s and time.monotonic() >= self._renew_at_s:
-            self._authenticate()
-        pending = _framed(parts)
+        self._renew_if_due()
         try:
-            while pending:  # ends: every call sends at least a byte or raises
-                pending = _after(pending, self._socket.sendmsg(pending[:SEND_PARTS_MAX]))
+            self._writer.send(parts)
         except OSError as error:
             raise self._lost("sending failed", error) from error
 
-    def begin_send(self, *frames: list[bytes | bytearray | memoryview]) -> None:
+    def begin_send(self, *frames: Parts) -> None:
         """Send as much of these frames as the broker accepts now; `send_on` sends the rest.
 
         Nothing else may be sent before all of it is sent.
@@ -237,7 +232,7 @@ class Connection:
         ------
         As `send`.
         """
-        self._begin([part for parts in frames for part in _framed(parts)])
+        self._begin([part for parts in frames for part in framed(parts)])
 
     def begin_whole(self, frame: memoryview) -> None:
         """Do as `begin_send` with one frame that begins with its size field.
@@ -251,7 +246,7 @@ class Connection:
     @property
     def has_unsent(self) -> bool:
         """Whether a part of what `begin_send` got is still unsent."""
-        return bool(self._unsent)
+        return self._writer.has_unsent
 
     def send_on(self) -> None:
         """Send what the broker accepts now; a selector reports when it accepts more.
@@ -262,12 +257,7 @@ class Connection:
             The broker closed the connection.
         """
         try:
-            while self._unsent:  # ends: every call sends at least a byte or raises
-                parts = self._unsent if len(self._unsent) == 1 else self._unsent[:SEND_PARTS_MAX]
-                sent = self._socket.sendmsg(parts, (), socket.MSG_DONTWAIT)
-                self._unsent = _after(self._unsent, sent)
-        except BlockingIOError:
-            return
+            self._writer.send_on()
         except OSError as error:
             raise self._lost("sending failed", error) from error
 
@@ -276,9 +266,7 @@ class Connection:
 
         `hold` returns the view of the copy that is sent.
         """
-        if self._unsent and not self._is_copied:
-            self._unsent = [hold(bytearray().join(self._unsent))]
-            self._is_copied = True
+        self._writer.copy_unsent(hold)
 
     @property
     def waits_for_room(self) -> bool:
@@ -348,12 +336,15 @@ class Connection:
         with contextlib.suppress(OSError):
             self._socket.close()
 
-    def _begin(self, unsent: list[bytes | bytearray | memoryview]) -> None:
-        assert not self._unsent
+    def _begin(self, parts: Parts) -> None:
+        assert not self.has_unsent
+        self._renew_if_due()
+        self._writer.put(parts)
+        self.send_on()
+
+    def _renew_if_due(self) -> None:
         if self._renew_at_s and time.monotonic() >= self._renew_at_s:
             self._authenticate()
-        self._unsent, self._is_copied = unsent, False
-        self.send_on()
 
     def _authenticate(self) -> None:
         """Authenticate, at first and when the session is about to end.
@@ -400,20 +391,3 @@ class Connection:
 
 def _any_buffer(size_bytes: int) -> memoryview:
     return memoryview(BUFFERS.take(size_bytes))[:size_bytes]
-
-
-def _framed(
-    parts: list[bytes | bytearray | memoryview],
-) -> list[bytes | bytearray | memoryview]:
-    return [INT32.pack(sum(len(part) for part in parts)), *parts]
-
-
-def _after(
-    parts: list[bytes | bytearray | memoryview], sent: int
-) -> list[bytes | bytearray | memoryview]:
-    """Return what is left of `parts` once `sent` bytes were sent."""
-    for index, part in enumerate(parts):
-        if sent < len(part):
-            return [memoryview(part)[sent:], *parts[index + 1 :]]
-        sent -= len(part)
-    return []

@@ -14,20 +14,23 @@ import select
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
-from kafka.protocol.metadata import ApiVersionsRequest, ApiVersionsResponse
-
-from heliostat.clusters.kafka_decoders import make_decoders_alone
 from heliostat.clusters.wire.connection import Connection, DialSettings, SignsOfLife
-from heliostat.clusters.wire.primitives import request_header, skip_tagged_fields
+from heliostat.clusters.wire.questions import (
+    NO_VERSIONS,
+    Asked,
+    Question,
+    Versions,
+    ask,
+    ask_versions,
+    begin_ask,
+    take_answers,
+)
 from heliostat.errors import AccessRefused, ConnectionLost, HeliostatError, ProtocolError
 from heliostat.names import BrokerId, Endpoint
 
-make_decoders_alone()
-SOFTWARE_NAME = "heliostat"
 QUESTION_S = 2.0
 """Longest wait for an answer at first; it doubles with each request that is not answered."""
 QUICK_S = 0.5
@@ -36,17 +39,6 @@ PROBE_EVERY_S = 1.0
 OTHERS_S_MIN, OTHERS_FACTOR = 0.4, 2.0
 """How long to wait for the others once some have answered: a multiple of the time these took."""
 POLL_S = 0.01
-Versions = Mapping[int, tuple[int, int]]
-"""Lowest and highest version of each request that a broker supports, by API key."""
-NO_VERSIONS: Versions = MappingProxyType({})
-
-
-class Question(NamedTuple):
-    """Requests of one kind, the class of their answers, and the newest version that we use."""
-
-    requests: Sequence[Any]
-    response: Any
-    version_max: int
 
 
 class ControlConnection:
@@ -76,9 +68,7 @@ class ControlConnection:
         self._alias = alias
         self._connection: Connection | None = None
         self._versions = versions
-        self._patience_s = min(QUESTION_S, settings.request_timeout_s)
-        self._fastest_s = math.inf
-        """The shortest time that an answer took: little more than the line's round trip."""
+        self._patience = _Patience(settings.request_timeout_s)
         self._probe: _Probe | None = None
 
     def close(self) -> None:
@@ -162,7 +152,7 @@ class ControlConnection:
         """
         if not self._versions:
             with self._timed():
-                self._versions = ask_versions(self._open(), self._patience_s)
+                self._versions = ask_versions(self._open(), self._patience.wait_s)
         return self._versions
 
     def exchange(self, requests: Sequence[Any], response: Any, version_max: int) -> list[Any]:
@@ -186,7 +176,7 @@ class ControlConnection:
         except AccessRefused:
             raise
         except ConnectionLost:
-            if time.monotonic() > began_s + self._quick_s:
+            if time.monotonic() > began_s + self._patience.quick_s:
                 raise
             # The broker may have closed a connection that was idle: try again with a new one.
             # Safe: every request sent here may be repeated.
@@ -237,7 +227,7 @@ class ControlConnection:
         """Return the answers to the requests of `begin`; raises as `exchange`."""
         try:
             with self._timed():
-                return take_answers(asked, response, self._patience_s)
+                return take_answers(asked, response, self._patience.wait_s)
         except AccessRefused:
             raise
         except ConnectionLost:
@@ -264,7 +254,7 @@ class ControlConnection:
                 for each, version in zip(questions, versions, strict=True)
             ]
             return [
-                take_answers(some, each.response, self._patience_s)
+                take_answers(some, each.response, self._patience.wait_s)
                 for some, each in zip(asked, questions, strict=True)
             ]
 
@@ -280,18 +270,11 @@ class ControlConnection:
                 error.context.setdefault("cluster", self._alias)
             self._disconnect()
             took_s = time.monotonic() - began_s
-            if isinstance(error, ConnectionLost) and took_s > self._quick_s:
-                self._patience_s = min(self._settings.request_timeout_s, 2 * self._patience_s)
+            if isinstance(error, ConnectionLost) and took_s > self._patience.quick_s:
+                self._patience.double()
                 self.doubt()
             raise
-        took_s = time.monotonic() - began_s
-        self._patience_s = min(self._settings.request_timeout_s, max(QUESTION_S, 2 * took_s))
-        self._fastest_s = min(self._fastest_s, took_s)
-
-    @property
-    def _quick_s(self) -> float:
-        """Time within which a failure may be retried at once: over a long line more."""
-        return QUICK_S if self._fastest_s == math.inf else max(QUICK_S, 2 * self._fastest_s)
+        self._patience.learn(time.monotonic() - began_s)
 
     def _open(self) -> Connection:
         if self._connection is not None and self._connection.has_ended():
@@ -377,6 +360,37 @@ def _answered(waiting: Mapping[BrokerId, Asked], within_s: float) -> list[Broker
     return [by_file[file] for file, _ in poller.poll(1000 * max(0.0, within_s))]
 
 
+class _Patience:
+    """How long to wait for a broker's answers, by how long earlier ones took.
+
+    Parameters
+    ----------
+    most_s
+        The longest wait.
+    """
+
+    def __init__(self, most_s: float) -> None:
+        self._most_s = most_s
+        self.wait_s = min(QUESTION_S, most_s)
+        """Wait for the next answer."""
+        self._fastest_s = math.inf
+        """The shortest time that an answer took: little more than the line's round trip."""
+
+    @property
+    def quick_s(self) -> float:
+        """Time within which a failure may be retried at once: over a long line more."""
+        return QUICK_S if self._fastest_s == math.inf else max(QUICK_S, 2 * self._fastest_s)
+
+    def double(self) -> None:
+        """Wait longer for the next answer: none came."""
+        self.wait_s = min(self._most_s, 2 * self.wait_s)
+
+    def learn(self, took_s: float) -> None:
+        """Note how long an answer took."""
+        self.wait_s = min(self._most_s, max(QUESTION_S, 2 * took_s))
+        self._fastest_s = min(self._fastest_s, took_s)
+
+
 class _Probe:
     """Dials a broker and asks for its versions until it answers, in a thread of its own."""
 
@@ -437,76 +451,3 @@ class _Probe:
             self.connection = connection
             if self._is_abandoned:
                 connection.close()
-
-
-def ask_versions(connection: Connection, within_s: float) -> Versions:
-    """Lowest and highest version of each request that a broker supports, by API key."""
-    request = ApiVersionsRequest(client_software_name=SOFTWARE_NAME, client_software_version="0")
-    (answer,) = ask(connection, [request], ApiVersionsResponse, 3, within_s)
-    return {item.api_key: (item.min_version, item.max_version) for item in answer.api_keys}
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """Requests of one kind that are in flight."""
-
-    connection: Connection
-    requests: Sequence[Any]
-    version: int
-    sent: Sequence[int]
-    """Their correlation ids."""
-
-
-def ask(
-    connection: Connection, requests: Sequence[Any], response: Any, version: int, within_s: float
-) -> list[Any]:
-    """Send all requests, then take all answers; raises as `take_answers`."""
-    return take_answers(begin_ask(connection, requests, version), response, within_s)
-
-
-def begin_ask(connection: Connection, requests: Sequence[Any], version: int) -> Asked:
-    """Send requests.
-
-    Raises
-    ------
-    ConnectionLost
-        They can't be sent.
-    """
-    sent: list[int] = []
-    for request in requests:
-        header = request_header(
-            request.API_KEY,
-            version,
-            sent_as := connection.next_correlation_id(),
-            connection.settings.client_id,
-            flexible=bool(type(request).flexible_version_q(version)),
-        )
-        connection.send([header, request.encode(version=version)])
-        sent.append(sent_as)
-    return Asked(connection, requests, version, sent)
-
-
-def take_answers(asked: Asked, response: Any, within_s: float) -> list[Any]:
-    """Take all answers: they come in the order of the requests.
-
-    Raises
-    ------
-    ConnectionLost
-        One does not come within `within_s`.
-    ProtocolError
-        One belongs to another request.
-    """
-    until_s = time.monotonic() + within_s
-    receive = asked.connection.receive
-    frames = [receive(max(0.0, until_s - time.monotonic())) for _ in asked.requests]
-    request = asked.requests[0]
-    if [frame.correlation_id for frame in frames] != asked.sent:
-        raise ProtocolError("an answer belongs to another request", api_key=request.API_KEY)
-    # ApiVersions answers carry header v0 so that any client can read them (KIP-511).
-    has_tags = type(request).flexible_version_q(asked.version)
-    has_tags = has_tags and request.API_KEY != ApiVersionsRequest.API_KEY
-    starts = [skip_tagged_fields(frame.buffer, 4) if has_tags else 4 for frame in frames]
-    return [
-        response.decode(memoryview(frame.buffer)[at:], version=asked.version)
-        for frame, at in zip(frames, starts, strict=True)
-    ]
