@@ -32,6 +32,7 @@ from heliostat.serve.messages import (
 )
 from heliostat.serve.pages import LIMIT, LIMIT_MAX, field_of, topics_page
 from heliostat.serve.problems import Problem, documented, of_error, problem
+from heliostat.serve.static_files import add_page
 from heliostat.serve.watch import Bodies, Watch
 from heliostat.status.order import ORDERS
 from heliostat.status.values import MAX_LAG_S, LinkStatus
@@ -58,6 +59,7 @@ def make_app(watch: Watch) -> FastAPI:
     bodies = Bodies(watch.clock)
     _add_health(app, watch, bodies)
     _add_links(app, watch, bodies)
+    add_page(app)
     _add_problems(app)
     return app
 

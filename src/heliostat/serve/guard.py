@@ -7,7 +7,7 @@ must come from our own page.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -25,11 +25,21 @@ SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN_PATHS = frozenset({"/livez", "/readyz"})
 """Asked by supervisors that have no token."""
 BODY_BYTES_MAX = 1 << 20
-SECURITY_HEADERS = {
-    "Content-Security-Policy": (
-        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+PAGE_PATH, STATIC_PATHS = "/", "/static/"
+"""The page itself holds nothing of the clusters; it asks for a token before it shows any."""
+
+
+def content_policy(hashes: Iterable[str] = ()) -> str:
+    """Return what a page may do, with the hashes of scripts that stand in the page itself."""
+    scripts = " ".join(["'self'", *(f"'{each}'" for each in hashes)])
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src 'self'; img-src 'self' data:; "
         "connect-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self'"
-    ),
+    )
+
+
+SECURITY_HEADERS = {
+    "Content-Security-Policy": content_policy(),
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -85,9 +95,13 @@ class Guard:
             return problem(403, "a page of another site may not change anything here")
         if int(headers.get("content-length") or 0) > BODY_BYTES_MAX:
             return problem(413, f"a request has at most {BODY_BYTES_MAX} bytes")
-        if self._tokens is None or scope["path"] in OPEN_PATHS:
+        if self._tokens is None or _is_open(scope["path"]):
             return None
         return _refusal_of(self._tokens, scope["method"], headers)
+
+
+def _is_open(path: str) -> bool:
+    return path in OPEN_PATHS or path == PAGE_PATH or path.startswith(STATIC_PATHS)
 
 
 def _refusal_of(tokens: Tokens, method: str, headers: Headers) -> App | None:

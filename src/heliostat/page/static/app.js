@@ -1,0 +1,152 @@
+// The page: what stands around the views, and which of them is shown.
+import { render } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+import { html } from "./html.js";
+import { isHelpShown, listenToKeys, route } from "./navigation.js";
+import { clock, span } from "./pure/format.js";
+import { ofLink } from "./pure/route.js";
+import { giveToken, needsToken, now, service, startClock, usePolled } from "./service.js";
+import { Theme } from "./theme_switch.js";
+import { Events } from "./views/events.js";
+import { Help } from "./views/help.js";
+import { Lanes } from "./views/lanes.js";
+import { Link } from "./views/link.js";
+import { LinkHead } from "./views/link_head.js";
+import { MapView } from "./views/map.js";
+import { Empty } from "./views/parts.js";
+import { TopicView } from "./views/topic.js";
+import { Topics } from "./views/topics.js";
+
+const GREY_AFTER_S = 10;
+const SAID_AFTER_S = 3;
+/** @type {string[]} */
+let names = [];
+
+function Page() {
+  const at = route.value;
+  const links = usePolled("links", 1_000);
+  const items = links.data?.items ?? [];
+  names = items.map((/** @type {{name: string}} */ link) => link.name);
+  const link = at.link ? items.find((/** @type {{name: string}} */ each) => each.name === at.link) : undefined;
+  useTitle(at, items);
+  return html`
+    <a class="skip" href="#main" onClick=${skip}>To the content</a>
+    <${Head} links=${items} />
+    <${Banner} />
+    <${Main} isWide=${at.view === "topics"}>
+      ${at.link && html`<${LinkHead} name=${at.link} summary=${link} />`}
+      <${View} links=${links} />
+    <//>
+    ${needsToken.value && html`<${TokenForm} />`}
+    ${isHelpShown.value && html`<${Help} />`}
+  `;
+}
+
+/** @param {{links: import("./service.js").Answer}} props */
+function View({ links }) {
+  const { view, link = "", topic = "", partition } = route.value;
+  switch (view) {
+    case "map":
+      return html`<${MapView} answer=${links} />`;
+    case "link":
+      return html`<${Link} key=${link} name=${link} />`;
+    case "topics":
+      return html`<${Topics} key=${link} link=${link} />`;
+    case "topic":
+      return html`<${TopicView} key=${link + "/" + topic} link=${link} topic=${topic} partition=${partition} />`;
+    case "lanes":
+      return html`<${Lanes} key=${link} link=${link} />`;
+    case "events":
+      return html`<${Events} key=${link} link=${link} />`;
+    default:
+      return html`<${Empty} title="There is nothing at this address."><a href="#/">To the map</a><//>`;
+  }
+}
+
+/** @param {{isWide: boolean, children?: any}} props */
+function Main({ isWide, children }) {
+  const main = useRef(/** @type {HTMLElement | null} */ (null));
+  const { view, link, topic, partition, query } = route.value;
+  const where = [view, link, topic, partition].join("/");
+  const first = useRef(where);
+  useEffect(() => {
+    if (first.current === where || query.focus) return;
+    first.current = where;
+    main.current?.focus({ preventScroll: true });
+    scrollTo(0, 0);
+  }, [where]);
+  const ageS = (now.value - service.value.okAt) / 1000;
+  return html`<main id="main" tabindex="-1" ref=${main} class="${isWide ? "tall" : ""} ${ageS >= GREY_AFTER_S ? "stale" : ""}">${children}</main>`;
+}
+
+/** @param {{links: {name: string, state: string, problems: number}[]}} props */
+function Head({ links }) {
+  const at = route.value;
+  const current = (/** @type {boolean} */ is) => (is ? "page" : undefined);
+  return html`<header>
+    <a class="brand" href="#/"><span class="sun" aria-hidden="true"></span>Heliostat</a>
+    <nav aria-label="Links">
+      <a href="#/" aria-current=${current(at.view === "map")}>Map</a>
+      ${links.map((link) => html`<a key=${link.name} href=${ofLink(link.name)} aria-current=${current(at.link === link.name)}>${link.name}${link.problems > 0 && html`<span class="badge" title="${link.problems} partitions are not copied as they should be">${link.problems}</span>`}</a>`)}
+      <a href="#/events" aria-current=${current(at.view === "events" && !at.link)}>Events</a>
+    </nav>
+    <div class="head-end">
+      <${Freshness} />
+      <${Theme} />
+      <button type="button" class="plain" onClick=${() => (isHelpShown.value = true)} aria-label="Keys" title="Keys (?)"><kbd>?</kbd></button>
+    </div>
+  </header>`;
+}
+
+function Freshness() {
+  const ageS = (now.value - service.value.okAt) / 1000;
+  const text = ageS < SAID_AFTER_S ? clock(Date.now()) : `as of ${span(Math.max(0, ageS))} ago`;
+  const zone = new Intl.DateTimeFormat("en", { timeZoneName: "short" }).formatToParts().find((part) => part.type === "timeZoneName")?.value;
+  return html`<span class="num dim fresh ${ageS >= GREY_AFTER_S ? "tone-lag" : ""}" title="What you see is ${span(Math.max(0, ageS))} old">${text}${ageS < SAID_AFTER_S && html`<span class="zone"> ${zone}</span>`}</span>`;
+}
+
+function Banner() {
+  const { failingSince, why, okAt } = service.value;
+  const isLong = failingSince > 0 && now.value - okAt > SAID_AFTER_S * 1000;
+  return html`<div role="status" class="banner-place">${isLong && html`<p class="banner"><b>The service does not answer</b> since ${clock(failingSince)}: ${why}. What you see is ${span((now.value - okAt) / 1000)} old. Copying does not depend on it: <code>heliostat status</code> tells how it goes.</p>`}</div>`;
+}
+
+function TokenForm() {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  useEffect(() => dialog.current?.showModal(), []);
+  const submit = (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    const input = /** @type {HTMLInputElement} */ (dialog.current?.querySelector("input"));
+    if (input.value) giveToken(input.value);
+  };
+  return html`<dialog ref=${dialog} aria-labelledby="token-title" onCancel=${(/** @type {Event} */ event) => event.preventDefault()}>
+    <form onSubmit=${submit}>
+      <h2 id="token-title">This service asks for a token</h2>
+      <p class="dim">One of service.tokens_file, of any role. It is kept until this tab is closed.</p>
+      <p><label>Token <input type="password" autocomplete="off" required /></label></p>
+      <p class="end"><button type="submit" class="main">Go on</button></p>
+    </form>
+  </dialog>`;
+}
+
+/** @param {import("./pure/route.js").Route} at @param {{problems: number}[]} links */
+function useTitle(at, links) {
+  const count = links.reduce((sum, link) => sum + link.problems, 0);
+  const place = [at.topic, at.link, at.view === "events" && !at.link ? "Events" : ""].filter(Boolean).join(" · ");
+  const title = (count ? `(${count}) ` : "") + (place ? `${place} · Heliostat` : "Heliostat");
+  useEffect(() => {
+    document.title = title;
+  }, [title]);
+}
+
+/** @param {Event} event */
+function skip(event) {
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+}
+
+startClock();
+listenToKeys(() => names);
+const page = /** @type {HTMLElement} */ (document.getElementById("page"));
+page.replaceChildren();
+render(html`<${Page} />`, page);

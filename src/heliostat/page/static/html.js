@@ -1,0 +1,5 @@
+// Templates without a build step.
+import { h } from "preact";
+import htm from "htm";
+
+export const html = htm.bind(h);

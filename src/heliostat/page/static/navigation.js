@@ -1,0 +1,97 @@
+// Where the page is, and keys that lead elsewhere.
+import { signal } from "@preact/signals";
+import * as routes from "./pure/route.js";
+
+export const route = signal(routes.parse(location.hash));
+export const isHelpShown = signal(false);
+const SEQUENCE_MS = 1_200;
+let before = { key: "", at: 0 };
+
+addEventListener("hashchange", () => {
+  route.value = routes.parse(location.hash);
+});
+
+/** Changes the query of the address, and nothing else. @param {Record<string, string>} query */
+export function replaceQuery(query) {
+  const [path] = location.hash.split("?");
+  const given = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "")).toString();
+  history.replaceState(null, "", (path || "#/") + (given ? "?" + given : ""));
+  route.value = routes.parse(location.hash);
+}
+
+/** The link that keys mean: the one in sight, else the first. @param {string[]} names */
+const linkOf = (names) => route.peek().link ?? names[0];
+
+/** @param {() => string[]} names of all links */
+export function listenToKeys(names) {
+  addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    const target = /** @type {HTMLElement} */ (event.target);
+    if (target.closest("input, textarea, select, dialog")) return;
+    const sequence = performance.now() - before.at < SEQUENCE_MS ? before.key + event.key : event.key;
+    before = { key: event.key === "g" ? "g" : "", at: performance.now() };
+    if (act(sequence, names())) event.preventDefault();
+  });
+}
+
+/** @param {string} keys @param {string[]} names @returns {boolean} whether they mean something */
+function act(keys, names) {
+  const link = linkOf(names);
+  const { view, topic, partition } = route.peek();
+  switch (keys) {
+    case "?":
+      isHelpShown.value = true;
+      return true;
+    case "/":
+      return find(link);
+    case "gm":
+      return go("#/");
+    case "gl":
+      return link !== undefined && go(routes.ofLink(link));
+    case "gt":
+      return link !== undefined && go(routes.ofTopics(link));
+    case "ge":
+      return go("#/events");
+    case "j":
+    case "k":
+      return step(keys === "j" ? 1 : -1);
+    case "Escape":
+      if (view === "topic" && link) return go(partition === undefined || !topic ? routes.ofTopics(link) : routes.ofTopic(link, topic));
+      if (view === "link") return go("#/");
+      return link !== undefined && (view === "topics" || view === "lanes" || view === "events") && go(routes.ofLink(link));
+    default:
+      return false;
+  }
+}
+
+/** @param {string} address */
+function go(address) {
+  location.hash = address;
+  return true;
+}
+
+/** @param {string | undefined} link */
+function find(link) {
+  const field = /** @type {HTMLInputElement | null} */ (document.querySelector("[data-filter]"));
+  if (field) {
+    field.focus();
+    field.select();
+  } else if (link !== undefined) {
+    location.hash = routes.ofTopics(link, { focus: "1" });
+  }
+  return true;
+}
+
+/** Moves the focus among what `data-step` marks; long lists listen to "step" themselves. @param {number} by */
+function step(by) {
+  const list = document.querySelector("[data-steps]");
+  if (list) {
+    list.dispatchEvent(new CustomEvent("step", { detail: by }));
+    return true;
+  }
+  const all = /** @type {HTMLElement[]} */ ([...document.querySelectorAll("[data-step]")]);
+  if (all.length === 0) return false;
+  const place = all.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+  all[Math.min(all.length - 1, Math.max(0, place + by))].focus();
+  return true;
+}

@@ -1,0 +1,54 @@
+// Addresses of the page: all behind "#", so that no path of the service is taken.
+
+/**
+ * @typedef {object} Route
+ * @property {"map" | "link" | "topics" | "topic" | "lanes" | "events" | "nowhere"} view
+ * @property {string} [link]
+ * @property {string} [topic]
+ * @property {number} [partition]
+ * @property {Record<string, string>} query
+ */
+
+/** @param {string} hash @returns {Route} */
+export function parse(hash) {
+  const text = hash.replace(/^#/, "");
+  const mark = text.indexOf("?");
+  const path = mark < 0 ? text : text.slice(0, mark);
+  const query = Object.fromEntries(new URLSearchParams(mark < 0 ? "" : text.slice(mark + 1)));
+  const parts = path.split("/").filter(Boolean).map(decoded);
+  if (parts.length === 0) return { view: "map", query };
+  if (parts[0] === "events" && parts.length === 1) return { view: "events", query };
+  if (parts[0] !== "links" || parts.length < 2) return { view: "nowhere", query };
+  const [, link, part, topic, number] = parts;
+  if (part === undefined) return { view: "link", link, query };
+  if ((part === "events" || part === "lanes") && parts.length === 3) return { view: part, link, query };
+  if (part !== "topics" || parts.length > 5) return { view: "nowhere", query };
+  if (topic === undefined) return { view: "topics", link, query };
+  if (number === undefined) return { view: "topic", link, topic, query };
+  if (!/^\d+$/.test(number)) return { view: "nowhere", query };
+  return { view: "topic", link, topic, partition: Number(number), query };
+}
+
+/** @param {string} text */
+function decoded(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
+}
+
+/** An address; empty values of the query are left out. @param {(string | number)[]} parts @param {Record<string, string>} [query] */
+export function address(parts, query = {}) {
+  const given = Object.entries(query).filter(([, value]) => value !== "");
+  const text = new URLSearchParams(given).toString();
+  return "#/" + parts.map((part) => encodeURIComponent(part)).join("/") + (text ? "?" + text : "");
+}
+
+/** @param {string} link */
+export const ofLink = (link) => address(["links", link]);
+/** @param {string} link @param {Record<string, string>} [query] */
+export const ofTopics = (link, query) => address(["links", link, "topics"], query);
+/** @param {string} link @param {string} topic @param {number} [partition] */
+export const ofTopic = (link, topic, partition) =>
+  address(["links", link, "topics", topic, ...(partition === undefined ? [] : [partition])]);

@@ -1,0 +1,71 @@
+// One link: how it goes, its figures over time, the field, what needs a person, what has happened.
+import { useRef } from "preact/hooks";
+import { html } from "../html.js";
+import { age, bytes, lag, rate, span } from "../pure/format.js";
+import { address, ofTopic, ofTopics } from "../pure/route.js";
+import { linkSentence, movingOf, untilLevel } from "../pure/sentence.js";
+import { ofApi, usePolled } from "../service.js";
+import { Charts } from "./charts.js";
+import { EventList } from "./events.js";
+import { FieldView } from "./field.js";
+import { Needs } from "./needs.js";
+import { States, Waiting } from "./parts.js";
+
+const SAMPLES = 30;
+
+/** @param {{name: string}} props */
+export function Link({ name }) {
+  const answer = usePolled(ofApi(name), 1_000);
+  const field = usePolled(ofApi(name, "/partitions"), 2_000);
+  const link = answer.data;
+  if (!link) return html`<${Waiting} answer=${answer} what="the link" />`;
+  return html`
+    <${Saying} link=${link} field=${field.data} />
+    <${Charts} name=${name} link=${link} />
+    <div class="two">
+      <div>
+        <section class="card" aria-labelledby="field-title">
+          <h2 id="field-title">The field <span class="dim">each tile is a partition: bright where records cross, coloured where they don’t</span></h2>
+          ${field.data ? html`<${FieldView} field=${field.data} link=${name} />` : html`<${Waiting} answer=${field} what="partitions" />`}
+        </section>
+        <${Worst} name=${name} />
+      </div>
+      <div>
+        <${Needs} link=${link} />
+        <${Lately} name=${name} />
+      </div>
+    </div>`;
+}
+
+/** @param {{link: any, field: import("./field.js").Field | null}} props */
+function Saying({ link, field }) {
+  const moving = field ? movingOf(field) : null;
+  const samples = useRef(/** @type {import("../pure/sentence.js").Sample[]} */ ([]));
+  if (moving && field && samples.current.at(-1)?.[0] !== field.as_of_ms) {
+    samples.current = [...samples.current, /** @type {[number, number]} */ ([field.as_of_ms, moving.lag])].slice(-SAMPLES);
+  }
+  const said = linkSentence(link, link.at_ms, moving);
+  const leftS = link.state === "running" ? untilLevel(samples.current) : null;
+  const more = leftS === null ? said.more : [`In about ${span(Math.max(1, leftS))} it will be level.`, ...said.more];
+  return html`<div class="say"><p class="say-first"><span class="say-mark tone-${said.tone}" aria-hidden="true"></span>${said.text}</p>${more.length > 0 && html`<p class="dim">${more.join(" ")}</p>`}</div>`;
+}
+
+/** @param {{name: string}} props */
+function Lately({ name }) {
+  const answer = usePolled(`events?limit=40&link=${encodeURIComponent(name)}`, 2_000);
+  const items = (answer.data?.items ?? []).slice(-8).reverse();
+  return html`<section class="card" aria-labelledby="lately-title"><h2 id="lately-title">Lately <a class="all" href=${address(["links", name, "events"])}>all events</a></h2>
+    ${items.length ? html`<${EventList} items=${items} hasLink=${false} />` : html`<p class="dim">${answer.problem ? "Events are not told." : "Nothing has happened since the service was started."}</p>`}
+  </section>`;
+}
+
+/** @param {{name: string}} props */
+function Worst({ name }) {
+  const answer = usePolled(ofApi(name, "/topics?limit=8"), 2_000);
+  const items = answer.data?.items ?? [];
+  return html`<section class="card" aria-labelledby="worst-title"><h2 id="worst-title">Topics that are most behind <a class="all" href=${ofTopics(name)}>all topics</a></h2>
+    ${items.length === 0 ? html`<p class="dim">No topic is mirrored yet. <code>heliostat plan</code> tells which are selected, and why not.</p>` : html`<table class="table"><thead><tr><th scope="col">Topic</th><th scope="col" class="r">Records/s</th><th scope="col" class="r wide">Bytes/s</th><th scope="col" class="r">Lag</th><th scope="col" class="r">Oldest</th><th scope="col" class="wide">State</th></tr></thead><tbody>
+      ${items.map((/** @type {any} */ row) => html`<tr key=${row.source}><td class="mono name"><a data-step href=${ofTopic(name, row.source)}>${row.source}</a></td><td class="r num">${rate(row.records_per_s)}</td><td class="r num wide">${bytes(row.bytes_per_s)}</td><td class="r num">${lag(row.lag_records, row.unknown)}</td><td class="r num">${age(row.lag_s, row.lag_records, row.unknown)}</td><td class="wide"><${States} states=${row.states} /></td></tr>`)}
+    </tbody></table>`}
+  </section>`;
+}
