@@ -139,6 +139,8 @@ def _trouble(rows: list[Shown], now_ms: int) -> None:
             shown.rate = 0.0
     for shown in rows[1_600:1_683]:
         shown.behind, shown.rate = BEHIND_S, max(shown.rate, 2.0)
+        position = shown.report.position - int(BEHIND_S * shown.rate)
+        shown.report = replace(shown.report, position=max(0, position), target_end=max(0, position))
     for shown in rows[4_500:4_506]:
         shown.report = replace(shown.report, is_end_old=True)
         shown.rate = 0.0

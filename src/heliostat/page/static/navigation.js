@@ -7,16 +7,25 @@ export const isHelpShown = signal(false);
 const SEQUENCE_MS = 1_200;
 let before = { key: "", at: 0 };
 
-addEventListener("hashchange", () => {
-  route.value = routes.parse(location.hash);
-});
+/** Filter and order by which topics of a link were last looked at. @type {Map<string, Record<string, string>>} */
+const lastQuery = new Map();
+
+function follow() {
+  const next = routes.parse(location.hash);
+  if (next.view === "topics" && next.link) lastQuery.set(next.link, next.query);
+  route.value = next;
+}
+addEventListener("hashchange", follow);
+
+/** Where topics of a link are, as they were last looked at. @param {string} link */
+export const backToTopics = (link) => routes.ofTopics(link, { ...lastQuery.get(link), focus: "" });
 
 /** Changes the query of the address, and nothing else. @param {Record<string, string>} query */
 export function replaceQuery(query) {
   const [path] = location.hash.split("?");
   const given = new URLSearchParams(Object.entries(query).filter(([, value]) => value !== "")).toString();
   history.replaceState(null, "", (path || "#/") + (given ? "?" + given : ""));
-  route.value = routes.parse(location.hash);
+  follow();
 }
 
 /** The link that keys mean: the one in sight, else the first. @param {string[]} names */
@@ -56,7 +65,7 @@ function act(keys, names) {
     case "k":
       return step(keys === "j" ? 1 : -1);
     case "Escape":
-      if (view === "topic" && link) return go(partition === undefined || !topic ? routes.ofTopics(link) : routes.ofTopic(link, topic));
+      if (view === "topic" && link) return go(partition === undefined || !topic ? backToTopics(link) : routes.ofTopic(link, topic));
       if (view === "link") return go("#/");
       return link !== undefined && (view === "topics" || view === "lanes" || view === "events") && go(routes.ofLink(link));
     default:

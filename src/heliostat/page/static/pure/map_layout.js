@@ -6,6 +6,7 @@
 
 const NODE = { width: 168, height: 64 };
 const NARROW = 620;
+const LABEL = 52;
 
 /**
  * Clusters in columns from sources to targets (rows where it is narrow), links as curves between them.
@@ -18,7 +19,7 @@ export function mapLayout(links, width) {
   const deep = Math.max(...columns.map((names) => names.length), 1);
   const between = Math.max(1, ...[...pairsOf(links).values()].map((each) => each.length));
   const across = NODE.height + Math.max(36, between * 56);
-  const height = upright ? columns.length * NODE.height + (columns.length - 1) * Math.max(120, between * 60) + 24 : deep * across + 40;
+  const height = upright ? columns.length * NODE.height + (columns.length - 1) * Math.max(120, between * LABEL + 64) + 24 : deep * across + 40;
   /** @type {Map<string, Box>} */
   const boxes = new Map();
   columns.forEach((names, column) => {
@@ -87,7 +88,7 @@ function curve(from, to, off, upright) {
     const [y1, y2] = [fy + down * (from.height / 2 + gap), ty - down * (to.height / 2 + gap)];
     const [x1, x2] = [fx + shift, tx + shift];
     const bend = off * 40;
-    return { path: `M${x1} ${y1}C${x1 + bend} ${(y1 * 2 + y2) / 3} ${x2 + bend} ${(y1 + y2 * 2) / 3} ${x2} ${y2}`, x: (x1 + x2) / 2 + bend * 0.75, y: (y1 + y2) / 2 };
+    return { path: `M${x1} ${y1}C${x1 + bend} ${(y1 * 2 + y2) / 3} ${x2 + bend} ${(y1 + y2 * 2) / 3} ${x2} ${y2}`, x: (x1 + x2) / 2 + bend * 0.75, y: (y1 + y2) / 2 + off * LABEL };
   }
   const right = Math.sign(tx - fx) || 1;
   const shift = off * 22;

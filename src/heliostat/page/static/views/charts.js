@@ -16,6 +16,7 @@ const RANGES = /** @type {const} */ ([
   ["24h", "24 h", 86_400, 60],
 ]);
 const HEIGHT = 112;
+const NARROW_PX = 240;
 const SYNC = "link";
 /** Place of the point below the cursor; -1: none. */
 const cursor = signal(-1);
@@ -104,17 +105,18 @@ function columnsOf(history, series) {
 /** @param {number} width @param {[keyof History, string][]} series @param {(value: number) => string} format @param {() => History | null} historyNow */
 function optionsOf(width, series, format, historyNow) {
   const grid = { stroke: colour("--line"), width: 1 };
+  const isNarrow = width < NARROW_PX;
   const axis = { stroke: colour("--dim"), grid, ticks: { show: false }, font: "11px system-ui, sans-serif" };
   return {
     width,
-    height: HEIGHT,
+    height: isNarrow ? HEIGHT * 0.75 : HEIGHT,
     legend: { show: false },
-    padding: [8, 6, 0, 0],
+    padding: [8, 16, 0, 0],
     cursor: { sync: { key: SYNC }, drag: { x: false, y: false }, points: { size: 6 }, y: false },
     scales: { x: { time: true }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, (most || 1) * 1.12] } },
     axes: [
-      { ...axis, size: 22, gap: 2, space: 64, grid: { show: false }, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((s) => clock(s * 1000, s * 1000).slice(0, 5)) },
-      { ...axis, size: 54, gap: 4, space: 30, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((value) => (value === 0 ? "0" : format(value))) },
+      { ...axis, size: 22, gap: 2, space: isNarrow ? 44 : 64, grid: { show: false }, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((s) => clock(s * 1000, s * 1000).slice(0, 5)) },
+      { ...axis, size: isNarrow ? 46 : 54, gap: 4, space: 30, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((value) => (value === 0 ? "0" : format(value))) },
     ],
     series: [{}, ...series.map(([key, name], place) => ({ label: key, stroke: colour(name), width: 1.6, fill: place === 0 ? faded(colour(name)) : undefined, points: { show: false }, spanGaps: false }))],
     hooks: {

@@ -48,7 +48,7 @@ function Drawing({ links, width }) {
   return html`<svg width=${width} height=${height} viewBox="0 0 ${width} ${height}" role="group" aria-label="Clusters and links. ${words}">
     ${links.map((link) => html`<${Flow} key=${link.name} link=${link} curve=${curves.get(link.name)} />`)}
     ${[...boxes].map(([name, box]) => html`<g key=${name} class="cluster"><rect x=${box.x} y=${box.y} width=${box.width} height=${box.height} rx="12" /><text x=${box.x + box.width / 2} y=${box.y + box.height / 2 + 5} text-anchor="middle">${name}</text></g>`)}
-    ${links.map((link) => html`<${FlowLabel} key=${link.name} link=${link} curve=${curves.get(link.name)} />`)}
+    ${links.map((link) => html`<${FlowLabel} key=${link.name} link=${link} curve=${curves.get(link.name)} room=${width} />`)}
   </svg>`;
 }
 
@@ -67,15 +67,16 @@ function Flow({ link, curve }) {
   </g>`;
 }
 
-/** @param {{link: any, curve: import("../pure/map_layout.js").Curve}} props */
-function FlowLabel({ link, curve }) {
+/** @param {{link: any, curve: import("../pure/map_layout.js").Curve, room: number}} props */
+function FlowLabel({ link, curve, room }) {
   const [figure, unit] = bytesParts(link.bytes_per_s);
   const second = link.state === "running" ? `${rate(link.records_per_s)} rec/s · ${figure} ${unit}/s · lag ${lag(link.lag_records, link.unknown)}` : link.state;
   const width = Math.max(link.name.length * 7.6, second.length * 6.4) + 24;
+  const x = Math.min(room - width / 2 - 6, Math.max(width / 2 + 6, curve.x));
   return html`<a href=${ofLink(link.name)} class="flow-label" data-step aria-label="${link.name}, ${second}">
-    <rect x=${curve.x - width / 2} y=${curve.y - 21} width=${width} height="42" rx="9" />
-    <text x=${curve.x} y=${curve.y - 4} text-anchor="middle" class="name">${link.name}</text>
-    <text x=${curve.x} y=${curve.y + 12} text-anchor="middle" class="figures">${second}</text>
+    <rect x=${x - width / 2} y=${curve.y - 21} width=${width} height="42" rx="9" />
+    <text x=${x} y=${curve.y - 4} text-anchor="middle" class="name">${link.name}</text>
+    <text x=${x} y=${curve.y + 12} text-anchor="middle" class="figures">${second}</text>
   </a>`;
 }
 

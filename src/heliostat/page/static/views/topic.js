@@ -1,7 +1,8 @@
 // A topic and its partitions; one of them in full.
 import { html } from "../html.js";
+import { backToTopics } from "../navigation.js";
 import { age, bytes, counted, lag, rate, span, UNKNOWN, whole } from "../pure/format.js";
-import { ofTopic, ofTopics } from "../pure/route.js";
+import { ofTopic } from "../pure/route.js";
 import { STOPPED } from "../pure/states.js";
 import { ofApi, usePolled } from "../service.js";
 import { Choices, sentence } from "./needs.js";
@@ -22,7 +23,7 @@ export function TopicView({ link, topic, partition }) {
   const items = parts.data?.items ?? [];
   const chosen = items.find((each) => each.partition === partition);
   return html`<section aria-labelledby="topic-title">
-    <p class="path"><a href=${ofTopics(link)}>Topics</a> <span class="dim" aria-hidden="true">/</span></p>
+    <p class="path"><a href=${backToTopics(link)}>Topics</a> <span class="dim" aria-hidden="true">/</span></p>
     <h2 id="topic-title" class="topic-title mono">${topic}${partition !== undefined && html`<span class="dim">-${partition}</span>`}</h2>
     ${row && html`<p class="topic-figures"><${States} states=${row.states} /><span class="dim">→ <span class="mono">${row.target}</span></span><span>${counted(row.partitions, "partition")}</span><span class="num">${rate(row.records_per_s)} rec/s</span><span class="num">${bytes(row.bytes_per_s)}/s</span><span class="num">lag ${lag(row.lag_records, row.unknown)}${row.lag_records ? `, ${age(row.lag_s, row.lag_records, row.unknown)}` : ""}</span></p>`}
     ${!row && html`<${Waiting} answer=${answer} what="the topic" />`}
@@ -50,11 +51,9 @@ function PartitionTable({ link, topic, items, chosen }) {
 /** @param {{link: string, row: Partition}} props */
 function Details({ link, row }) {
   const isStopped = STOPPED.has(row.state);
-  const copied = row.source_end > 0 && row.position >= 0 ? Math.min(1, row.position / row.source_end) : 0;
   return html`<div class="card detail">
     <p class="detail-state"><${State} state=${row.state} /> <span class="dim">${row.since_ms > 0 && html`since <${Time} ms=${row.since_ms} />, ${span(Math.max(0, (Date.now() - row.since_ms) / 1000))}`}</span></p>
     ${row.reason && html`<p>${sentence(row.reason)} ${row.code && html`<code class="dim">${row.code}</code>`}</p>`}
-    <div class="ends" role="img" aria-label="Copied up to offset ${offset(row.position)} of ${offset(row.source_end)}"><span class="copied" style=${{ width: `${copied * 100}%` }}></span></div>
     <dl class="figures">
       <div><dt>Next source offset to copy</dt><dd class="num">${offset(row.position)}</dd></div>
       <div><dt>Source end</dt><dd class="num">${offset(row.source_end)}</dd></div>

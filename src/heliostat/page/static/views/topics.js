@@ -140,7 +140,7 @@ function HeadCell({ name, title, kind, isDown, sort, choose }) {
 
 /** @param {{row: Topic, place: number, link: string, most: number, isActive: boolean, onFocus: (place: number) => void}} props */
 function Row({ row, place, link, most, isActive, onFocus }) {
-  const share = Math.round((row.records_per_s / most) * 100);
+  const share = Math.round((row.records_per_s / most) * 50);
   const isLate = row.lag_records === null || row.lag_records > 0;
   return html`<div class="topic-row ${isActive ? "active" : ""}" role="row" aria-rowindex=${place + 2} data-row=${place} onClick=${(/** @type {any} */ event) => event.target.closest("a") || (location.hash = ofTopic(link, row.source))}>
     <div role="gridcell" class="cell cell-name name mono"><a href=${ofTopic(link, row.source)} title=${row.source} onFocus=${() => onFocus(place)}>${row.source}</a>${row.target !== row.source && html`<span class="dim"> → ${row.target}</span>`}</div>
