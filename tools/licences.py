@@ -6,6 +6,7 @@ a package's licence is unknown or not on the list, and with `--check` also when 
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "licences.md"
 LOCKS = ("requirements.lock", "requirements.uv.lock")
+PAGE_LOCK = ROOT / "src" / "heliostat" / "page" / "static" / "vendor" / "vendor.lock.json"
+"""Files of npm packages that the web page consists of."""
 PROJECT = "heliostat"
 
 ALLOWED: Mapping[str, str] = {
@@ -151,7 +154,13 @@ def packages() -> Iterator[Package]:
         yield Package(name, version, licence_of(facts), name in run_time)
 
 
-def page(found: Sequence[Package]) -> str:
+def page_packages() -> Iterator[Package]:
+    """Return the packages whose files are in the web page."""
+    for row in json.loads(PAGE_LOCK.read_text(encoding="utf-8"))["packages"]:
+        yield Package(row["package"], row["version"], row["licence"], at_run_time=True)
+
+
+def page(found: Sequence[Package], in_page: Sequence[Package]) -> str:
     """Return the page's text."""
     rows = [
         f"| {each.name} | {each.version} | {each.licence} |"
@@ -159,6 +168,7 @@ def page(found: Sequence[Package]) -> str:
         + ("" if each.is_allowed else " **not on the list**")
         for each in found
     ]
+    page_rows = [f"| {each.name} | {each.version} | {each.licence} |" for each in in_page]
     allowed = [f"| {name} | {note} |" for name, note in ALLOWED.items()]
     lines = [
         "<!-- Written by tools/licences.py; change the lock file or the list there. -->",
@@ -173,6 +183,15 @@ def page(found: Sequence[Package]) -> str:
         "|---|---|---|---|",
         *rows,
         "",
+        "## In the web page",
+        "",
+        "Files of these npm packages, unchanged, are part of Heliostat's page; their licences lie",
+        "beside them in `src/heliostat/page/static/vendor`.",
+        "",
+        "| package | version | licence |",
+        "|---|---|---|",
+        *page_rows,
+        "",
         "## What is accepted",
         "",
         "| licence | why |",
@@ -185,11 +204,11 @@ def page(found: Sequence[Package]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page or check it; 1 if something is wrong."""
-    found = list(packages())
-    refused = [each for each in found if not each.is_allowed]
+    found, in_page = list(packages()), list(page_packages())
+    refused = [each for each in (*found, *in_page) if not each.is_allowed]
     for each in refused:
         print(f"{each.name} {each.version}: licence {each.licence!r} is not on the list")
-    text = page(found)
+    text = page(found, in_page)
     if "--check" in arguments:
         is_stale = not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text
         if is_stale:

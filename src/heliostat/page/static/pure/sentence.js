@@ -59,9 +59,10 @@ export function linkSentence(link, atMs, moving) {
 /** @param {Link} link @param {number} atMs @param {Moving | null} moving @returns {Said} */
 function runningSentence(link, atMs, moving) {
   const { source, target } = link;
-  const stopped = moving ? moving.stopped : many(link.problems);
+  const stopped = moving ? moving.stopped : stoppedOf(link.problems);
   const lacks = moving ?? { lag: link.lag_records, lagS: link.lag_s, unknown: link.unknown };
   const but = stopped > 0 ? `, but for ${counted(stopped, "partition that is", "partitions that are")} stopped` : "";
+  const known = lacks.unknown > 0 ? "As far as is known, " : "";
   const tone = stopped > 0 ? "bad" : link.in_sync ? "ok" : "lag";
   if (lacks.lag === null || (lacks.lag > 0 && lacks.lagS === null)) {
     return { text: `It is not known how far ${target} is behind ${source}.`, tone: "unknown", more: missing(link) };
@@ -69,11 +70,17 @@ function runningSentence(link, atMs, moving) {
   const unknown =
     lacks.unknown > 0 ? [`Of ${counted(lacks.unknown, "partition")} it is not known how much is missing.`] : [];
   if (lacks.lag === 0) {
-    return { text: `${target} has everything that ${source} has${but}.`, tone, more: [...unknown, ...missing(link)] };
+    return { text: `${known}${target} has everything that ${source} has${but}.`, tone, more: [...unknown, ...missing(link)] };
   }
   const lagS = lacks.lagS ?? 0;
-  const text = `${target} has everything up to ${clock(atMs - lagS * 1000, atMs)}, ${span(lagS)} ago${but}.`;
+  const text = `${known}${target} has everything up to ${clock(atMs - lagS * 1000, atMs)}, ${span(lagS)} ago${but}.`;
   return { text, tone, more: [...unknown, ...missing(link)] };
+}
+
+/** @param {number | unknown[]} problems a number: it is not told which are stopped */
+function stoppedOf(problems) {
+  if (typeof problems === "number") return problems;
+  return problems.filter((each) => STOPPED.has(/** @type {{state: string}} */ (each).state)).length;
 }
 
 /** @param {Link} link */

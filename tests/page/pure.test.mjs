@@ -1,0 +1,237 @@
+// The page's logic without a browser: node --test tests/page
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+const from = new URL("../../src/heliostat/page/static/pure/", import.meta.url);
+const read = (name) => import(new URL(name, from));
+const format = await read("format.js");
+const states = await read("states.js");
+const routes = await read("route.js");
+const filter = await read("topic_filter.js");
+const rows = await read("rows_window.js");
+const field = await read("field_layout.js");
+const says = await read("sentence.js");
+const choices = await read("choices.js");
+const map = await read("map_layout.js");
+
+const TOPIC = { source: "ESS.temperature", target: "summit.ESS.temperature", partitions: 1, records_per_s: 2, bytes_per_s: 20, lag_records: 0, lag_s: null, states: { copying: 1 }, mapped: 0, unknown: 0 };
+const topic = (changes) => ({ ...TOPIC, ...changes });
+const LINK = { name: "l", source: "summit", target: "usdf", state: "running", in_sync: true, lag_records: 0, lag_s: null, unknown: 0, problems: 0, refused: 0 };
+const link = (changes) => ({ ...LINK, ...changes });
+const plain = (text) => text.replaceAll("\u202f", " ");
+
+test("what is not known is never 0", () => {
+  assert.equal(format.lag(null), "?");
+  assert.equal(format.lag(undefined), "?");
+  assert.equal(format.lag(0), "0");
+  assert.equal(plain(format.lag(0, 1)), "≥ 0");
+  assert.equal(plain(format.lag(1204, 2)), "≥ 1,204");
+  assert.equal(format.age(null, 3), "?");
+  assert.equal(format.age(null, null), "?");
+  assert.equal(format.age(null, 0), "–");
+  assert.equal(format.age(null, 0, 1), "?");
+  assert.equal(plain(format.age(8.1, 3, 1)), "≥ 8.1 s");
+});
+
+test("figures as text", () => {
+  const cases = [[0, "0"], [0.01, "<0.1"], [0.94, "0.9"], [9.96, "10.0"], [2214.4, "2,214"]];
+  for (const [value, text] of cases) assert.equal(format.rate(value), text);
+  for (const [s, text] of [[0.42, "0.4 s"], [45, "45 s"], [240, "4 min"], [7500, "2 h 5 min"], [90_000, "25 h"], [200_000, "2 d 7 h"]]) assert.equal(plain(format.span(s)), text);
+  for (const [value, text] of [[0, "0 B"], [999, "999 B"], [3_400_000, "3.4 MB"], [999_900, "1.0 MB"], [5e15, "5000 TB"]]) assert.equal(plain(format.bytes(value)), text);
+  assert.deepEqual(format.latencyParts(null), ["–", ""]);
+  assert.deepEqual(format.latencyParts(46.2), ["46", "ms"]);
+  assert.deepEqual(format.latencyParts(12_300), ["12.3", "s"]);
+  assert.equal(format.counted(1, "partition"), "1 partition");
+  assert.equal(format.counted(2000, "partition"), "2,000 partitions");
+});
+
+test("a time of another day names the day", () => {
+  const now = new Date(2026, 10, 28, 14, 3, 19).getTime();
+  assert.equal(format.clock(now, now), "14:03:19");
+  assert.equal(format.clock(now - 86_400_000, now), "27 Nov 14:03");
+});
+
+test("addresses are read as they are written", () => {
+  const name = "a/b ?#%-é";
+  for (const [address, route] of [
+    ["#/", { view: "map" }],
+    ["", { view: "map" }],
+    [routes.ofLink(name), { view: "link", link: name }],
+    [routes.ofTopics("l", { filter: "lag>10s /a|b/", sort: "" }), { view: "topics", link: "l", query: { filter: "lag>10s /a|b/" } }],
+    [routes.ofTopic("l", name, 3), { view: "topic", link: "l", topic: name, partition: 3 }],
+    [routes.ofTopic("l", name), { view: "topic", link: "l", topic: name }],
+    ["#/links/l/lanes", { view: "lanes", link: "l" }],
+    ["#/events", { view: "events" }],
+  ]) assert.deepEqual(routes.parse(address), { query: {}, ...route });
+  for (const nowhere of ["#/x", "#/links", "#/links/l/x", "#/links/l/topics/t/p", "#/links/l/topics/t/1/2", "#/events/x"]) assert.equal(routes.parse(nowhere).view, "nowhere");
+  assert.equal(routes.parse("#/links/%zz").link, "%zz");
+});
+
+test("filter: words that all have to be true", () => {
+  const late = topic({ source: "GIS.state", target: "GIS.state", lag_records: 120, lag_s: 30, states: { blocked: 1, copying: 3 }, partitions: 4, records_per_s: 0 });
+  const unknown = topic({ source: "X", target: "X", lag_records: null, lag_s: null, unknown: 1 });
+  const all = [TOPIC, late, unknown];
+  for (const [text, expected] of [
+    ["", [0, 1, 2]],
+    ["ess", [0]],
+    ["TEMP ess", [0]],
+    ["summit.", [0]],
+    ["/^(ess|gis)/", [0, 1]],
+    ["/ess temp/", []],
+    ["state:blocked", [1]],
+    ["state:b", [1]],
+    ["-state:blocked", [0, 2]],
+    ["lag>100", [1, 2]],
+    ["lag>10s", [1, 2]],
+    ["lag<1", [0]],
+    ["lag>=2min", [2]],
+    ["rate>1", [0, 2]],
+    ["partitions>=4", [1]],
+    ["is:unknown", [2]],
+    ["is:mapped", []],
+    ["-/state/ -X", [0]],
+    ["-", []],
+  ]) {
+    const made = filter.filterOf(text);
+    assert.deepEqual(all.map((row, place) => (made.test(row) ? place : -1)).filter((place) => place >= 0), expected, text);
+    assert.equal(made.problem, "", text);
+  }
+  for (const wrong of ["/(/", "lag>x", "rate>5s", "is:x"]) assert.notEqual(filter.filterOf(wrong).problem, "", wrong);
+  assert.ok(filter.filterOf("/(/ ess").test(TOPIC), "what is wrong hides nothing");
+});
+
+test("order: problems first, then what lags, then the busiest; each column both ways", () => {
+  const made = [
+    topic({ source: "a", records_per_s: 1 }),
+    topic({ source: "b", records_per_s: 9 }),
+    topic({ source: "c", lag_records: 5 }),
+    topic({ source: "d", states: { copying: 1, gap: 1 } }),
+    topic({ source: "e", lag_records: null }),
+    topic({ source: "f", states: { blocked: 1 } }),
+  ];
+  const names = (sort) => filter.sorted(made, sort).map((row) => row.source).join("");
+  assert.equal(names("problems"), "fdecba");
+  assert.equal(names("name"), "abcdef");
+  assert.equal(names("-name"), "fedcba");
+  assert.equal(names("-lag"), "ecabdf");
+  assert.equal(names("-rate")[0], "b");
+  assert.equal(names("no such column"), "abcdef");
+  for (const sort of filter.SORTS) assert.equal(names(sort).length, made.length);
+});
+
+test("5,000 rows are filtered and sorted within a frame", () => {
+  const made = Array.from({ length: 5000 }, (_, n) => topic({ source: `lsst.sal.T${(n * 7919) % 5000}`, lag_records: n % 13 }));
+  const run = () => filter.sorted(made, "problems").filter(filter.filterOf("/t1/ lag>3").test);
+  run();
+  const began = performance.now();
+  assert.ok(run().length > 0);
+  assert.ok(performance.now() - began < 100);
+});
+
+test("rows in sight and some around", () => {
+  assert.deepEqual(rows.rowsWindow(5000, 34, 0, 680), { first: 0, end: 30 });
+  assert.deepEqual(rows.rowsWindow(5000, 34, 34_000, 680), { first: 990, end: 1030 });
+  assert.deepEqual(rows.rowsWindow(3, 34, 9999, 680), { first: 2, end: 3 });
+  assert.deepEqual(rows.rowsWindow(0, 34, 0, 680), { first: 0, end: 0 });
+  assert.equal(rows.inSight(0, 34, 100, 340), 0);
+  assert.equal(rows.inSight(5, 34, 100, 340), 100);
+  assert.equal(rows.inSight(20, 34, 100, 340), 21 * 34 - 340);
+});
+
+test("every tile of the field has a place, and a point finds it", () => {
+  for (const [count, width, height] of [[1, 300, 300], [60, 800, 318], [5000, 841, 318], [5000, 358, 318], [30_000, 841, 318]]) {
+    const layout = field.fieldLayout(count, width, height);
+    assert.ok(layout.columns * layout.rows >= count);
+    assert.ok(layout.columns * layout.size <= width + 1e-6);
+    for (const place of [0, count >> 1, count - 1]) {
+      const x = ((place % layout.columns) + 0.5) * layout.size;
+      const y = (Math.floor(place / layout.columns) + 0.5) * layout.size;
+      assert.equal(field.tileAt(layout, count, x, y), place);
+    }
+    assert.equal(field.tileAt(layout, count, -1, 0), -1);
+    assert.equal(field.tileAt(layout, count, width + 99, 0), -1);
+  }
+  assert.equal(field.fieldLayout(0, 300, 300).rows, 0);
+  assert.deepEqual(["ArrowRight", "ArrowDown", "ArrowLeft", "End", "a"].map((key) => field.tileAfter(key, 0, 10, 25)), [1, 10, 0, 24, -1]);
+  assert.equal(field.brightness(0), 0);
+  assert.ok(field.brightness(0.1) < field.brightness(10) && field.brightness(1e9) === 1);
+});
+
+test("tiles: not known is not quiet, stopped is bad whatever its lag", () => {
+  assert.equal(states.tileTone("copying", 0, null, 0), "quiet");
+  assert.equal(states.tileTone("copying", 3, 0.5, 2), "ok");
+  assert.equal(states.tileTone("copying", 3, 11, 2), "lag");
+  assert.equal(states.tileTone("copying", 3, null, 2), "lag");
+  assert.equal(states.tileTone("copying", null, null, 2), "unknown");
+  assert.equal(states.tileTone("gap", 0, null, 0), "bad");
+  assert.equal(states.tileTone("a later state", 0, null, 0), "unknown");
+  assert.deepEqual(states.worstFirst({ copying: 1, retrying: 1, gap: 2 }).map(([name]) => name), ["gap", "retrying", "copying"]);
+});
+
+test("a link's state as a sentence", () => {
+  const at = new Date(2026, 10, 28, 14, 3, 27).getTime();
+  const text = (changes, moving) => plain(says.linkSentence(link(changes), at, moving ?? null).text);
+  assert.equal(text({}), "usdf has everything that summit has.");
+  assert.equal(text({ lag_records: 1204, lag_s: 8 }), "usdf has everything up to 14:03:19, 8.0 s ago.");
+  assert.equal(text({ problems: [{ state: "gap" }, { state: "retrying" }] }, { lag: 5, lagS: 2, unknown: 0, stopped: 1 }), "usdf has everything up to 14:03:25, 2.0 s ago, but for 1 partition that is stopped.");
+  assert.equal(text({ problems: [{ state: "gap" }, { state: "retrying" }] }), "usdf has everything that summit has, but for 1 partition that is stopped.");
+  assert.equal(text({ lag_records: null, unknown: 3 }), "It is not known how far usdf is behind summit.");
+  assert.equal(text({ lag_records: 4, lag_s: null }), "It is not known how far usdf is behind summit.");
+  assert.match(text({ state: "unreachable" }), /usdf does not answer/);
+  assert.match(text({ state: "stopped" }), /is stopped/);
+  const stopped = says.linkSentence(link({ state: "stopped", lag_records: 7, lag_s: 60, unknown: 1 }), at, null);
+  assert.match(plain(stopped.more[0]), /at least 7 records would be missing, the oldest 60 s old/);
+  assert.equal(text({ unknown: 2 }), "As far as is known, usdf has everything that summit has.");
+  assert.equal(says.linkSentence(link({ unknown: 2 }), at, null).more.length, 1, "what is not known is said");
+});
+
+test("what is missing in partitions that are not stopped", () => {
+  const made = { states: ["copying", "gap"], rows: [[0, 0, 0, 1, 5, 2, 9], [0, 1, 1, 0, 900, 600, 9], [0, 2, 0, 0, null, null, 9], [0, 3, 0, 0, 0, null, 9]] };
+  assert.deepEqual(says.movingOf(made), { lag: 5, lagS: 2, unknown: 1, stopped: 1 });
+  made.rows.push([0, 4, 0, 1, 5, null, 9]);
+  assert.equal(says.movingOf(made).lagS, null);
+});
+
+test("time until level: only where it falls steadily", () => {
+  const samples = (f) => Array.from({ length: 15 }, (_, n) => [n * 2000, f(n)]);
+  assert.ok(Math.abs(says.untilLevel(samples((n) => 3000 - 100 * n)) - 32) < 1);
+  assert.equal(says.untilLevel(samples(() => 3000)), null);
+  assert.equal(says.untilLevel(samples((n) => 3000 + 50 * n)), null);
+  assert.equal(says.untilLevel(samples((n) => 3000 + (n % 2) * 100)), null, "it only wavers");
+  assert.equal(says.untilLevel(samples(() => 5)), null, "level");
+  assert.equal(says.untilLevel([]), null);
+});
+
+test("the map's sentence", () => {
+  const text = (links) => plain(says.mapSentence(links).text);
+  assert.equal(text([]), "There are no links.");
+  assert.equal(text([link({})]), "l is in sync; nothing is missing.");
+  assert.equal(text([link({ lag_records: 3, lag_s: 0.4 }), link({ name: "m" })]), "All 2 links are in sync; the oldest missing record is 0.4 s old.");
+  assert.equal(text([link({ in_sync: false, problems: 3 }), link({ name: "m" })]), "3 partitions are not copied as they should be.");
+  assert.equal(text([link({ in_sync: false, problems: 1, refused: 2 }), link({ name: "m", state: "unreachable", in_sync: false })]), "1 partition is not copied as it should be, 2 topics are refused and m is not reachable.");
+  assert.equal(text([link({ in_sync: false })]), "l is not level yet.");
+  assert.notEqual(says.mapSentence([link({ in_sync: false })]).tone, "ok");
+});
+
+test("commands can be pasted as they are", () => {
+  assert.equal(choices.resolveCommand("l", "a.b-c_d", 3, "continue"), "heliostat resolve a.b-c_d 3 --link l --choose continue");
+  assert.equal(choices.resolveCommand("l'x", "t", null), "heliostat resolve t --link 'l'\\''x'");
+});
+
+test("clusters do not overlap and stay inside, wide and narrow", () => {
+  const edges = [["a", "b"], ["b", "a"], ["c", "b"], ["b", "d"], ["e", "b"]].map(([source, target]) => ({ name: source + target, source, target }));
+  for (const width of [358, 760, 1000]) {
+    for (const count of [1, 2, 3, 5]) {
+      const { boxes, curves, height } = map.mapLayout(edges.slice(0, count), width);
+      const all = [...boxes.values()];
+      assert.equal(curves.size, count);
+      all.forEach((box, place) => {
+        assert.ok(box.x >= 0 && box.x + box.width <= width && box.y >= 0 && box.y + box.height <= height, `${width} ${count}`);
+        for (const other of all.slice(place + 1)) {
+          assert.ok(box.x + box.width <= other.x || other.x + other.width <= box.x || box.y + box.height <= other.y || other.y + other.height <= box.y);
+        }
+      });
+    }
+  }
+  assert.ok(map.lineWidth(0) < map.lineWidth(1e6) && map.lineWidth(1e12) <= 12);
+});

@@ -1,0 +1,172 @@
+"""The page in a real Chromium, with 5,000 topics: fast, without errors, usable by all, bounded."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from support.browser import axe_script, chromium, shown_links
+
+pytestmark = pytest.mark.long
+
+LINK = "#/links/summit-to-usdf"
+TOPIC = f"{LINK}/topics/lsst.sal.ATCamera.elevation"
+VIEWS = ("#/", LINK, f"{LINK}/topics", TOPIC, f"{TOPIC}/0", f"{LINK}/lanes", "#/events", "#/nowhere")
+SIZES = (1440, 1024, 390)
+THEMES = ("dark", "light")
+FIRST_PAINT_MS, FILTER_MS = 1_500, 100
+WARM_S, WATCHED_S, GROWTH_MAX = 20, 60, 1_500_000
+AXE_TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"]
+FILTERED = """async (text) => {
+  const input = document.querySelector("[data-filter]");
+  const says = document.querySelector("#filter-says");
+  const before = says.textContent;
+  const began = performance.now();
+  input.value = text;
+  input.dispatchEvent(new Event("input", { bubbles: true }));
+  while (says.textContent === before && performance.now() - began < 3000)
+    await new Promise((go) => requestAnimationFrame(go));
+  await new Promise((go) => requestAnimationFrame(go));
+  return performance.now() - began;
+}"""
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    with shown_links(topics=5_000, partitions=5_000) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    """A tab; an error in its console fails the test."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    tab = context.new_page()
+    errors: list[str] = []
+    tab.on("console", lambda said: said.type == "error" and errors.append(said.text))
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    yield tab
+    context.close()
+    assert errors == []
+
+
+@pytest.mark.parametrize("view", [LINK, f"{LINK}/topics"])
+def test_first_paint_and_first_figures(
+    page: Any, address: str, view: str, record_property: Any
+) -> None:
+    paints, figures = [], []
+    for _ in range(5):
+        page.goto("about:blank")
+        page.goto(address + view)
+        page.wait_for_selector(".field canvas, .rows .topic-row")
+        figures.append(page.evaluate("performance.now()"))
+        paints.append(
+            page.evaluate("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        )
+    paint, figure = statistics.median(paints), statistics.median(figures)
+    record_property("first_paint_ms", round(paint))
+    record_property("first_figures_ms", round(figure))
+    print(f"{view}: first paint {paint:.0f} ms, with figures {figure:.0f} ms")
+    assert paint <= FIRST_PAINT_MS
+    assert figure <= 2 * FIRST_PAINT_MS
+
+
+def test_five_thousand_topics_are_filtered_as_one_types(
+    page: Any, address: str, record_property: Any
+) -> None:
+    page.goto(f"{address}{LINK}/topics")
+    page.wait_for_selector(".rows .topic-row")
+    assert "5,000" in page.inner_text("#filter-says")
+    words = ("e", "el", "/ESS|GIS/", "state:blocked", "lag>10s", "-lsst.sal.M", "")
+    took = [page.evaluate(FILTERED, word) for word in words]
+    record_property("filter_ms", [round(ms) for ms in took])
+    print(f"filter: {[round(ms) for ms in took]} ms")
+    assert statistics.median(took) <= FILTER_MS
+    assert page.locator(".rows .topic-row").count() < 100, "only rows in sight are drawn"
+
+
+def test_keys_lead_everywhere(page: Any, address: str) -> None:
+    page.goto(address)
+    page.wait_for_selector(".flow-label")
+    page.keyboard.type("gl")
+    page.wait_for_selector(".field canvas")
+    page.keyboard.type("gt")
+    page.wait_for_selector(".rows .topic-row")
+    page.keyboard.type("/elevation")
+    page.wait_for_url("**filter=elevation**")
+    page.keyboard.press("Enter")
+    page.keyboard.press("j")
+    assert page.evaluate("document.activeElement.closest('[data-row]').dataset.row") == "1"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#topic-title")
+    page.keyboard.press("Escape")
+    page.wait_for_url("**filter=elevation**")
+    page.keyboard.press("?")
+    assert page.locator("dialog[open]").count() == 1
+    page.keyboard.press("Escape")
+    assert page.locator("dialog[open]").count() == 0
+
+
+@pytest.mark.parametrize("theme", THEMES)
+def test_every_view_fits_and_can_be_used_by_all(page: Any, address: str, theme: str) -> None:
+    axe, wrong = axe_script(), []
+    for width in SIZES:
+        page.set_viewport_size({"width": width, "height": 900})
+        for view in VIEWS:
+            page.goto(f"{address}?theme={theme}{view}")
+            page.wait_for_selector("main h1, main .empty")
+            page.wait_for_timeout(700)
+            over = page.evaluate("document.documentElement.scrollWidth - innerWidth")
+            wrong += [f"{view} at {width}: {over} px too wide"] if over > 0 else []
+            page.evaluate(axe)
+            options = {"runOnly": {"type": "tag", "values": AXE_TAGS}}
+            found = page.evaluate("(options) => axe.run(document, options)", options)
+            wrong += [
+                f"{view} at {width}: {each['id']}: {node['html'][:160]}"
+                for each in found["violations"]
+                for node in each["nodes"][:3]
+            ]
+    assert wrong == []
+
+
+def test_stale_figures_look_stale(browser: Any, address: str) -> None:
+    context = browser.new_context()
+    tab = context.new_page()
+    tab.goto(address + LINK)
+    tab.wait_for_selector(".field canvas")
+    tab.route("**/api/**", lambda route: route.abort())
+    tab.wait_for_selector(".banner", timeout=10_000)
+    tab.wait_for_selector("main.stale", timeout=15_000)
+    assert "as of" in tab.inner_text(".fresh")
+    tab.unroute("**/api/**")
+    tab.wait_for_selector("main:not(.stale)", timeout=10_000)
+    assert tab.locator(".banner").count() == 0
+    context.close()
+
+
+@pytest.mark.parametrize("view", [LINK, f"{LINK}/topics"])
+def test_the_heap_does_not_grow(page: Any, address: str, view: str) -> None:
+    session = page.context.new_cdp_session(page)
+    page.goto(address + view)
+    page.wait_for_timeout(WARM_S * 1000)
+    before = _heap(session)
+    page.wait_for_timeout(WATCHED_S * 1000)
+    after = _heap(session)
+    print(f"{view}: heap {before / 1e6:.1f} MB, a minute later {after / 1e6:.1f} MB")
+    assert after - before < GROWTH_MAX
+
+
+def _heap(session: Any) -> float:
+    session.send("Performance.enable")
+    for _ in range(2):
+        session.send("HeapProfiler.collectGarbage")
+    metrics = session.send("Performance.getMetrics")["metrics"]
+    return float(next(row["value"] for row in metrics if row["name"] == "JSHeapUsedSize"))

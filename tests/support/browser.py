@@ -1,0 +1,93 @@
+"""A real Chromium for tests of the page: Debian's, driven by Playwright; fetched by who needs it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support.tools import ROOT
+
+from heliostat_sandbox.jars import cache_folder
+
+PLAYWRIGHT = "playwright==1.65.2"
+AXE = "axe-core@4.14.1"
+FETCH_WITHIN_S = 600
+
+
+def chromium_path() -> str:
+    """Return Debian's Chromium; install it if it is not there."""
+    found = shutil.which("chromium")
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        for command in (["update", "-qq"], ["install", "-y", "-qq", "chromium"]):
+            subprocess.run(["apt-get", *command], check=False, timeout=FETCH_WITHIN_S)  # noqa: S603, S607  # fixed words
+        found = shutil.which("chromium")
+    if found is None:
+        pytest.fail("no Chromium: apt-get install chromium", pytrace=False)
+    return found
+
+
+def _playwright() -> Any:
+    folder = cache_folder() / "playwright"
+    if not (folder / "playwright").is_dir():
+        words = [sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), PLAYWRIGHT]
+        subprocess.run(words, check=True, timeout=FETCH_WITHIN_S)  # noqa: S603  # fixed words
+    if str(folder) not in sys.path:
+        sys.path.append(str(folder))
+    return importlib.import_module("playwright.sync_api")
+
+
+def axe_script() -> str:
+    """Return the text of axe-core, which finds what people with a screen reader can't use."""
+    folder = cache_folder() / "axe-core"
+    script = folder / "package" / "axe.min.js"
+    if not script.is_file():
+        folder.mkdir(parents=True, exist_ok=True)
+        words = ["npm", "pack", "--silent", AXE]
+        subprocess.run(words, cwd=folder, check=True, timeout=FETCH_WITHIN_S)  # noqa: S603  # fixed words
+        (archive,) = folder.glob("*.tgz")
+        shutil.unpack_archive(archive, folder, filter="data")
+    return script.read_text(encoding="utf-8")
+
+
+@contextmanager
+def chromium() -> Iterator[Any]:
+    """Give a browser without a window."""
+    with _playwright().sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=chromium_path(), args=["--no-sandbox", "--js-flags=--expose-gc"]
+        )
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def shown_links(*, topics: int, partitions: int) -> Iterator[str]:
+    """Give the address of a service with invented links."""
+    script = ROOT / "tests" / "support" / "shown_links.py"
+    words = [sys.executable, str(script), "--port", "0"]
+    words += ["--topics", str(topics), "--partitions", str(partitions)]
+    paths = os.pathsep.join(str(ROOT / name) for name in ("src", "sandbox", "tests"))
+    process = subprocess.Popen(  # noqa: S603  # our own script
+        words, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}
+    )
+    try:
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert address, "it did not start"
+        yield address
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def picture_folder() -> Path:
+    """Return where pictures for the documents lie."""
+    return ROOT / "docs" / "pictures"
