@@ -13,7 +13,16 @@ pytestmark = pytest.mark.long
 
 LINK = "#/links/summit-to-usdf"
 TOPIC = f"{LINK}/topics/lsst.sal.ATCamera.elevation"
-VIEWS = ("#/", LINK, f"{LINK}/topics", TOPIC, f"{TOPIC}/0", f"{LINK}/lanes", "#/events", "#/nowhere")
+VIEWS = (
+    "#/",
+    LINK,
+    f"{LINK}/topics",
+    TOPIC,
+    f"{TOPIC}/0",
+    f"{LINK}/lanes",
+    "#/events",
+    "#/nowhere",
+)
 SIZES = (1440, 1024, 390)
 THEMES = ("dark", "light")
 FIRST_PAINT_MS, FILTER_MS = 1_500, 100
@@ -51,7 +60,7 @@ def page(browser: Any) -> Iterator[Any]:
     context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
     tab = context.new_page()
     errors: list[str] = []
-    tab.on("console", lambda said: said.type == "error" and errors.append(said.text))
+    tab.on("console", lambda said: errors.extend([said.text] if said.type == "error" else []))
     tab.on("pageerror", lambda error: errors.append(str(error)))
     yield tab
     context.close()

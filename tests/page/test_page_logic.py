@@ -17,7 +17,7 @@ def test_logic_of_the_page() -> None:
     node = shutil.which("node")
     if node is None:
         pytest.fail("no node: apt-get install nodejs (20 or later)", pytrace=False)
-    run = subprocess.run(  # noqa: S603  # our own tests
+    run = subprocess.run(  # our own tests
         [node, "--test", str(TESTS)], capture_output=True, text=True, timeout=WITHIN_S, check=False
     )
     assert run.returncode == 0, run.stdout + run.stderr

@@ -1,4 +1,4 @@
-"""A real Chromium for tests of the page: Debian's, driven by Playwright; fetched by who needs it."""
+"""A real Chromium for tests of the page, and other tools of theirs: fetched by who needs them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,7 +28,9 @@ def chromium_path() -> str:
     found = shutil.which("chromium")
     if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
         for command in (["update", "-qq"], ["install", "-y", "-qq", "chromium"]):
-            subprocess.run(["apt-get", *command], check=False, timeout=FETCH_WITHIN_S)  # noqa: S603, S607  # fixed words
+            subprocess.run(
+                ["apt-get", *command], check=False, timeout=FETCH_WITHIN_S
+            )  # fixed words
         found = shutil.which("chromium")
     if found is None:
         pytest.fail("no Chromium: apt-get install chromium", pytrace=False)
@@ -38,23 +41,32 @@ def _playwright() -> Any:
     folder = cache_folder() / "playwright"
     if not (folder / "playwright").is_dir():
         words = [sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), PLAYWRIGHT]
-        subprocess.run(words, check=True, timeout=FETCH_WITHIN_S)  # noqa: S603  # fixed words
+        subprocess.run(words, check=True, timeout=FETCH_WITHIN_S)
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
     return importlib.import_module("playwright.sync_api")
 
 
+def npm_packed(package: str) -> Path:
+    """Return the archive of an npm package, `name@version`; fetch it if the cache lacks it."""
+    folder = cache_folder() / "npm" / package.replace("/", "+")
+    if not list(folder.glob("*.tgz")):
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.fail("no npm: apt-get install npm", pytrace=False)
+        folder.mkdir(parents=True, exist_ok=True)
+        words = [npm, "pack", "--silent", package]
+        subprocess.run(words, cwd=folder, check=True, timeout=FETCH_WITHIN_S)
+    (archive,) = folder.glob("*.tgz")
+    return archive
+
+
 def axe_script() -> str:
     """Return the text of axe-core, which finds what people with a screen reader can't use."""
-    folder = cache_folder() / "axe-core"
-    script = folder / "package" / "axe.min.js"
-    if not script.is_file():
-        folder.mkdir(parents=True, exist_ok=True)
-        words = ["npm", "pack", "--silent", AXE]
-        subprocess.run(words, cwd=folder, check=True, timeout=FETCH_WITHIN_S)  # noqa: S603  # fixed words
-        (archive,) = folder.glob("*.tgz")
-        shutil.unpack_archive(archive, folder, filter="data")
-    return script.read_text(encoding="utf-8")
+    with tarfile.open(npm_packed(AXE)) as content:
+        script = content.extractfile("package/axe.min.js")
+        assert script is not None
+        return script.read().decode()
 
 
 @contextmanager
@@ -75,7 +87,7 @@ def shown_links(*, topics: int, partitions: int) -> Iterator[str]:
     words = [sys.executable, str(script), "--port", "0"]
     words += ["--topics", str(topics), "--partitions", str(partitions)]
     paths = os.pathsep.join(str(ROOT / name) for name in ("src", "sandbox", "tests"))
-    process = subprocess.Popen(  # noqa: S603  # our own script
+    process = subprocess.Popen(  # our own script
         words, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}
     )
     try:
@@ -86,8 +98,3 @@ def shown_links(*, topics: int, partitions: int) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(30)
-
-
-def picture_folder() -> Path:
-    """Return where pictures for the documents lie."""
-    return ROOT / "docs" / "pictures"

@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass, field, replace
 
 import uvicorn
+from typing_extensions import override
 
 from heliostat.clock import SystemClock
 from heliostat.config import Config
@@ -27,15 +28,57 @@ from heliostat.serve.watch import Watch
 from heliostat.status.history import FINE_S, Point
 
 HOST_NAMES = ("127.0.0.1", "localhost")
-SYSTEMS = (
-    "MTM1M3 MTM2 MTMount MTRotator MTDome MTHexapod MTAOS MTPtg ATCamera ATDome ATMCS ATPtg "
-    "CCCamera ESS EFD GIS Guider HVAC LaserTracker LinearStage Scheduler ScriptQueue Test Watcher"
-).split()
-TELEMETRY = (
-    "forceActuatorData appliedBalanceForces appliedElevationForces azimuth elevation rotation "
-    "temperature quadbox actuators mount_AzEl_Encoders accelerometer airFlow pressure electrical"
-).split()
-LOGEVENT = "state errorCode heartbeat summaryState softwareVersions simulationMode logLevel".split()
+SYSTEMS = [
+    "MTM1M3",
+    "MTM2",
+    "MTMount",
+    "MTRotator",
+    "MTDome",
+    "MTHexapod",
+    "MTAOS",
+    "MTPtg",
+    "ATCamera",
+    "ATDome",
+    "ATMCS",
+    "ATPtg",
+    "CCCamera",
+    "ESS",
+    "EFD",
+    "GIS",
+    "Guider",
+    "HVAC",
+    "LaserTracker",
+    "LinearStage",
+    "Scheduler",
+    "ScriptQueue",
+    "Test",
+    "Watcher",
+]
+TELEMETRY = [
+    "forceActuatorData",
+    "appliedBalanceForces",
+    "appliedElevationForces",
+    "azimuth",
+    "elevation",
+    "rotation",
+    "temperature",
+    "quadbox",
+    "actuators",
+    "mount_AzEl_Encoders",
+    "accelerometer",
+    "airFlow",
+    "pressure",
+    "electrical",
+]
+LOGEVENT = [
+    "state",
+    "errorCode",
+    "heartbeat",
+    "summaryState",
+    "softwareVersions",
+    "simulationMode",
+    "logLevel",
+]
 BEHIND_S = 150.0
 PORT, PARTITION_COUNT, LANES = 8093, 5_000, 2
 DAY_MS, FINE_POINTS_MS = 86_400_000, 900_000
@@ -63,6 +106,7 @@ class ShiftedClock(SystemClock):
 
     ago_ms = 0
 
+    @override
     def wall_ms(self) -> int:
         return super().wall_ms() - self.ago_ms
 
@@ -93,11 +137,12 @@ def names(count: int) -> list[str]:
 
 def partitions(topics: int, count: int, now_ms: int, *, is_troubled: bool) -> list[Shown]:
     """Return partitions: few busy, most quiet, some behind, a handful stopped."""
-    luck = random.Random(7)  # noqa: S311  # the same picture each time
+    luck = random.Random(7)  # the same picture each time
     rows: list[Shown] = []
-    wide = max(1, (count - topics) // 3)
+    wide, rest = divmod(max(0, count - topics), 3)
     for place, name in enumerate(sorted(names(topics * 2))[:topics]):
-        for number in range(4 if place % max(1, topics // wide) == 0 else 1):
+        is_wide = place * wide // topics != (place - 1) * wide // topics
+        for number in range((4 if is_wide else 1) + (rest if place == 0 else 0)):
             partition = TopicPartition(TopicName(name), PartitionId(number))
             quiet = luck.random() < 0.7
             rate = 0.0 if quiet else min(120.0, luck.paretovariate(0.9) * 0.05)
@@ -116,7 +161,6 @@ def partitions(topics: int, count: int, now_ms: int, *, is_troubled: bool) -> li
                 target_end=end,
             )
             rows.append(Shown(report, rate))
-    rows = rows[:count]
     if is_troubled:
         _trouble(rows, now_ms)
     return rows
@@ -170,7 +214,9 @@ class Feed:
         is_whole = self._turn % 20 == 0
         for lane in range(LANES):
             own = self.rows[lane::LANES]
-            changed = [shown.report for shown in own if self._moves(shown, lane, now_ms) or is_whole]
+            changed = [
+                shown.report for shown in own if self._moves(shown, lane, now_ms) or is_whole
+            ]
             records, size = self._totals[lane]
             counts = [0] * 40
             counts[5], counts[22] = records * 19 // 20, records // 20
@@ -235,8 +281,8 @@ class Feed:
 def _remember(watch: Watch, clock: ShiftedClock, link: str, busy: float) -> None:
     """Write a day of history and some events."""
     now_ms = clock.wall_ms()
-    luck = random.Random(3)  # noqa: S311  # the same picture each time
-    history = watch._histories[LinkName(link)]  # noqa: SLF001  # written by time alone
+    luck = random.Random(3)  # the same picture each time
+    history = watch._histories[LinkName(link)]  # written by time alone
     for at_ms in range(now_ms - DAY_MS, now_ms, FINE_S * 1000):
         hour = at_ms / 3_600_000
         ago_s = (now_ms - at_ms) / 1000

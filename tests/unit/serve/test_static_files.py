@@ -1,4 +1,4 @@
-"""The page's files: who gets the page, what its policy allows, that nothing else can be asked for."""
+"""The page's files: who gets the page, what its policy allows; nothing else can be asked for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from fastapi import FastAPI
 from starlette.testclient import TestClient
-
 from unit.serve.test_app import CLUSTERS, HOST, StillClock, tokens_file
 
 from heliostat.config import Config
@@ -147,4 +146,6 @@ def test_vendored_files_are_those_of_the_lock() -> None:
 def test_the_page_knows_what_can_be_decided_on() -> None:
     text = (FOLDER / "pure" / "choices.js").read_text()
     table = text.split("export const CHOICES = {")[1].split("\n};")[0]
-    assert set(re.findall(r"^  (\w+):", table, re.MULTILINE)) == {str(code) for code in CAUSE_OF_CODE}
+    assert set(re.findall(r"^  (\w+):", table, re.MULTILINE)) == {
+        str(code) for code in CAUSE_OF_CODE
+    }

@@ -8,6 +8,9 @@ import { Empty, Time, Waiting } from "./parts.js";
 /** @typedef {{id: number, at_ms: number, level: string, link: string, text: string}} Event */
 const SHOWN = 500;
 
+/** Events, the newest first. @param {Event[]} items */
+export const newestFirst = (items) => [...items].sort((a, b) => b.at_ms - a.at_ms || b.id - a.id);
+
 /** @param {{link: string}} props */
 export function Events({ link }) {
   const answer = usePolled(`events?limit=${SHOWN}` + (link ? `&link=${encodeURIComponent(link)}` : ""), 2_000);
@@ -16,7 +19,7 @@ export function Events({ link }) {
   /** @type {Event[]} */
   const all = answer.data.items;
   const part = text.toLowerCase();
-  const items = all.filter((event) => (!warnings || event.level !== "INFO") && (!part || event.text.toLowerCase().includes(part) || event.link.includes(part))).reverse();
+  const items = newestFirst(all.filter((event) => (!warnings || event.level !== "INFO") && (!part || event.text.toLowerCase().includes(part) || event.link.includes(part))));
   const set = (/** @type {Record<string, string>} */ changed) => replaceQuery({ warnings, text, ...changed });
   return html`<section aria-labelledby="events-title">
     <div class="bar">

@@ -6,7 +6,7 @@ import { address, ofTopic, ofTopics } from "../pure/route.js";
 import { linkSentence, movingOf, untilLevel } from "../pure/sentence.js";
 import { ofApi, usePolled } from "../service.js";
 import { Charts } from "./charts.js";
-import { EventList } from "./events.js";
+import { EventList, newestFirst } from "./events.js";
 import { FieldView } from "./field.js";
 import { Needs } from "./needs.js";
 import { States, Waiting } from "./parts.js";
@@ -53,7 +53,7 @@ function Saying({ link, field }) {
 /** @param {{name: string}} props */
 function Lately({ name }) {
   const answer = usePolled(`events?limit=40&link=${encodeURIComponent(name)}`, 2_000);
-  const items = (answer.data?.items ?? []).slice(-8).reverse();
+  const items = newestFirst(answer.data?.items ?? []).slice(0, 8);
   return html`<section class="card" aria-labelledby="lately-title"><h2 id="lately-title">Lately <a class="all" href=${address(["links", name, "events"])}>all events</a></h2>
     ${items.length ? html`<${EventList} items=${items} hasLink=${false} />` : html`<p class="dim">${answer.problem ? "Events are not told." : "Nothing has happened since the service was started."}</p>`}
   </section>`;

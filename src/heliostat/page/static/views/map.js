@@ -6,7 +6,7 @@ import { lineWidth, mapLayout } from "../pure/map_layout.js";
 import { ofLink } from "../pure/route.js";
 import { mapSentence } from "../pure/sentence.js";
 import { ofApi, usePolled } from "../service.js";
-import { EventList } from "./events.js";
+import { EventList, newestFirst } from "./events.js";
 import { Pill } from "./link_head.js";
 import { Command, Empty, Sparkline, useWidth, Waiting } from "./parts.js";
 
@@ -30,7 +30,7 @@ export function MapView({ answer }) {
 
 function Lately() {
   const answer = usePolled("events?limit=40", 2_000);
-  const items = (answer.data?.items ?? []).slice(-8).reverse();
+  const items = newestFirst(answer.data?.items ?? []).slice(0, 8);
   return items.length > 0 && html`<section class="card lately" aria-labelledby="lately-title"><h2 id="lately-title">Lately <a class="all" href="#/events">all events</a></h2><${EventList} items=${items} hasLink=${true} /></section>`;
 }
 
@@ -73,7 +73,7 @@ function FlowLabel({ link, curve, room }) {
   const second = link.state === "running" ? `${rate(link.records_per_s)} rec/s · ${figure} ${unit}/s · lag ${lag(link.lag_records, link.unknown)}` : link.state;
   const width = Math.max(link.name.length * 7.6, second.length * 6.4) + 24;
   const x = Math.min(room - width / 2 - 6, Math.max(width / 2 + 6, curve.x));
-  return html`<a href=${ofLink(link.name)} class="flow-label" data-step aria-label="${link.name}, ${second}">
+  return html`<a href=${ofLink(link.name)} class="flow-label" data-step>
     <rect x=${x - width / 2} y=${curve.y - 21} width=${width} height="42" rx="9" />
     <text x=${x} y=${curve.y - 4} text-anchor="middle" class="name">${link.name}</text>
     <text x=${x} y=${curve.y + 12} text-anchor="middle" class="figures">${second}</text>
@@ -87,10 +87,10 @@ function LinkCard({ link }) {
   return html`<li class="card link-card">
     <div class="link-card-head"><h2><a href=${ofLink(link.name)}>${link.name}</a></h2><${Pill} link=${link} /></div>
     <dl class="figures">
-      <div><dt>Records/s</dt><dd class="num">${rate(link.records_per_s)}</dd>${history && html`<${Sparkline} values=${history.records_per_s} label="Records a second in the last 15 minutes" />`}</div>
-      <div><dt>Bytes/s</dt><dd class="num">${figure} <small>${unit}</small></dd>${history && html`<${Sparkline} values=${history.bytes_per_s} label="Bytes a second in the last 15 minutes" />`}</div>
-      <div><dt>Records missing</dt><dd class="num">${lag(link.lag_records, link.unknown)}</dd>${history && html`<${Sparkline} values=${history.lag_records} tone="2" label="Records missing in the last 15 minutes" />`}</div>
-      <div><dt>The oldest</dt><dd class="num">${age(link.lag_s, link.lag_records, link.unknown)}</dd>${history && html`<${Sparkline} values=${history.lag_s} tone="2" label="Age of the oldest missing record in the last 15 minutes" />`}</div>
+      <div><dt>Records/s</dt><dd class="num">${rate(link.records_per_s)}${history && html`<${Sparkline} values=${history.records_per_s} label="Records a second in the last 15 minutes" />`}</dd></div>
+      <div><dt>Bytes/s</dt><dd class="num">${figure} <small>${unit}</small>${history && html`<${Sparkline} values=${history.bytes_per_s} label="Bytes a second in the last 15 minutes" />`}</dd></div>
+      <div><dt>Records missing</dt><dd class="num">${lag(link.lag_records, link.unknown)}${history && html`<${Sparkline} values=${history.lag_records} tone="2" label="Records missing in the last 15 minutes" />`}</dd></div>
+      <div><dt>The oldest</dt><dd class="num">${age(link.lag_s, link.lag_records, link.unknown)}${history && html`<${Sparkline} values=${history.lag_s} tone="2" label="Age of the oldest missing record in the last 15 minutes" />`}</dd></div>
     </dl>
     ${link.why_not_in_sync.length > 0 && html`<ul class="why dim">${link.why_not_in_sync.slice(0, 3).map((/** @type {string} */ text) => html`<li key=${text}>${text}</li>`)}${link.why_not_in_sync.length > 3 && html`<li>and ${link.why_not_in_sync.length - 3} more</li>`}</ul>`}
   </li>`;

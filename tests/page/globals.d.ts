@@ -1,0 +1,2 @@
+// What classic scripts of the page define.
+declare const uPlot: any;
