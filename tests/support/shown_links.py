@@ -203,7 +203,7 @@ class Feed:
 
     def __init__(self, watch: Watch, link: str, rows: list[Shown]) -> None:
         self.rows = rows
-        self._board = watch.follower(LinkName(link)).board
+        self._board = watch.follower(LinkName(link)).reports.board
         self._totals = [[0, 0] for _ in range(LANES)]
         self._turn = 0
         self._begun_ms = watch.clock.wall_ms() - 7_200_000
