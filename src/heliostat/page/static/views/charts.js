@@ -115,7 +115,7 @@ function optionsOf(width, series, format, historyNow) {
     cursor: { sync: { key: SYNC }, drag: { x: false, y: false }, points: { size: 6 }, y: false },
     scales: { x: { time: true }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, (most || 1) * 1.12] } },
     axes: [
-      { ...axis, size: 22, gap: 2, space: isNarrow ? 44 : 64, grid: { show: false }, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((s) => clock(s * 1000, s * 1000).slice(0, 5)) },
+      { ...axis, size: 22, gap: 2, space: isNarrow ? 44 : 64, grid: { show: false }, values: timesOf },
       { ...axis, size: isNarrow ? 46 : 54, gap: 4, space: 30, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((value) => (value === 0 ? "0" : format(value))) },
     ],
     series: [{}, ...series.map(([key, name], place) => ({ label: key, stroke: colour(name), width: 1.6, fill: place === 0 ? faded(colour(name)) : undefined, points: { show: false }, spanGaps: false }))],
@@ -124,6 +124,12 @@ function optionsOf(width, series, format, historyNow) {
       drawClear: [(/** @type {any} */ plot) => drawStops(plot, historyNow())],
     },
   };
+}
+
+/** Times below a chart; none that would touch the axis at its left. @param {any} plot @param {number[]} at */
+function timesOf(plot, at) {
+  const { min, max } = plot.scales.x;
+  return at.map((s) => (s - min < (max - min) * 0.08 ? "" : clock(s * 1000, s * 1000).slice(0, 5)));
 }
 
 /** @param {string} rgb */
