@@ -14,6 +14,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.errors import StateIncomplete
 from heliostat.link.known import Known
 from heliostat.names import LinkName, ProducerId, TopicName
+from heliostat.ops.asked import both
 from heliostat.records.copier.lane import PartitionCode
 from heliostat.state.link_state import LinkState, Stored
 
@@ -59,10 +60,17 @@ def own_identity(
     ConnectionLost, BrokerError
         The target does not answer; what was made is noted, or is of no use to anybody.
     """
-    stored = whole_state(link, state.read, state.claim, clock)
+
+    def stored_state() -> Stored:
+        return whole_state(link, state.read, state.claim, clock)
+
+    if state.claim <= FIRST_CLAIM:  # it has none yet, unless it begins again: then it is not used
+        made, stored = both(target.init_producer_id, stored_state)
+    else:
+        made, stored = None, stored_state()
     producer_id = stored.producer_id
     if producer_id is None:
-        producer_id = target.init_producer_id()
+        producer_id = target.init_producer_id() if made is None else made
     if stored.producer_id is None or producer_id not in stored.producers:
         state.put_producer(producer_id, stored.producers)
     return stored, producer_id

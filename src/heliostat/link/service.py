@@ -137,8 +137,8 @@ class LinkService:
     def _begin(self) -> bool:
         owner, state = self._context.owner, self._context.state
         opening = PendingAnswer(self._open_source_admin, "opening the source")
-        target = self._opened(state.clusters)
         state.prepare()
+        target = self._opened(state.clusters)
         with contextlib.suppress(ConnectionLost, BrokerError):  # a loop retries, and reports it
             self._open_source(target, opening.answer)
         state.ensure(target, TopicName(gaps_topic(LinkName(self._context.link.name))))

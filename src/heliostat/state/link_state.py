@@ -372,7 +372,10 @@ class LinkState:
         self._state.write_many(rows)
 
     def prepare(self) -> None:
-        """Look up, beside what is asked meanwhile, what the first writes need."""
+        """Open connections, and look up what the first writes need, beside what is asked meanwhile.
+
+        A link's start has up to three questions at the same time.
+        """
         self._preparing = PendingAnswer(self._owner_writer.prepare, "finding the coordinator")
         PendingAnswer(self._state.prepare, "asking for a producer id")
 
