@@ -1,7 +1,8 @@
 """How many round trips stand one after the other, with the target far away: a budget for each.
 
-What costs a round trip more makes such a test fail: is it needed, and can't it be asked beside
-something else? The numbers are measured; what two runs differ by is left on top.
+Where one fails: is what came in addition needed, and can't it be asked beside something else? Runs
+differ by a few round trips, as a link's loops are counted, too, so one more may pass unnoticed; each
+budget is a little above what was measured.
 """
 
 from __future__ import annotations
@@ -29,10 +30,11 @@ WAITING = ("heliostat-status", "heliostat-east-to-west")
 """Clients whose fetches wait for records: reports, and lanes."""
 RECORD = Sample(b"k", b"v", int(time.time() * 1000))
 QUIET_S = 5.0
+WITHIN_S, LOOK_S = 60.0, 0.02
 CREATE_TOPICS = 19
 WRITES = (0, 22, 24, 26)
 """Produce and what belongs to transactions: loops write once a second, whatever else is done."""
-START, START_AGAIN, NEW_TOPIC, STOP, REFRESH = 160, 150, 140, 125, 112
+START, TAKE_OVER, NEW_TOPIC, STOP, REFRESH = 60, 43, 17, 15, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,10 @@ class Far:
             )[place]
             return getattr(found, "offset", 0) >= records
 
-        until(is_there, f"{records} records of {topic}")
+        until_s = time.monotonic() + WITHIN_S
+        while not is_there():
+            assert time.monotonic() < until_s, f"{records} records of {topic}"
+            time.sleep(LOOK_S)  # not longer and longer, as `until`: that would be counted
         return time.monotonic()
 
 
@@ -146,4 +151,4 @@ def test_a_start_a_refresh_a_new_topic_and_a_stop_cost_so_many_round_trips(far: 
     began_s = time.monotonic()
     with RunningLink(far.config):
         again_s = far.until_copied(topic, 2)
-        within("a take-over to the next record", far.cost(began_s, again_s), START_AGAIN)
+        within("a take-over to the next record", far.cost(began_s, again_s), TAKE_OVER)

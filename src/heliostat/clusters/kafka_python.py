@@ -83,3 +83,12 @@ def _receive(sock: socket.socket) -> tuple[bytes, Exception | None]:
     except OSError as error:
         return b"".join(parts), KafkaConnectionError(error)
     return b"".join(parts), KafkaConnectionError("socket disconnected")
+
+
+def versions_of(request: Any) -> tuple[int, int]:
+    """Lowest and highest version of a request or its class; a request may be narrower."""
+    low, high = int(request.min_version), int(request.max_version)
+    if isinstance(request, type):
+        return low, high
+    least, most = request._min_version, request._max_version  # noqa: SLF001  # it tells nobody
+    return max(low, least or 0), high if most is None else min(high, most)

@@ -225,7 +225,7 @@ class Copying:
         )
         maps.begin()
         state, events = context.state, context.events
-        other_links = OtherLinks(context.link, context.target, target).claims
+        other_links = OtherLinks(context.link, context.state.clusters, target).claims
         upstream = Upstream(context.link, context.source, source, target_id, context.clock)
         return Reconciler(
             link=context.link,

@@ -18,6 +18,7 @@ from kafka.protocol.metadata import MetadataRequest
 from heliostat.access import Reachable
 from heliostat.clusters.admin.large_answers import LargeAnswer, Metadata, Remembered
 from heliostat.clusters.admin.values import TopicInfo
+from heliostat.clusters.kafka_python import versions_of
 from heliostat.clusters.refusals import enter
 from heliostat.clusters.wire.control_connection import ControlConnection
 from heliostat.clusters.wire.lent import lent_clusters
@@ -184,10 +185,7 @@ def _range_of(request: Any, conn: ControlConnection) -> tuple[int, int]:
     BrokerError
         There is none.
     """
-    low, high = request.min_version, request.max_version
-    if not isinstance(request, type):  # a request may be narrower than its class
-        at_least, at_most = request._min_version, request._max_version  # noqa: SLF001  # no others
-        low, high = max(low, at_least or 0), high if at_most is None else min(high, at_most)
+    low, high = versions_of(request)
     lowest, highest = conn.versions().get(request.API_KEY, (0, -1))
     low, high = max(low, lowest), min(high, highest)
     if low > high:

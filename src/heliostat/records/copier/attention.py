@@ -123,6 +123,7 @@ class Attention:
         if seekers:
             self._fetches.forget_wants()
             self._beginnings.begin(seekers, now_s, now_ms)
+            self._idle.later()
         for item in delete_throw_away(in_need, self._network, now_s, now_ms):
             self._appends.mark(item)
         self._find_high_watermarks(in_need, now_s, now_ms)

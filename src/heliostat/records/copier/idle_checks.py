@@ -42,6 +42,10 @@ class IdleChecks:
         self._at_s = clock.monotonic_s() + EVERY_S
         self._next = 0
 
+    def later(self) -> None:
+        """Don't look soon: the partitions' ends have just been read."""
+        self._at_s = max(self._at_s, self._clock.monotonic_s() + EVERY_S)
+
     def look(self, now_s: float, leaders: Mapping[int, BrokerId]) -> bool:
         """Look if it is time; return whether some partition must begin again.
 

@@ -397,7 +397,7 @@ class Network(Protocol):
         ...
 
     def open(self, target: Iterable[BrokerId]) -> Iterator[None]:
-        """Open expected connections, and those for these target brokers, log ends and offset maps.
+        """Open expected connections, and those for these target brokers.
 
         It yields after each: over a long line each takes seconds, and the lane must report.
 

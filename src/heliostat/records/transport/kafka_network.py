@@ -141,7 +141,7 @@ class WireNetwork(WireQuestions):
         self._conns.expect(places)
 
     def open(self, target: Iterable[BrokerId]) -> Iterator[None]:
-        """See `Network.open`; log ends and maps are asked for once, to find connections ready."""
+        """See `Network.open`."""
         brokers = sorted(set(target))
         self._conns.reach_expected()
         self._target.reach(brokers)
@@ -151,9 +151,6 @@ class WireNetwork(WireQuestions):
             yield
             with contextlib.suppress(ConnectionLost):
                 self._conns.to_target(broker, LIVE)
-        self.target_ranges({each: index for index, each in self._leaders.target.items()}.values())
-        yield
-        self.offset_maps(())
 
     def can_fetch(self, broker: BrokerId, channel: Channel) -> bool:
         """Whether no fetch is in flight there, and the broker is not throttling us (KIP-219)."""
