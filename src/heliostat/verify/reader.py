@@ -25,6 +25,7 @@ from heliostat.clusters.kafka_codes import EARLIEST, LATEST
 from heliostat.clusters.kafka_python import LargeReadsManager
 from heliostat.clusters.leader_epochs import LeaderEpochs
 from heliostat.clusters.refusals import enter, translated
+from heliostat.clusters.seeds import with_seeds_that_answer
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import TopicPartition
 from heliostat.ops.asked import PendingAnswer
@@ -35,6 +36,7 @@ RESPONSE_BYTES_MAX = 256 * 1024 * 1024  # a first batch may exceed any limit of 
 REQUEST_TIMEOUT_MS = 30_000
 BOOTSTRAP_TIMEOUT_MS = 15_000
 ENTER_WITHIN_S = 10.0
+LOOK_MS = 50.0
 TRIES_MAX = 40  # 10 s in all: an election takes a second or two
 RETRY_WAIT_S = 0.25
 
@@ -91,15 +93,13 @@ class LogReader:
             "client_id": "heliostat-verify",
             "receive_message_max_bytes": RESPONSE_BYTES_MAX,
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
-            **client_settings(access),
+            **client_settings(with_seeds_that_answer(access)),
         }
         self._manager = LargeReadsManager(self._net, **settings)
-        entering = PendingAnswer(partial(enter, access, ENTER_WITHIN_S), "enter")
         try:
-            self._manager.bootstrap(timeout_ms=BOOTSTRAP_TIMEOUT_MS)
+            self._enter()
         except kafka.errors.KafkaError as error:
             self.close()
-            entering.answer()  # it says more
             raise translated(error, access, "no broker answers") from error
         except BaseException:
             self.close()
@@ -115,6 +115,18 @@ class LogReader:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+    def _enter(self) -> None:
+        """Connect; beside that ask why we are not let in: kafka-python tries again in silence."""
+        entering = PendingAnswer(partial(enter, self.access, ENTER_WITHIN_S), "enter")
+        connected = self._manager.bootstrap_async(timeout_ms=BOOTSTRAP_TIMEOUT_MS)
+        while not connected.is_done:
+            self._net.poll(timeout_ms=LOOK_MS, future=connected)
+            if entering.is_over:
+                entering.answer()
+        if connected.exception is not None:
+            entering.answer()  # it says more
+            raise connected.exception
 
     def close(self) -> None:
         """Close all connections; harmless when called twice."""
