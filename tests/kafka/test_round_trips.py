@@ -1,8 +1,8 @@
 """How many round trips stand one after the other, with the target far away: a budget for each.
 
 Where one fails: is what came in addition needed, and can't it be asked beside something else? Runs
-differ by a few round trips, as a link's loops are counted, too, so one more may pass unnoticed; each
-budget is a little above what was measured.
+differ by a few round trips, as a link's loops are counted, too, so one more may pass unnoticed:
+each budget is a little above what was measured.
 """
 
 from __future__ import annotations
