@@ -214,7 +214,7 @@ class Driver:
         for link in config.links:
             with contextlib.closing(LinkState(link, config.clusters[link.target])) as state:
                 try:
-                    owner = state.read_owner()
+                    owner = state.owner.read_owner()
                 except HeliostatError:
                     owner = None
             pids.append(-1 if owner is None else owner.pid)

@@ -61,8 +61,8 @@ def own(cluster_pair: ClusterPair) -> Iterator[Own]:
     link = LinkConfig(name=name, source="a", target="b", topics={"include": ["x"]})
     with closing(LinkState(link, ClusterConfig(bootstrap=bootstrap))) as state:
         state.ensure()
-        state.fence_owner()
-        state.put_owner(Owner.here(0))
+        state.owner.fence_owner()
+        state.owner.put_owner(Owner.here(0))
         state.put_producer(ProducerId(4711), [ProducerId(8)])
         state.claim = 3
         state.announce(Announcement({}, (), {}))
@@ -100,8 +100,8 @@ def by_two_threads(read: Callable[[], object]) -> set[object]:
     [
         (lambda own: (len((rows := own.state.read()).starts), rows.producer_id), (ROWS, 4711)),
         (lambda own: sorted(own.state.read().producers), [8, 4711]),
-        (lambda own: own.state.read_owner().claim, 0),
-        (lambda own: own.state.last_claim(), 3),
+        (lambda own: own.state.owner.read_owner().claim, 0),
+        (lambda own: own.state.owner.last_claim(), 3),
         (lambda own: own.state.marks.read().topic, None),
         (lambda own: own.state.read_stops(), {}),
     ],

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from heliostat.clock import Clock
 from heliostat.errors import TransformFailed
+from heliostat.link.announcing import Announcing
 from heliostat.link.hung_rounds import HungRounds
 from heliostat.link.lane_plans import Lane, LaneHealth, LanePlans, LaneRound
 from heliostat.link.leases import Leases
@@ -101,17 +102,13 @@ class LaneSet:
         contents = Contents(template, maps, copied, rates, faults)
         self._plans = LanePlans(contents, self._leases, first_generation, clock)
         self._runner = runner
-        self._announce_to_rounds = announce
         self._clock = clock
         self._events = events
         self._wake = wake
         self._on_end = ended
         self._changed = threading.Condition()
         """Guards the plans and leases, and signals their changes."""
-        self._announcing = threading.Lock()
-        self._must_announce = False
-        self._wanted_announcement = self._announced = 0
-        """How many announcements were asked for, and which of them the last one has answered."""
+        self._announcing = Announcing(self._changed, self._plans.announcement, announce)
         self._hung = HungRounds(self._leases, runner.cancel, clock, events)
         self._threads: dict[LaneId, threading.Thread] = {}
         self._link = template.link
@@ -146,12 +143,12 @@ class LaneSet:
     def assign(self, wanted: Mapping[LaneId, tuple[PartitionSpec, ...]]) -> None:
         """Make `wanted` the lanes' partitions; what does not change is copied on meanwhile."""
         with self._changed:
-            self._must_announce |= self._plans.assign(wanted)
+            self._announcing.is_due |= self._plans.assign(wanted)
             for number in wanted:
                 if number not in self._threads and not self._plans.is_stopping:
                     self._start(number)
             self._changed.notify_all()
-            is_due = self._must_announce
+            is_due = self._announcing.is_due
         if is_due:
             self.announce()
 
@@ -168,7 +165,7 @@ class LaneSet:
                 return
             is_due = self._leases.reported(round_id, report.number)
             if self._plans.heard(round_id, report.plan, report.hangs) or report.hangs:
-                self._must_announce = is_due = True
+                self._announcing.is_due = is_due = True
                 self._changed.notify_all()
         if is_due:
             self._wake()
@@ -189,7 +186,7 @@ class LaneSet:
         renew()
         with self._changed:
             self._leases.answer(answers)
-            is_due = self._must_announce or bool(self._plans.rounds())
+            is_due = self._announcing.is_due or bool(self._plans.rounds())
         if is_due:
             self.announce()
         self._hung.cancel(hung)
@@ -204,7 +201,7 @@ class LaneSet:
         found = self._runner.misplaced(self._link)
         if found is not None:
             with self._changed:
-                self._must_announce |= self._plans.begin_anew(found)
+                self._announcing.is_due |= self._plans.begin_anew(found)
 
     # -- rounds --------------------------------------------------------------------------------
 
@@ -249,7 +246,7 @@ class LaneSet:
     def _ended(self, lane: Lane, item: LaneRound, error: Exception | None) -> None:
         with self._changed:
             self._plans.end(lane, item, error)
-            self._must_announce = True
+            self._announcing.is_due = True
             is_stopping = self._plans.is_stopping
             self._changed.notify_all()
         if is_stopping:
@@ -262,22 +259,7 @@ class LaneSet:
 
     def announce(self) -> None:
         """Announce to rounds what they must know; one caller at a time, so the newest is last."""
-        with self._changed:
-            self._wanted_announcement += 1
-            mine = self._wanted_announcement
-        with self._announcing:
-            with self._changed:
-                if self._announced >= mine:
-                    return  # one that was written meanwhile has all that was there to tell
-                latest = self._wanted_announcement
-                plan, self._must_announce = self._plans.announcement(), False
-            try:
-                self._announce_to_rounds(plan)
-            except BaseException:
-                with self._changed:
-                    self._must_announce = True  # `keep` tries again
-                raise
-            self._announced = latest
+        self._announcing.write()
 
     # -- stopping ------------------------------------------------------------------------------
 

@@ -93,7 +93,7 @@ class LinkService:
         state = LinkState(link, target, foreign)
         ownership = Ownership(
             LinkName(link.name),
-            state,
+            state.owner,
             clock=clock,
             events=events,
             must_stop=self._stopping.is_set,
@@ -144,7 +144,7 @@ class LinkService:
         state.ensure(target, TopicName(gaps_topic(LinkName(self._context.link.name))))
         if not owner.ownership.claim():
             return False
-        state.end_watch()
+        state.owner.end_watch()
         state.claim = owner.ownership.claim_number
         report = owner.guarded(lambda: state.put_driver(self._report("running")))
         begin = owner.guarded(lambda: self._begin_copying(target))

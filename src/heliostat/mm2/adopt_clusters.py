@@ -96,7 +96,7 @@ def owned(clusters: LinkClusters) -> Iterator[tuple[LinkState, Ownership]]:
         until_s = clock.monotonic_s() + owner_lasts_s(lease_s) + OWNER_SLACK_S
         ownership = Ownership(
             clusters.name,
-            state,
+            state.owner,
             clock=clock,
             events=Events(clock.wall_ms, out=None),
             must_stop=lambda: clock.monotonic_s() > until_s,

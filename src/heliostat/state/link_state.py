@@ -32,7 +32,6 @@ from heliostat.clusters.keyed_topic import (
 from heliostat.clusters.recent_records import AN_HOUR, RecentRecords
 from heliostat.clusters.wire.lent import LentClusters, lent_clusters
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
-from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
 from heliostat.offsets.marks import MapMarks
 from heliostat.offsets.store import OffsetMaps
@@ -41,6 +40,7 @@ from heliostat.records.copier.lane import Announcement, SchemaFrames, SchemaIds
 from heliostat.records.transport.announcements import CONTROL_KEY
 from heliostat.records.transport.plan_rows import encode_announcement
 from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schema_ids
+from heliostat.state.owner_record import OWNER_KEY, OwnerRecord
 from heliostat.state.ownership import Owner
 from heliostat.state.stops import Changed, StopBook, Stops, sound_stops_in, stop_key, stop_row
 from heliostat.state_topics import state_topic
@@ -50,7 +50,6 @@ CLIENT_ID = "heliostat-state"
 PRODUCER_KEY = "producer"
 PRODUCERS_KEY = "producers"
 """All ids that the link ever had: never deleted, so that its own records are known as such."""
-OWNER_KEY = "owner"
 DRIVER_KEY = "driver"
 MIRROR_PREFIX = "mirror/"
 MAKING_PREFIX = "making/"
@@ -77,10 +76,6 @@ VITAL = (
 are found again by lanes, and marks are judged where they are read (`MapMarks`)."""
 NAMES_MAX = 5_000
 """Most topic names in one row: about 200 kB of the 1 MiB that a record may have."""
-OWNER_WITHIN_S = 16.0
-"""Time limit for reading the owner's record; then it is read again with a new client."""
-CHANGES_WITHIN_S = 0.1
-"""How long a waiting instance polls for changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,23 +237,19 @@ class LinkState:
         foreign = foreign or ForeignRecords()
         self._replicas = link.state.replication_factor
         self._state = KeyedTopic(access, state_topic(link.name), own=OwnRows(VITAL, foreign))
-        self._owner_writer = FencedWriter(
-            access, TopicName(state_topic(link.name)), owner_id(link.name)
-        )
         self.offsets = OffsetMaps(access, link.name)
         """The offset maps."""
         self.marks = MapMarks(access, link.name)
         """Rows that show whether rows of offset maps are missing."""
         self.stops = StopBook(self._put_stops)
         """The stopped partitions."""
-        self._watch = self._state.reader()
-        self._watched: Owner | None = None
-        self._preparing: PendingAnswer[None] | None = None
-        self._announced: PendingAnswer[int] | None = None
         self.claim = 0
         """Number of this process's claim; 0 before it owns the link."""
         # Each announcement is complete, and the next one replaces whatever is there.
         self._control = KeyedTopic(access, control_topic(link.name), own=OwnRows((), foreign))
+        writer = FencedWriter(access, TopicName(state_topic(link.name)), owner_id(link.name))
+        self.owner = OwnerRecord(self._state, writer, self._control)
+        """The owner's record."""
         self._progress = RecentRecords(access, progress_topic(link.name))
         self._progress_writer = KeyedTopic(access, progress_topic(link.name))
 
@@ -308,11 +299,10 @@ class LinkState:
 
     def close(self) -> None:
         """Close the connections."""
-        self._watch.close()
+        self.owner.close()
         self._state.close()
         self.offsets.close()
         self.marks.close()
-        self._owner_writer.close()
         self._control.close()
         self._progress.close()
         self._progress_writer.close()
@@ -376,59 +366,8 @@ class LinkState:
 
         A link's start has up to three questions at the same time.
         """
-        self._preparing = PendingAnswer(self._owner_writer.prepare, "finding the coordinator")
+        self.owner.prepare()
         PendingAnswer(self._state.prepare, "asking for a producer id")
-
-    def fence_owner(self) -> None:
-        """Fence all other writers of the owner's record (I10)."""
-        # No owner announces under another claim than its record's, which is read once it is fenced.
-        self._announced = PendingAnswer(self._read_last_claim, "reading the last claim")
-        preparing, self._preparing = self._preparing, None
-        if preparing is not None:
-            with contextlib.suppress(ConnectionLost, BrokerError):  # `fence` will report it
-                preparing.answer()
-        self._owner_writer.fence()
-
-    @property
-    def may_put_owner(self) -> bool:
-        """Whether `fence_owner` was called, and no write has failed since."""
-        return self._owner_writer.is_ready
-
-    def put_owner(self, owner: Owner) -> None:
-        """Write the owner, and for how long its rounds may send (I10); durable."""
-        self._owner_writer.write(OWNER_KEY, owner.to_json())
-
-    def read_owner(self) -> Owner | None:
-        """Return the owner as of now."""
-        return self._owner_in(self._state.read_all(OWNER_WITHIN_S).get(OWNER_KEY))
-
-    def watch_owner(self, *, anew: bool) -> Owner | None:
-        """Return the owner as of now if `anew`, else as of the changes since. For one thread."""
-        if anew:
-            self._watch.close()
-            self._watched = self._owner_in(self._watch.read_all(OWNER_WITHIN_S).get(OWNER_KEY))
-            return self._watched
-        for change in self._watch.poll(CHANGES_WITHIN_S):
-            if change.key == OWNER_KEY:
-                self._watched = self._owner_in(change.value)
-        return self._watched
-
-    def _owner_in(self, value: Mapping[str, Any] | None) -> Owner | None:
-        with read_as_row(self._state.topic, OWNER_KEY):
-            return None if value is None else Owner.from_json(value)
-
-    def end_watch(self) -> None:
-        """Close the connection of `watch_owner`, once the link is claimed."""
-        self._watch.close()
-
-    def last_claim(self) -> int:
-        """Return the highest claim announced to lanes; 0 before any."""
-        announced, self._announced = self._announced, None
-        return self._read_last_claim() if announced is None else announced.answer()
-
-    def _read_last_claim(self) -> int:
-        claim = self._control.read_all().get(CONTROL_KEY, {}).get("claim")
-        return claim if isinstance(claim, int) else 0
 
     def put_mirrors(
         self, records: Mapping[TopicName, MirrorRecord], made: Iterable[TopicName] = ()

@@ -107,7 +107,7 @@ def follow_gaps(world: World) -> object:
 
 
 def watch(world: World) -> object:
-    owner = world.state.watch_owner(anew=False)
+    owner = world.state.owner.watch_owner(anew=False)
     return None if owner is None else owner.instance
 
 
@@ -128,7 +128,12 @@ CASES: list[tuple[str, Read, Sound, list[bytes]]] = [
         [b"maps", b"mapped/t", b"map-lost/t/0"],
     ),
     (state_topic(LINK), watch, (b"owner", OWNER, "i"), [b"owner"]),
-    (control_topic(LINK), lambda world: world.state.last_claim(), (b"lanes", {"claim": 4}, 4), []),
+    (
+        control_topic(LINK),
+        lambda world: world.state.owner.last_claim(),
+        (b"lanes", {"claim": 4}, 4),
+        [],
+    ),
     (groups_topic(LINK), read_groups, (b"sound", Published({}).to_json(), 1), []),
     (gaps_topic(LINK), read_gaps, COPIED, [b"gap/t/0/5", b"decision/t/0/C", b"copied/t"]),
     (gaps_topic(LINK), follow_gaps, COPIED, [b"gap/t/0/5", b"decision/t/0/C", b"copied/t"]),
