@@ -224,7 +224,7 @@ def test_no_round_runs_before_it_is_announced(
         raise ConnectionLost("no broker takes it")
 
     with monkeypatch.context() as away:
-        away.setattr(lanes._announcing, "_write", not_now)  # noqa: SLF001  # a fault
+        away.setattr(lanes._announcing, "_write", not_now)  # a fault
         lanes.assign({ZERO: (spec(0),)})
         wait(lambda: lanes.health[ZERO].failures_in_a_row)
         assert not rounds.started
