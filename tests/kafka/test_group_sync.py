@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pytest
+from kafka.admin import KafkaAdminClient
 from support.clusters import ClusterPair, fresh_name, until
 from support.group_sides import Reader, Sides, write_values
 from support.mirror_jvm import MirrorJvm
@@ -219,18 +221,22 @@ def test_rows_of_groups_deleted_at_both_sides_are_removed(sides: Sides) -> None:
     group = GroupId(fresh_name("group"))
     sides.commit(group, 30)
     sides.sync(**only(group)).run()
-    admin = sides.source._caller._client
-    assert admin.delete_groups([group]) == {group: "OK"}
+    delete(sides.source_bootstrap, group)
     again = sides.sync(**only(group))
     again.run()
     assert sides.at_target(group) == CommittedOffset(Offset(30)), "published offsets stay"
     assert group in again._memory.rows
-    assert sides.target._caller._client.delete_groups([group]) == {group: "OK"}
+    delete(sides.target_bootstrap, group)
     again.run()
     assert group not in again._memory.rows
     after = sides.sync(**only(group))
     after.run()
     assert group not in after._memory.rows
+
+
+def delete(bootstrap: str, group: GroupId) -> None:
+    with closing(KafkaAdminClient(bootstrap_servers=bootstrap)) as admin:
+        assert admin.delete_groups([group]) == {group: "OK"}
 
 
 @pytest.mark.thorough

@@ -62,6 +62,7 @@ def own(cluster_pair: ClusterPair) -> Iterator[Own]:
     with closing(LinkState(link, ClusterConfig(bootstrap=bootstrap))) as state:
         state.ensure()
         state.owner.fence_owner()
+        state.owner.last_claim()  # as a claim asks
         state.owner.put_owner(Owner.here(0))
         state.put_producer(ProducerId(4711), [ProducerId(8)])
         state.claim = 3

@@ -57,6 +57,11 @@ class Served:
         wait_for(what, is_so, TOLD_WITHIN_S)
 
 
+def texts(served: Served, link: str) -> list[str]:
+    _, events = served.answer(f"api/v1/events?link={link}")
+    return [row["text"] for row in json.loads(events)["items"]]
+
+
 @pytest.fixture
 def clusters() -> Iterator[tuple[Cluster, Cluster]]:
     source, target = start_many([ClusterSpec("summit"), ClusterSpec("usdf")])
@@ -121,9 +126,8 @@ def test_figures_stay_right_while_each_part_is_away(
             assert served.values(f.LAG_RECORDS)[topic] == 0
             assert served.answer("readyz")[0] == 200
             assert set(served.values(f.BROKER_REACHABLE).values()) == {1}
-            _, events = served.answer(f"api/v1/events?link={name}")
-            texts = [row["text"] for row in json.loads(events)["items"]]
-            assert [text for text in texts if text == "the link is running"] != []
+            served.wait("word of it", lambda: "the link is running" in texts(served, name))
+            assert any(text.startswith("the link is unreachable") for text in texts(served, name))
     finally:
         served.process.terminate()
         assert served.process.wait(10) in (0, -15)

@@ -26,7 +26,7 @@ from heliostat.ops.quick_jvm import driver_java_options
 from heliostat_sandbox.ports import LOOPBACK, free_ports
 from heliostat_sandbox.spark_cluster import SparkCluster
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
 LINK = "east-to-west"
 PARTITIONS = 6

@@ -118,12 +118,18 @@ class Troubles:
     def _fact(self, part: str, error: HeliostatError) -> tuple[_Key, str]:
         """Return what is the same trouble, and what works again when it is over."""
         if isinstance(error, ConnectionLost):
-            text = str(error)
-            alias = next((name for told, name in self._aliases.items() if told in text), "")
-            return self._outage(error.code, alias)
+            return self._outage(error.code, self._alias_in(error))
         if isinstance(error, BrokerError) and error.kafka_code in OUTAGE:
             return self._outage(ConnectionLost.code, "")
         return (error.code, error.text), f"{part} works"
+
+    def _alias_in(self, error: ConnectionLost) -> str:
+        """Return the cluster that an error names, by its alias or its addresses; empty: none."""
+        named, text = error.context.get("cluster"), str(error)
+        for told, alias in self._aliases.items():
+            if named == alias or told in text:
+                return alias
+        return ""
 
 
 def _counted(failures: int) -> str:

@@ -99,8 +99,10 @@ class LinkFollower:
         """Write what has begun or ended since the last look among the events."""
         now_ms = self.reports.now_ms()
         if status.state != self._state:
-            say = self.events.info if status.state == "running" else self.events.warn
-            say("; ".join([f"the link is {status.state}", *status.troubles]))
+            if status.state == "running":  # its troubles are told one by one
+                self.events.info("the link is running")
+            else:
+                self.events.warn("; ".join([f"the link is {status.state}", *status.troubles]))
             self._state = status.state
         if status.state == "running":
             self._changes.look(status.problems, now_ms)

@@ -66,6 +66,18 @@ def test_an_outage_that_all_parts_notice_is_one_line_and_its_end_another() -> No
     ]
 
 
+def test_a_cluster_is_known_by_its_alias_as_well() -> None:
+    """Given a broker of a cluster that has closed its connection / then that cluster is told."""
+    told = Told()
+    told.fails("topics", ConnectionLost("the broker closed the connection", cluster="base"))
+    told.fails("groups", lost("no answer of"))
+    told.clock.now_s += SETTLES_S
+    told.troubles.works("topics")
+    told.troubles.works("groups")
+    assert len(told.lines()) == 2
+    assert told.lines()[-1].startswith("INFO link l: base answers again")
+
+
 def test_a_request_that_succeeds_between_two_that_fail_ends_nothing() -> None:
     """One of three brokers is away: what it leads fails, and the next request succeeds."""
     told = Told()
