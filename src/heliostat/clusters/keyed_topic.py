@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from heliostat.access import Reachable
@@ -22,6 +22,9 @@ from heliostat.names import Offset, TopicName
 
 ANSWER_TIMEOUT_S = 60.0  # a broker that restarts is back in less
 POLL_S = 0.5  # a stopped broker is noticed, and a deadline kept, within this
+KNOWN_WITHIN_S = 2.0
+"""Brokers hear of a new topic one after the other, usually within some milliseconds."""
+LOOK_AGAIN_S = 0.05
 STATE_REPLICAS = 3  # survives two lost brokers; capped by what the cluster has
 COMPACTED: Mapping[str, str] = {
     "cleanup.policy": "compact",
@@ -128,11 +131,9 @@ class KeyedReader(OnePartitionTopic):
         self._early = []
         deadline_s = monotonic() + timeout_s
         with self._alone():
-            log = self._reader()
+            log, end, first = self._from_start()
             if log is None:
-                self._must_not_have_existed()
                 return state
-            end, first = self._from_start(log)
             while first or log.position < end:
                 if monotonic() > deadline_s:
                     raise ConnectionLost(
@@ -150,21 +151,29 @@ class KeyedReader(OnePartitionTopic):
                         state[change.key] = change.value
         return state
 
-    def _from_start(self, log: LogReader) -> tuple[Offset, list[LogRecord]]:
-        try:
-            return log.from_start()
-        except BrokerError as error:
-            if error.kafka_code == UNKNOWN_TOPIC_OR_PARTITION:
-                self._must_not_have_existed()
-            raise
+    def _from_start(self) -> tuple[LogReader | None, Offset, list[LogRecord]]:
+        """Return the log at its start, where it ends, and its first records; None: no such topic.
 
-    def _must_not_have_existed(self) -> None:
-        if self._was_there():
-            raise BrokerError(
-                f"topic {self.topic} existed, and is not known any more: it was deleted, or the "
-                "broker that was asked has lost touch",
-                kafka_code=UNKNOWN_TOPIC_OR_PARTITION,
-            )
+        Brokers know a new topic a moment after its creation was answered.
+        """
+        until_s = monotonic() + KNOWN_WITHIN_S
+        while True:  # ends: the topic is known, never existed, or the time is over
+            log = self._reader()
+            try:
+                if log is not None:
+                    return log, *log.from_start()
+            except BrokerError as error:
+                if error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION or not self._was_there():
+                    raise
+            if not self._was_there():
+                return None, Offset(0), []
+            if monotonic() > until_s:
+                raise BrokerError(
+                    f"topic {self.topic} existed, and is not known any more: it was deleted, or "
+                    "the broker that was asked has lost touch",
+                    kafka_code=UNKNOWN_TOPIC_OR_PARTITION,
+                )
+            sleep(LOOK_AGAIN_S)
 
     def poll(self, timeout_s: float = POLL_S) -> list[Change]:
         """Changes since `read_all` or the last `poll`, in order; empty if none came in time."""
