@@ -59,31 +59,6 @@ def observe_target(
     return TargetGroups(listing, offsets, partitions)
 
 
-def observe_partitions(
-    source: ClusterAdmin,
-    target: ClusterAdmin,
-    asked: Iterable[TopicPartition],
-    *,
-    mirrors: Mirrors,
-    maps: OpenMaps,
-    landed: Mapping[TopicPartition, Landed],
-) -> Partitions:
-    """Read mirrors' partitions, by source partition; or why there is none.
-
-    Parameters
-    ----------
-    asked
-        Source partitions.
-    maps
-        Reads the offset maps, see `EndsThenMaps`.
-    landed
-        How far source partitions were copied before this call.
-    """
-    asked = tuple(asked)
-    topics = _topics_of(source, target, asked, mirrors)
-    return _observe(target, asked, topics, mirrors=mirrors, maps=maps, landed=landed)
-
-
 def _topics_of(
     source: ClusterAdmin, target: ClusterAdmin, asked: Iterable[TopicPartition], mirrors: Mirrors
 ) -> tuple[Topics, Topics]:
@@ -109,6 +84,19 @@ def _observe(
     maps: OpenMaps,
     landed: Mapping[TopicPartition, Landed],
 ) -> Partitions:
+    """Read mirrors' partitions, by source partition; or why there is none.
+
+    Parameters
+    ----------
+    asked
+        Source partitions.
+    topics
+        Their topics, and those topics' mirrors.
+    maps
+        Reads the offset maps, see `EndsThenMaps`.
+    landed
+        How far source partitions were copied before this call.
+    """
     found: dict[TopicPartition, MirrorPartition | str | BrokerError] = {}
     there, here = topics
     of_mirrors: list[tuple[TopicPartition, MirrorRecord]] = []

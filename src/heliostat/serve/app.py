@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Path, Query, Request
@@ -16,6 +18,7 @@ from heliostat import __version__
 from heliostat.errors import HeliostatError
 from heliostat.metrics.text import CONTENT_TYPE
 from heliostat.names import LinkName
+from heliostat.serve.bodies import Bodies
 from heliostat.serve.messages import (
     EventPage,
     Health,
@@ -33,7 +36,7 @@ from heliostat.serve.messages import (
 from heliostat.serve.pages import LIMIT, LIMIT_MAX, field_of, topics_page
 from heliostat.serve.problems import Problem, documented, of_error, problem
 from heliostat.serve.static_files import add_page
-from heliostat.serve.watch import Bodies, Watch
+from heliostat.serve.watch import Watch
 from heliostat.status.order import ORDERS
 from heliostat.status.values import MAX_LAG_S, LinkStatus
 
@@ -129,7 +132,8 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         status = _status_of(watch, link)
 
         def make() -> bytes:
-            row = {**_summary(watch, status, max_lag_s).model_dump(), **status.to_json(max_lag_s)}
+            summary = _summary(watch, status, max_lag_s).model_dump()
+            row = {**summary, **asdict(replace(status, topics=[]))}  # thousands, left out anyway
             row.pop("topics")
             return json.dumps(row).encode()
 
@@ -143,9 +147,13 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
     )
     def list_problems(request: Request, link: LinkParameter) -> Response:
         """Return partitions that are not copied as they should be."""
-        row = _status_of(watch, link).to_json()
-        content = {"items": row["problems"], "as_of_ms": row["at_ms"]}
-        return _answer(request, bodies, f"problems {link}", json.dumps(content).encode)
+        status = _status_of(watch, link)
+
+        def make() -> bytes:
+            items = [asdict(item) for item in status.problems]
+            return json.dumps({"items": items, "as_of_ms": status.at_ms}).encode()
+
+        return _answer(request, bodies, f"problems {link}", make)
 
     _add_topics(app, watch, bodies)
     _add_partitions(app, watch, bodies)
@@ -348,15 +356,8 @@ def _answer(
     request: Request,
     bodies: Bodies,
     key: str,
-    make: Any,
+    make: Callable[[], bytes],
     media_type: str = "application/json",
 ) -> Response:
-    """Return an answer made at most once a second, compressed or only its tag as was asked."""
-    body = bodies.get(key, make)
-    headers = {"ETag": body.etag, "Vary": "Accept-Encoding"}
-    if request.headers.get("if-none-match") == body.etag:
-        return Response(status_code=304, headers=headers)
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        headers["Content-Encoding"] = "gzip"
-        return Response(body.compressed, headers=headers, media_type=media_type)
-    return Response(body.plain, headers=headers, media_type=media_type)
+    """Return an answer made at most once a second, as was asked."""
+    return bodies.get(key, make).response(request, media_type)

@@ -18,7 +18,6 @@ AGAIN_S = 5.0
 """Between the end of one and the start of the next."""
 AGAIN_MAX_S = 60.0
 ENDS_WITHIN_S = 8.0
-BEGIN_S = 5.0
 ASKED_TO_END = frozenset({0, -signal.SIGTERM, -signal.SIGINT})
 SERVING = "serving at "
 """What begins the line with the address."""
@@ -55,7 +54,6 @@ class ServeBeside:
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self._last_told = ""
-        self._bound = threading.Event()
         self.url: str | None = None
         """Where it serves, once it does."""
         self._thread = threading.Thread(target=self._keep, name="serve", daemon=True)
@@ -64,11 +62,6 @@ class ServeBeside:
         """Start it; returns at once."""
         self._thread.start()
         return self
-
-    def wait_for_url(self, within_s: float = BEGIN_S) -> str | None:
-        """Return where it serves; None if it does not within that time."""
-        self._bound.wait(within_s)
-        return self.url
 
     @property
     def pid(self) -> int | None:
@@ -120,7 +113,6 @@ class ServeBeside:
             line = process.stdout.readline().strip()
             if line.startswith(SERVING):
                 self.url = line.removeprefix(SERVING)
-                self._bound.set()
                 self._tell(self._events.info, f"watch it at {self.url}")
             errors = [text.strip() for text in process.stderr if text.strip()]
             code = process.wait()

@@ -12,8 +12,8 @@ from fastapi import FastAPI, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from heliostat.serve.bodies import Body
 from heliostat.serve.guard import content_policy
-from heliostat.serve.watch import Body
 
 FOLDER = Path(__file__).parent.parent / "page" / "static"
 PAGE = "index.html"
@@ -69,11 +69,4 @@ def add_page(app: FastAPI, folder: Path = FOLDER) -> None:
 
 
 def _file(request: Request, body: Body, name: str) -> Response:
-    headers = {"ETag": body.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    if request.headers.get("if-none-match") == body.etag:
-        return Response(status_code=304, headers=headers)
-    content = body.plain
-    if "gzip" in request.headers.get("accept-encoding", ""):
-        headers["Content-Encoding"] = "gzip"
-        content = body.compressed
-    return Response(content, headers=headers, media_type=MEDIA_TYPES[Path(name).suffix])
+    return body.response(request, MEDIA_TYPES[Path(name).suffix], Cache_Control="no-cache")

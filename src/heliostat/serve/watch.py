@@ -1,14 +1,10 @@
-"""What a service knows of its links: observed all the time, rendered at most once a second."""
+"""What a service knows of its links: observed all the time, looked at once a second."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
 import platform
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Mapping
 from typing import Any
 
 import psutil
@@ -20,60 +16,12 @@ from heliostat.metrics import families as f
 from heliostat.metrics.link_samples import LinkSamples, WatchedLink
 from heliostat.metrics.text import Samples, labels
 from heliostat.names import LinkName
+from heliostat.serve.bodies import FRESH_S
 from heliostat.status.cluster_watch import ClusterWatch
 from heliostat.status.event_log import EventRow
 from heliostat.status.follower import LinkFollower
 from heliostat.status.history import FINE_S, History, point_of
 from heliostat.status.values import PartitionStatus
-
-FRESH_S = 1.0
-"""Answers are at most so old."""
-GZIP_LEVEL = 1
-"""The least processor time: such text becomes a thirtieth all the same."""
-
-
-class Body:
-    """Bytes of an answer, made once for all who ask within a second."""
-
-    def __init__(self, plain: bytes) -> None:
-        self.plain = plain
-
-    @cached_property
-    def compressed(self) -> bytes:
-        """The same by gzip."""
-        return gzip.compress(self.plain, GZIP_LEVEL, mtime=0)
-
-    @cached_property
-    def etag(self) -> str:
-        """Strong entity tag."""
-        return f'"{hashlib.sha256(self.plain).hexdigest()[:24]}"'
-
-
-@dataclass(slots=True)
-class _Made:
-    at_s: float
-    body: Body
-
-
-class Bodies:
-    """Answers by their key, each made at most once a second. Thread-safe."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._made: dict[str, _Made] = {}
-        self._lock = threading.Lock()
-
-    def get(self, key: str, make: Callable[[], bytes]) -> Body:
-        """Return the answer under that key."""
-        with self._lock:
-            made = self._made.get(key)
-            if made is None or self._clock.monotonic_s() - made.at_s >= FRESH_S:
-                self._made = {k: m for k, m in self._made.items() if self._is_fresh(m)}
-                made = self._made[key] = _Made(self._clock.monotonic_s(), Body(make()))
-            return made.body
-
-    def _is_fresh(self, made: _Made) -> bool:
-        return self._clock.monotonic_s() - made.at_s < FRESH_S
 
 
 class Watch:

@@ -103,11 +103,16 @@ class StatusBoard:
             return Snapshot(self._reports, self._stops, now_ms, ends).partitions()
 
     @property
+    def driver(self) -> Mapping[str, Any]:
+        """The driver's last report; empty: there is none."""
+        with self._lock:
+            return self._reports.driver
+
+    @property
     def driver_at_ms(self) -> int | None:
         """When the driver last reported, by its clock; None: it has not, or it has stopped."""
-        with self._lock:
-            driver = self._reports.driver
-            return int(driver["at_ms"]) if driver.get("state") == "running" else None
+        driver = self.driver
+        return int(driver["at_ms"]) if driver.get("state") == "running" else None
 
     def to_read(self, now_ms: int) -> list[PartitionReport]:
         """Return the last reports of partitions whose lag they don't tell."""

@@ -121,7 +121,7 @@ class LinkFollower:
     def _read_stops(self) -> None:
         """Read the stops where no lane tells them: at first, and when a driver comes or goes."""
         board = self.reports.board
-        driver = board.status(self.reports.now_ms()).driver
+        driver = board.driver
         whose = f"{driver.get('instance')} {driver.get('state')}"
         if whose == self._stops_of:
             return

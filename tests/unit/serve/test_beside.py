@@ -50,7 +50,8 @@ def wait_for(what: Callable[[], object]) -> None:
 
 def test_one_that_dies_is_started_again(made: Made) -> None:
     service, events = made(SERVES)
-    assert service.wait_for_url(WITHIN_S) == "http://here/"
+    wait_for(lambda: service.url)
+    assert service.url == "http://here/"
     first = service.pid
     assert first is not None
     os.kill(first, signal.SIGKILL)
@@ -75,7 +76,7 @@ def test_what_is_tried_again_and_again_is_told_once(made: Made) -> None:
 
 def test_it_ends_with_its_driver(made: Made) -> None:
     service, events = made(SERVES)
-    service.wait_for_url(WITHIN_S)
+    wait_for(lambda: service.url)
     pid = service.pid
     service.stop()
     assert pid is not None
