@@ -56,6 +56,9 @@ class SimPipe:
         Source offsets of records at which it fails.
     """
 
+    may_end = True
+    """Whether it may end by chance."""
+
     def __init__(self, world: World, through: Through, fails_at: FailsAt) -> None:
         self._world, self._through, self._fails_at = world, through, fails_at
         self._due: list[tuple[float, int, Chunk]] = []
@@ -78,7 +81,7 @@ class SimPipe:
         return self._due[0][0] if self._due else None
 
     def came(self) -> Iterator[pa.RecordBatch]:
-        if self._world.happens(CRASHES):
+        if self._world.happens(CRASHES) and self.may_end:
             raise PipelineEnded(CRASH, Blame.UNSURE)
         back: list[pa.RecordBatch] = []
         while self._due and self._due[0][0] <= self._world.clock.now_s:
