@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Callable
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
@@ -18,6 +17,7 @@ from heliostat import __version__
 from heliostat.errors import HeliostatError
 from heliostat.metrics.text import CONTENT_TYPE
 from heliostat.names import LinkName
+from heliostat.serve.answers import LinkParameter, answer, status_of
 from heliostat.serve.bodies import Bodies
 from heliostat.serve.messages import (
     EventPage,
@@ -40,7 +40,6 @@ from heliostat.serve.watch import Watch
 from heliostat.status.order import ORDERS
 from heliostat.status.values import MAX_LAG_S, LinkStatus
 
-LinkParameter = Annotated[str, Path(description="Name of the link.", max_length=100)]
 MaxLag = Annotated[
     float, Query(ge=0, le=1e9, description="Greatest lag (s) of a link that is in sync.")
 ]
@@ -101,7 +100,7 @@ def _add_health(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
     )
     def metrics(request: Request) -> Response:
         """Return all metrics, at most a second old."""
-        return _answer(request, bodies, "metrics", watch.metrics, CONTENT_TYPE)
+        return answer(request, bodies, "metrics", watch.metrics, CONTENT_TYPE)
 
     @app.get("/version", operation_id="version")
     async def version() -> Version:
@@ -119,7 +118,7 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
             items = [_summary(watch, status, max_lag_s) for status in statuses]
             return LinkPage(items=items, as_of_ms=watch.clock.wall_ms()).model_dump_json().encode()
 
-        return _answer(request, bodies, f"links {max_lag_s}", make)
+        return answer(request, bodies, f"links {max_lag_s}", make)
 
     @app.get(
         "/api/v1/links/{link}",
@@ -129,7 +128,7 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
     )
     def get_link(request: Request, link: LinkParameter, max_lag_s: MaxLag = MAX_LAG_S) -> Response:
         """Return a link, as `heliostat status --json` does, but for its topics."""
-        status = _status_of(watch, link)
+        status = status_of(watch, link)
 
         def make() -> bytes:
             summary = _summary(watch, status, max_lag_s).model_dump()
@@ -137,7 +136,7 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
             row.pop("topics")
             return json.dumps(row).encode()
 
-        return _answer(request, bodies, f"link {link} {max_lag_s}", make)
+        return answer(request, bodies, f"link {link} {max_lag_s}", make)
 
     @app.get(
         "/api/v1/links/{link}/problems",
@@ -147,13 +146,13 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
     )
     def list_problems(request: Request, link: LinkParameter) -> Response:
         """Return partitions that are not copied as they should be."""
-        status = _status_of(watch, link)
+        status = status_of(watch, link)
 
         def make() -> bytes:
             items = [asdict(item) for item in status.problems]
             return json.dumps({"items": items, "as_of_ms": status.at_ms}).encode()
 
-        return _answer(request, bodies, f"problems {link}", make)
+        return answer(request, bodies, f"problems {link}", make)
 
     _add_topics(app, watch, bodies)
     _add_partitions(app, watch, bodies)
@@ -183,7 +182,7 @@ def _add_topics(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         fields: Annotated[str, Query(description="Only these, with commas between them.")] = "",
     ) -> Response:
         """Return the topics of a link in pages."""
-        status = _status_of(watch, link)
+        status = status_of(watch, link)
 
         def make() -> bytes:
             items, following = topics_page(
@@ -198,7 +197,7 @@ def _add_topics(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
             page = {"items": items, "next": following, "as_of_ms": status.at_ms}
             return json.dumps(page).encode()
 
-        return _answer(request, bodies, f"topics {link} {request.url.query}", make)
+        return answer(request, bodies, f"topics {link} {request.url.query}", make)
 
     @app.get(
         "/api/v1/links/{link}/topics/{topic}",
@@ -207,7 +206,7 @@ def _add_topics(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
     )
     def get_topic(link: LinkParameter, topic: Annotated[str, Path(max_length=249)]) -> Any:
         """Return one topic of a link, by its name at the source."""
-        for row in _status_of(watch, link).topics:
+        for row in status_of(watch, link).topics:
             if row.source == topic:
                 return row
         raise HTTPException(404, f"link {link} has no topic {topic}")
@@ -222,12 +221,12 @@ def _add_partitions(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
     )
     def list_partitions(request: Request, link: LinkParameter) -> Response:
         """Return all partitions of a link in short: rows of numbers that refer to names."""
-        _status_of(watch, link)
+        status_of(watch, link)
 
         def make() -> bytes:
             return json.dumps(field_of(watch.partitions(LinkName(link)), watch.clock)).encode()
 
-        return _answer(request, bodies, f"partitions {link}", make)
+        return answer(request, bodies, f"partitions {link}", make)
 
     @app.get(
         "/api/v1/links/{link}/topics/{topic}/partitions",
@@ -239,7 +238,7 @@ def _add_partitions(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         link: LinkParameter, topic: Annotated[str, Path(max_length=249)]
     ) -> PartitionPage:
         """Return the partitions of one topic, by its name at the source, with all that is known."""
-        _status_of(watch, link)
+        status_of(watch, link)
         rows = [row for row in watch.partitions(LinkName(link)) if row.source == topic]
         if not rows:
             raise HTTPException(404, f"link {link} has no topic {topic}")
@@ -261,13 +260,13 @@ def _add_past(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         ] = "5",
     ) -> Response:
         """Return a link's figures over time, as columns of the same length."""
-        _status_of(watch, link)
+        status_of(watch, link)
 
         def make() -> bytes:
             columns = watch.history(LinkName(link), int(step))
             return json.dumps({"step_s": int(step), **columns}).encode()
 
-        return _answer(request, bodies, f"history {link} {step}", make)
+        return answer(request, bodies, f"history {link} {step}", make)
 
     @app.get(
         "/api/v1/events",
@@ -282,7 +281,7 @@ def _add_past(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
     ) -> EventPage:
         """Return what has happened lately, the newest last."""
         if link is not None:
-            _status_of(watch, link)
+            status_of(watch, link)
         rows = watch.events(None if link is None else LinkName(link), after)
         return EventPage(items=rows[-limit:])
 
@@ -320,14 +319,6 @@ def _add_problems(app: FastAPI) -> None:
     app.openapi = document  # type: ignore[method-assign]  # as FastAPI describes
 
 
-def _status_of(watch: Watch, link: str) -> LinkStatus:
-    try:
-        return watch.observe(LinkName(link)).observation.status
-    except KeyError:
-        names = ", ".join(watch.names)
-        raise HTTPException(404, f"there is no link {link}; there are {names}") from None
-
-
 def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
     link = watch.config.link(status.link)
     why = status.why_not_in_sync(max_lag_s)
@@ -350,14 +341,3 @@ def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
         problems=len(status.problems),
         refused=len(status.refused),
     )
-
-
-def _answer(
-    request: Request,
-    bodies: Bodies,
-    key: str,
-    make: Callable[[], bytes],
-    media_type: str = "application/json",
-) -> Response:
-    """Return an answer made at most once a second, as was asked."""
-    return bodies.get(key, make).response(request, media_type)
