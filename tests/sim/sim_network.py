@@ -62,6 +62,7 @@ class SimNetwork:
     def __init__(self, world: World, in_flight_max: int) -> None:
         self.world = world
         self._in_flight_max = in_flight_max
+        self.is_target_far = world.random.random() < 0.5
         self._due: list[tuple[float, int, Sequence[Event], Channel]] = []
         """Second, tie, what a fetch is answered, and the channel that is free again with it."""
         self._held = HeldBytes()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -82,6 +83,24 @@ def test_a_hung_broker_costs_one_timeout_and_answers_again_later(
     line.look()
     assert line.silence() is None
     assert set(line.versions()) == {METADATA, VERSIONS}
+
+
+def test_the_fastest_answer_is_that_to_a_request_not_its_sending(
+    broker: ScriptedBroker, line: ControlConnection
+) -> None:
+    """Given an answer that takes long / when others are asked meanwhile / then its whole time."""
+    versions = line.versions()
+    assert line.fastest_s < 0.1
+    broker.script.hangs.set()
+    with contextlib.closing(
+        ControlConnection(broker.endpoint, SETTINGS, versions=versions)
+    ) as other:
+        other.connect()
+        threading.Timer(0.1, broker.script.hangs.clear).start()
+        asked = other.begin([ApiVersionsRequest()], 3)
+        time.sleep(0.05)
+        other.end(asked, ApiVersionsResponse)
+        assert other.fastest_s >= 0.1
 
 
 def test_a_broker_that_is_down_is_asked_each_time() -> None:

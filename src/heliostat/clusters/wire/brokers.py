@@ -92,6 +92,11 @@ class Brokers:
             frozenset(broker for broker, conn in self._brokers.items() if conn.is_connected),
         )
 
+    @property
+    def fastest_s(self) -> float:
+        """The shortest time that any answer took; infinite: none came."""
+        return min(conn.fastest_s for conn in [*self._seeds, *self._brokers.values()])
+
     def known(self, broker: BrokerId) -> ControlConnection:
         """Connection to a broker that an answer has named.
 

@@ -69,6 +69,8 @@ class ControlConnection:
         self._connection: Connection | None = None
         self._versions = versions
         self._patience = _Patience(settings.request_timeout_s)
+        self._begun_s = 0.0
+        """When the requests were sent whose answers `end` takes (monotonic)."""
         self._probe: _Probe | None = None
 
     def close(self) -> None:
@@ -182,6 +184,11 @@ class ControlConnection:
             # Safe: every request sent here may be repeated.
             return self._round_trip(questions, versions)
 
+    @property
+    def fastest_s(self) -> float:
+        """The shortest time that an answer took; infinite: none came."""
+        return self._patience.fastest_s
+
     def connect(self) -> None:
         """Open a connection unless one is open; requests are sent over it.
 
@@ -191,7 +198,7 @@ class ControlConnection:
             It can't be opened; nothing was sent.
         """
         self.versions()
-        with self._timed():
+        with self._timed(is_whole=False):
             self._open()
 
     def exchange_once(
@@ -220,13 +227,14 @@ class ControlConnection:
         As `exchange`.
         """
         version = self._version_of(requests[0], version_max)
-        with self._timed():
+        self._begun_s = time.monotonic()
+        with self._timed(is_whole=False):
             return begin_ask(self._open(), requests, version)
 
     def end(self, asked: Asked, response: Any) -> list[Any]:
         """Return the answers to the requests of `begin`; raises as `exchange`."""
         try:
-            with self._timed():
+            with self._timed(began_s=self._begun_s):
                 return take_answers(asked, response, self._patience.wait_s)
         except AccessRefused:
             raise
@@ -259,10 +267,14 @@ class ControlConnection:
             ]
 
     @contextlib.contextmanager
-    def _timed(self) -> Iterator[None]:
-        """Close the connection if the request fails; doubt the broker if that took long."""
+    def _timed(self, *, is_whole: bool = True, began_s: float = 0.0) -> Iterator[None]:
+        """Close the connection if the request fails; doubt the broker if that took long.
+
+        If `is_whole`, the time is that of a round trip: not that of connecting, which may be to
+        a proxy nearby. `began_s` is when its request was sent, if that was before.
+        """
         self.look()
-        began_s = time.monotonic()
+        began_s = began_s or time.monotonic()
         try:
             yield
         except HeliostatError as error:
@@ -274,7 +286,8 @@ class ControlConnection:
                 self._patience.double()
                 self.doubt()
             raise
-        self._patience.learn(time.monotonic() - began_s)
+        if is_whole:
+            self._patience.learn(time.monotonic() - began_s)
 
     def _open(self) -> Connection:
         if self._connection is not None and self._connection.has_ended():
@@ -373,13 +386,13 @@ class _Patience:
         self._most_s = most_s
         self.wait_s = min(QUESTION_S, most_s)
         """Wait for the next answer."""
-        self._fastest_s = math.inf
+        self.fastest_s = math.inf
         """The shortest time that an answer took: little more than the line's round trip."""
 
     @property
     def quick_s(self) -> float:
         """Time within which a failure may be retried at once: over a long line more."""
-        return QUICK_S if self._fastest_s == math.inf else max(QUICK_S, 2 * self._fastest_s)
+        return QUICK_S if self.fastest_s == math.inf else max(QUICK_S, 2 * self.fastest_s)
 
     def double(self) -> None:
         """Wait longer for the next answer: none came."""
@@ -388,7 +401,7 @@ class _Patience:
     def learn(self, took_s: float) -> None:
         """Note how long an answer took."""
         self.wait_s = min(self._most_s, max(QUESTION_S, 2 * took_s))
-        self._fastest_s = min(self._fastest_s, took_s)
+        self.fastest_s = min(self.fastest_s, took_s)
 
 
 class _Probe:

@@ -80,8 +80,11 @@ class BatchMaker:
         codec: Codec,
         places: Sequence[tuple[int, int]],
         next_offset: int,
-    ) -> None:
-        """Add a batch of newly encoded records; it is compressed only if that makes it smaller."""
+    ) -> int:
+        """Add a batch of newly encoded records; it is compressed only if that makes it smaller.
+
+        Returns its size; if that is more than the target's topic accepts, it is not added.
+        """
         base_offset = self.outcome.next_target_offset
         body: Buffer = new.body
         if codec is not Codec.NONE:
@@ -105,9 +108,12 @@ class BatchMaker:
             base_sequence=sequence_of(base_offset),
         )
         size = len(header) + len(body)
+        if size > self._settings.batch_bytes_max:
+            return size
         batch = ConvertedBatch(base_offset, new.records, (header, body), size, new.max_timestamp)
         batch.own_bytes = own_bytes
         self._add(batch, places, next_offset)
+        return size
 
     def _add(
         self, batch: ConvertedBatch, places: Sequence[tuple[int, int]], next_offset: int
@@ -183,14 +189,10 @@ class BatchMaker:
         if self._settings.ends_at_holes and len(new.places) > 1:
             begins = [delta for _, delta in new.places]
             return list(zip(begins, [*begins[1:], stop], strict=True))[::-1]
-        before = self._ahead, self.outcome.next_offset, self.outcome.next_target_offset
         places = [(number, base_offset + delta) for number, delta in new.places]
-        self.add_new(new, codec, places, next_offset)
-        size = self.outcome.batches[-1].size
+        size = self.add_new(new, codec, places, next_offset)
         if size <= self._settings.batch_bytes_max:
             return ()
-        self.outcome.batches.pop()
-        self._ahead, self.outcome.next_offset, self.outcome.next_target_offset = before
         if new.records > 1:
             return halves
         self.outcome.next_offset = places[0][1]

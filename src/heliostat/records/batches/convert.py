@@ -13,7 +13,8 @@ A batch is converted in the cheapest of three ways that is possible:
   difference between the headers (`crc`), so that the target broker finds damage on the way.
 - *joined*: consecutive small batches become one (`joining`). The CRC of each is checked first,
   because the new CRC is computed over new bytes. Compressed ones are joined only if the link
-  compresses anyway: otherwise decompressing them would cost CPU for nothing.
+  compresses anyway, or if the target is far: otherwise decompressing them would cost CPU for
+  nothing.
 - *rewritten*: where records must change. In LogAppendTime batches the timestamp that readers see is
   written into each record (the target uses CreateTime, and has no other way to show it). A batch
   that begins before the position loses its first records. The records left in a compacted batch
@@ -62,6 +63,9 @@ from heliostat.records.batches.legacy_format import OLD_MAGICS, read_old
 
 SOURCE_BATCH_BYTES_MAX = 100 * 1024 * 1024
 """Default of a broker's `socket.request.max.bytes`: a batch that claims more is damaged."""
+PACKED_RATIO_MAX = 4
+"""So much larger than a joined batch may compressed records be before compression, whose size is
+known only afterwards: more is memory of readers, and a poor guess."""
 _ATTRIBUTES_LOW_AT = 22
 _MAY_BE_PASSED = CONTROL_BIT | TRANSACTIONAL_BIT
 _OFFSET = struct.Struct(">q")
@@ -129,12 +133,15 @@ class _Walk:
         self.outcome = self.batches.outcome
         self._settings = settings
         self._transactions = AbortedTransactions(aborted)
+        self._opens_many = False
+        """Whether compressed batches are joined as many have come for a far target."""
         self._is_first = True
         self.refused: RefusedRecord | None = None
         """A record that the target has refused, not yet reached."""
 
     def go(self) -> None:
         """Convert batch after batch, to the end of the answer or to what stops it."""
+        self._opens_many = self._are_many()
         while self.at < self.end and self.outcome.stop is None:
             if self.refused is None and self._join():
                 self._is_first = False
@@ -245,28 +252,54 @@ class _Walk:
         size = claimed_size(self.view, self.at, self.end) or 0
         if not self._is_small(self.at + size):
             return False
+        if _OFFSET.unpack_from(self.view, self.at)[0] < self.outcome.next_offset:
+            return False
+        bytes_max = min(self._settings.join_bytes_max, self._settings.batch_bytes_max)
+        is_compressed = bool(self.view[self.at + _ATTRIBUTES_LOW_AT] & CODEC_BITS)
+        if is_compressed and self._opens_many:
+            end = min(self.end, self.at + bytes_max)  # compressed again, it has about this size
+            is_joined = self._join_to(end, PACKED_RATIO_MAX * bytes_max)
+            if is_joined is not None:
+                return is_joined
+        return self._join_to(self.end, bytes_max) or False
+
+    def _join_to(self, end: int, bytes_max: int) -> bool | None:
+        """Join the batch at `self.at` with those before `end` to one of `bytes_max` uncompressed.
+
+        Returns whether that was possible; None: nothing is joined, as the target would refuse it.
+        """
         settings = self._settings
         limits = JoinLimits(
             settings.join_below_bytes,
-            min(settings.join_bytes_max, settings.batch_bytes_max),
-            compressed=settings.compression is not None,
+            bytes_max,
+            compressed=self._opens_many or settings.compression is not None,
             transactional=self._transactions.none_aborted,
             dense=settings.ends_at_holes,
         )
         data = np.frombuffer(self.view, np.uint8)
         first = _OFFSET.unpack_from(self.view, self.at)[0]
-        if first < self.outcome.next_offset:
-            return False
-        run = join_run(data, self.at, self.end, first, limits, self._pass_over)
+        run = join_run(data, self.at, end, first, limits, self._pass_over)
         if run.trouble is None and run.batches <= 1:
             return False
         if run.batches:
             codec = settings.codec_of(settings.compression or run.codec)
-            self.batches.add_new(run.new, codec, run.new.places, run.next_offset)
+            size = self.batches.add_new(run.new, codec, run.new.places, run.next_offset)
+            if size > settings.batch_bytes_max:
+                return None
             self.at = run.end
         if run.trouble is not None:
             raise run.trouble
         return True
+
+    def _are_many(self) -> bool:
+        """Return whether so many compressed batches came that they are joined for a far target."""
+        left, at = self._settings.joins_compressed, self.at
+        while left and (size := claimed_size(self.view, at, self.end)) is not None:
+            if size <= HEADER_BYTES or at + size >= self.end:
+                return False
+            left -= bool(self.view[at + _ATTRIBUTES_LOW_AT] & CODEC_BITS)
+            at += size
+        return left == 0 < self._settings.joins_compressed
 
     def _is_small(self, at: int) -> bool:
         """Return whether, at a quick look, a whole batch to join begins at `at`."""
@@ -276,7 +309,7 @@ class _Walk:
         if at + size > self.end:
             return False
         is_compressed = self.view[at + _ATTRIBUTES_LOW_AT] & CODEC_BITS
-        if not is_compressed or self._settings.compression is not None:
+        if not is_compressed or self._opens_many or self._settings.compression is not None:
             return True
         last_delta, count = _COUNTS.unpack_from(self.view, at)
         return bool(count != last_delta + 1)

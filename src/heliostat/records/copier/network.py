@@ -447,6 +447,11 @@ class Network(Protocol):
         """
         ...
 
+    @property
+    def is_target_far(self) -> bool:
+        """Whether the round trip to the target is so long that few requests fit into a second."""
+        ...
+
     def lines(self) -> tuple[LineUse | None, LineUse | None]:
         """Return how the lines to source and target were used since the last call."""
         ...

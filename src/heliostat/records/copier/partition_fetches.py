@@ -69,6 +69,7 @@ class PartitionFetches:
     ) -> None:
         self.cells = appends.cells
         self._bytes_max = settings.fetch_bytes_max
+        self._in_flight_max = settings.requests_in_flight_max
         self._convert = conversion
         self._map = offset_map
         self._filling = filling
@@ -84,6 +85,8 @@ class PartitionFetches:
         """A record that the target refuses: records before it are copied."""
         self.opened = Codec.NONE
         """Of the answer that is taken next, see `ConvertSettings.opened`."""
+        self.is_target_far = False
+        """Of the answer that is taken next: whether few batches are better than small ones."""
         self._claimed = ClaimedOffsets()
 
     def begin(self, *, fills: bool) -> None:
@@ -148,6 +151,8 @@ class PartitionFetches:
         settings = self._convert
         if self.opened is not Codec.NONE:
             settings = replace(settings, opened=self.opened)
+        if self.is_target_far:
+            settings = replace(settings, joins_compressed=self._in_flight_max)
         place = BatchPlace(self.offset, self._map.next_target, self._map.ahead)
         view = memoryview(buffer)
         plain = plain_batch(view, start, end, place, settings) if not self.refusal else None

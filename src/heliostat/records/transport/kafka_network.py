@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from math import inf
 
 from typing_extensions import override
 
@@ -16,6 +17,7 @@ from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost, Protoco
 from heliostat.names import BrokerId
 from heliostat.offsets.offset_map import OffsetMap
 from heliostat.records.copier.lane import CopySettings, PartitionSpec
+from heliostat.records.copier.line_fit import FAR_S
 from heliostat.records.copier.network import (
     LIVE,
     AppendLost,
@@ -94,6 +96,7 @@ class WireNetwork(WireQuestions):
         self._watched = WatchedConnections()
         lines = measured_lines(monotonic_s)
         self.lines = lines.uses
+        self._target_line = lines.target
         epochs = source.epochs
         context = ConnectionContext(partitions, settings, monotonic_s, lines, producer_id, epochs)
         self._conns = LaneConnections(
@@ -114,6 +117,14 @@ class WireNetwork(WireQuestions):
     def is_outdated(self) -> bool:
         """See `MapChannel.is_outdated`."""
         return self._maps.is_outdated
+
+    @property
+    def is_target_far(self) -> bool:
+        """See `Network`."""
+        nearest_s = self._target_line.nearest_s
+        if nearest_s == inf:  # nothing is appended yet; questions were answered
+            nearest_s = self._target.brokers.fastest_s
+        return FAR_S <= nearest_s < inf
 
     @override
     def change(self, gone: Sequence[int], new: Sequence[PartitionSpec]) -> None:

@@ -61,6 +61,11 @@ class LineMeter:
             took_s = min(shortest_s, self._before_s.get(broker, inf))
         self._byte_seconds += size * took_s
 
+    @property
+    def nearest_s(self) -> float:
+        """Round trip to the nearest broker; infinite: none has answered yet."""
+        return min((*self._shortest_s.values(), *self._before_s.values()), default=inf)
+
     def use(self) -> LineUse | None:
         """Return how the line was used since the last call; None: no broker has answered yet.
 

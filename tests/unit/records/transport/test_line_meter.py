@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import pytest
 
 from heliostat.records.copier.lane import LineUse
@@ -83,3 +85,12 @@ def test_a_line_that_became_longer_is_noticed_and_one_that_is_silent_stays_known
         line.meter.use()
     line.answered(0.2)
     assert line.meter.use() == LineUse(200, 0)
+
+
+def test_the_nearest_broker_is_told_as_well(line: Line) -> None:
+    assert line.meter.nearest_s == inf
+    line.answered(0.15)
+    line.answered(0.002, broker=2)
+    line.now_s += WINDOW_S
+    line.meter.use()
+    assert line.meter.nearest_s == pytest.approx(0.002)
