@@ -95,7 +95,7 @@ class Brokers:
     @property
     def fastest_s(self) -> float:
         """The shortest time that any answer took; infinite: none came."""
-        return min(conn.fastest_s for conn in [*self._seeds, *self._brokers.values()])
+        return min(conn.patience.fastest_s for conn in [*self._seeds, *self._brokers.values()])
 
     def known(self, broker: BrokerId) -> ControlConnection:
         """Connection to a broker that an answer has named.

@@ -68,9 +68,7 @@ class ControlConnection:
         self._alias = alias
         self._connection: Connection | None = None
         self._versions = versions
-        self._patience = _Patience(settings.request_timeout_s)
-        self._begun_s = 0.0
-        """When the requests were sent whose answers `end` takes (monotonic)."""
+        self.patience = _Patience(settings.request_timeout_s)
         self._probe: _Probe | None = None
 
     def close(self) -> None:
@@ -154,7 +152,7 @@ class ControlConnection:
         """
         if not self._versions:
             with self._timed():
-                self._versions = ask_versions(self._open(), self._patience.wait_s)
+                self._versions = ask_versions(self._open(), self.patience.wait_s)
         return self._versions
 
     def exchange(self, requests: Sequence[Any], response: Any, version_max: int) -> list[Any]:
@@ -178,16 +176,11 @@ class ControlConnection:
         except AccessRefused:
             raise
         except ConnectionLost:
-            if time.monotonic() > began_s + self._patience.quick_s:
+            if time.monotonic() > began_s + self.patience.quick_s:
                 raise
             # The broker may have closed a connection that was idle: try again with a new one.
             # Safe: every request sent here may be repeated.
             return self._round_trip(questions, versions)
-
-    @property
-    def fastest_s(self) -> float:
-        """The shortest time that an answer took; infinite: none came."""
-        return self._patience.fastest_s
 
     def connect(self) -> None:
         """Open a connection unless one is open; requests are sent over it.
@@ -227,15 +220,14 @@ class ControlConnection:
         As `exchange`.
         """
         version = self._version_of(requests[0], version_max)
-        self._begun_s = time.monotonic()
         with self._timed(is_whole=False):
             return begin_ask(self._open(), requests, version)
 
     def end(self, asked: Asked, response: Any) -> list[Any]:
         """Return the answers to the requests of `begin`; raises as `exchange`."""
         try:
-            with self._timed(began_s=self._begun_s):
-                return take_answers(asked, response, self._patience.wait_s)
+            with self._timed(began_s=asked.sent_s):
+                return take_answers(asked, response, self.patience.wait_s)
         except AccessRefused:
             raise
         except ConnectionLost:
@@ -262,7 +254,7 @@ class ControlConnection:
                 for each, version in zip(questions, versions, strict=True)
             ]
             return [
-                take_answers(some, each.response, self._patience.wait_s)
+                take_answers(some, each.response, self.patience.wait_s)
                 for some, each in zip(asked, questions, strict=True)
             ]
 
@@ -270,8 +262,7 @@ class ControlConnection:
     def _timed(self, *, is_whole: bool = True, began_s: float = 0.0) -> Iterator[None]:
         """Close the connection if the request fails; doubt the broker if that took long.
 
-        If `is_whole`, the time is that of a round trip: not that of connecting, which may be to
-        a proxy nearby. `began_s` is when its request was sent, if that was before.
+        If `is_whole`, a round trip began then or now; connecting is none: it may be to a proxy.
         """
         self.look()
         began_s = began_s or time.monotonic()
@@ -282,12 +273,12 @@ class ControlConnection:
                 error.context.setdefault("cluster", self._alias)
             self._disconnect()
             took_s = time.monotonic() - began_s
-            if isinstance(error, ConnectionLost) and took_s > self._patience.quick_s:
-                self._patience.double()
+            if isinstance(error, ConnectionLost) and took_s > self.patience.quick_s:
+                self.patience.double()
                 self.doubt()
             raise
         if is_whole:
-            self._patience.learn(time.monotonic() - began_s)
+            self.patience.learn(time.monotonic() - began_s)
 
     def _open(self) -> Connection:
         if self._connection is not None and self._connection.has_ended():

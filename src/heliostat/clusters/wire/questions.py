@@ -43,6 +43,8 @@ class Asked:
     version: int
     sent: Sequence[int]
     """Their correlation ids."""
+    sent_s: float
+    """When the first was sent (monotonic)."""
 
 
 def ask(
@@ -61,6 +63,7 @@ def begin_ask(connection: Connection, requests: Sequence[Any], version: int) -> 
         They can't be sent.
     """
     sent: list[int] = []
+    began_s = time.monotonic()
     for request in requests:
         header = request_header(
             request.API_KEY,
@@ -71,7 +74,7 @@ def begin_ask(connection: Connection, requests: Sequence[Any], version: int) -> 
         )
         connection.send([header, request.encode(version=version)])
         sent.append(sent_as)
-    return Asked(connection, requests, version, sent)
+    return Asked(connection, requests, version, sent, began_s)
 
 
 def take_answers(asked: Asked, response: Any, within_s: float) -> list[Any]:

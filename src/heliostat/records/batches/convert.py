@@ -293,13 +293,15 @@ class _Walk:
 
     def _are_many(self) -> bool:
         """Return whether so many compressed batches came that they are joined for a far target."""
-        left, at = self._settings.joins_compressed, self.at
+        left, at = self._settings.in_flight_max, self.at
+        if not self._settings.is_target_far:
+            return False
         while left and (size := claimed_size(self.view, at, self.end)) is not None:
             if size <= HEADER_BYTES or at + size >= self.end:
                 return False
             left -= bool(self.view[at + _ATTRIBUTES_LOW_AT] & CODEC_BITS)
             at += size
-        return left == 0 < self._settings.joins_compressed
+        return not left
 
     def _is_small(self, at: int) -> bool:
         """Return whether, at a quick look, a whole batch to join begins at `at`."""

@@ -35,9 +35,10 @@ class ConvertSettings:
     opened: Codec = Codec.NONE
     """What batches that come uncompressed are to be compressed with: a pipeline has opened them, to
     leave records out or to change them. They are encoded anew, joined where that is possible."""
-    joins_compressed: int = 0
-    """If more compressed batches than this come together, they are joined, as the target is far:
-    their number counts there (docs/adr/0038); 0: they stay as they are."""
+    in_flight_max: int = 5
+    """How many batches may be on their way to the target."""
+    is_target_far: bool = False
+    """More compressed batches than that, if they come together, are joined (docs/adr/0038)."""
     ends_at_holes: bool = False
     """No batch reaches over a hole between source offsets, because the target fills it."""
 

@@ -266,7 +266,7 @@ class Copier:
             self._fetches.was_level(item)
         if not back and self._pipeline.takes(event, now_s, now_ms):
             return
-        item.fetches.is_target_far = self._network.is_target_far
+        item.fetches.target_is(far=self._network.is_target_far)
         self._gate.fetched(item, event, now_s, now_ms)
         self._fetches.judge(item, event, now_s)
         self._mark(item)

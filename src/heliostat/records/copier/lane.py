@@ -192,6 +192,7 @@ def conversion_of(spec: PartitionSpec, settings: CopySettings, producer_id: int)
         batch_bytes_max=spec.batch_bytes_max,
         join_bytes_max=min(settings.join_bytes_max, spec.batch_bytes_max),
         join_below_bytes=settings.join_below_bytes,
+        in_flight_max=settings.requests_in_flight_max,
         compression=Codec[settings.compression.upper()] if settings.compression else None,
     )
 

@@ -69,7 +69,6 @@ class PartitionFetches:
     ) -> None:
         self.cells = appends.cells
         self._bytes_max = settings.fetch_bytes_max
-        self._in_flight_max = settings.requests_in_flight_max
         self._convert = conversion
         self._map = offset_map
         self._filling = filling
@@ -85,13 +84,16 @@ class PartitionFetches:
         """A record that the target refuses: records before it are copied."""
         self.opened = Codec.NONE
         """Of the answer that is taken next, see `ConvertSettings.opened`."""
-        self.is_target_far = False
-        """Of the answer that is taken next: whether few batches are better than small ones."""
         self._claimed = ClaimedOffsets()
 
     def begin(self, *, fills: bool) -> None:
         """Begin at the target's end; `fills`: holes are filled."""
         self._convert = replace(self._convert, ends_at_holes=fills)
+
+    def target_is(self, *, far: bool) -> None:
+        """Convert for a target that is far, or not, see `ConvertSettings`."""
+        if far != self._convert.is_target_far:
+            self._convert = replace(self._convert, is_target_far=far)
 
     def go_on(self, offset: int, refusal: RefusedRecord | None) -> None:
         """Fetch from a source offset on, up to a record that the driver refuses, if any."""
@@ -151,8 +153,6 @@ class PartitionFetches:
         settings = self._convert
         if self.opened is not Codec.NONE:
             settings = replace(settings, opened=self.opened)
-        if self.is_target_far:
-            settings = replace(settings, joins_compressed=self._in_flight_max)
         place = BatchPlace(self.offset, self._map.next_target, self._map.ahead)
         view = memoryview(buffer)
         plain = plain_batch(view, start, end, place, settings) if not self.refusal else None

@@ -94,9 +94,8 @@ class WireNetwork(WireQuestions):
         self._answer_limit_s = settings.produce_timeout_s + ANSWER_SLACK_S
         self._room = AnswerRoom()
         self._watched = WatchedConnections()
-        lines = measured_lines(monotonic_s)
+        lines = self._lines = measured_lines(monotonic_s)
         self.lines = lines.uses
-        self._target_line = lines.target
         epochs = source.epochs
         context = ConnectionContext(partitions, settings, monotonic_s, lines, producer_id, epochs)
         self._conns = LaneConnections(
@@ -121,10 +120,7 @@ class WireNetwork(WireQuestions):
     @property
     def is_target_far(self) -> bool:
         """See `Network`."""
-        nearest_s = self._target_line.nearest_s
-        if nearest_s == inf:  # nothing is appended yet; questions were answered
-            nearest_s = self._target.brokers.fastest_s
-        return FAR_S <= nearest_s < inf
+        return FAR_S <= self._lines.target.nearest_s(self._target.brokers.fastest_s) < inf
 
     @override
     def change(self, gone: Sequence[int], new: Sequence[PartitionSpec]) -> None:

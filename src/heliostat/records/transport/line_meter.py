@@ -61,10 +61,9 @@ class LineMeter:
             took_s = min(shortest_s, self._before_s.get(broker, inf))
         self._byte_seconds += size * took_s
 
-    @property
-    def nearest_s(self) -> float:
-        """Round trip to the nearest broker; infinite: none has answered yet."""
-        return min((*self._shortest_s.values(), *self._before_s.values()), default=inf)
+    def nearest_s(self, question_s: float) -> float:
+        """Return the round trip to the nearest broker; before answers, that of a question."""
+        return min((*self._shortest_s.values(), *self._before_s.values()), default=question_s)
 
     def use(self) -> LineUse | None:
         """Return how the line was used since the last call; None: no broker has answered yet.

@@ -16,7 +16,6 @@ from support.converted_twice import batch_maker_checked, convert
 from support.examples import examples
 
 from heliostat.offsets.offset_map import Break
-from heliostat.records.batches import batch_maker
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.claimed_offsets import ClaimedOffsets
 from heliostat.records.batches.converted import (
@@ -98,7 +97,8 @@ convert_settings = st.builds(
     join_bytes_max=st.sampled_from([300, 1000, 2**20, 2**20]),
     join_below_bytes=st.sampled_from([0, 150, 2**14, 2**14]),
     compression=st.sampled_from([None, None, *Codec]),
-    joins_compressed=st.sampled_from([0, 0, 1, 3]),
+    in_flight_max=st.sampled_from([1, 3]),
+    is_target_far=st.booleans(),
 )
 
 
@@ -275,49 +275,6 @@ def test_compressed_small_batches_are_joined_only_where_compression_is_asked_for
     assert [item.records for item in joined.batches] == [50]
     assert ref.header_of(bytes_of(joined.batches[0]))["attributes"] == 4
     assert converted(joined) == converted(raw)
-
-
-@pytest.mark.parametrize("codec", CODECS[1:])
-def test_many_compressed_batches_are_joined_for_a_far_target(codec):
-    """Given more batches than may be in flight / then few with the codec they came with."""
-    stored = [
-        ref.StoredBatch(n * 5, tuple(ref.Record(NOW, None, bytes(90)) for _ in range(5)), codec)
-        for n in range(6)
-    ]
-    limits = plain(joins_compressed=5)
-    for count, batches in ((5, 5), (6, 1)):
-        answer = ref.encode_all(stored[:count])
-        outcome = convert(answer, 0, len(answer), BatchPlace.same(0), limits)
-        assert len(outcome.batches) == batches
-        assert {ref.header_of(bytes_of(item))["attributes"] for item in outcome.batches} == {codec}
-        assert_appendable(outcome, 0, limits)
-        assert converted(outcome) == [pair for item in stored[:count] for pair in item.seen]
-
-
-def joined_sizes(values: bytes, bytes_max: int) -> list[int]:
-    """Return the sizes of batches joined from many, each with a record of one of these bytes."""
-    stored = [
-        ref.StoredBatch(n, (ref.Record(NOW, None, bytes([value]) * 900),), codec=4)
-        for n, value in enumerate(values)
-    ]
-    limits = plain(joins_compressed=5, join_bytes_max=bytes_max, batch_bytes_max=bytes_max)
-    answer = ref.encode_all(stored)
-    outcome = convert(answer, 0, len(answer), BatchPlace.same(0), limits)
-    assert_appendable(outcome, 0, limits)
-    assert converted(outcome) == [pair for item in stored for pair in item.seen]
-    return [item.size for item in outcome.batches]
-
-
-def test_compressed_batches_are_joined_to_what_has_the_limits_size_compressed():
-    """Given records that shrink to a tenth / then four times the limit is in a batch."""
-    assert len(joined_sizes(bytes(40), 9000)) == 2
-
-
-def test_batches_that_are_larger_together_than_the_limit_are_joined_to_smaller_ones(monkeypatch):
-    """Given a codec that shrinks less than the producer's / then no batch is refused."""
-    for module in (batch_maker, batch_maker_checked):
-        monkeypatch.setattr(module, "compress", lambda codec, body: bytes(body))
-    assert len(joined_sizes(bytes(40), 9000)) == 5
 
 
 def test_batches_that_compression_would_enlarge_stay_uncompressed():

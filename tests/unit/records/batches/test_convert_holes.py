@@ -126,7 +126,8 @@ class _Empty:
         join_bytes_max=st.sampled_from([300, 2**20, 2**20]),
         join_below_bytes=st.sampled_from([0, 2**14, 2**14]),
         compression=st.sampled_from([None, None, *Codec]),
-        joins_compressed=st.sampled_from([0, 0, 1, 3]),
+        in_flight_max=st.sampled_from([1, 3]),
+        is_target_far=st.booleans(),
     ),
     st.data(),
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import inf
-
 import pytest
 
 from heliostat.records.copier.lane import LineUse
@@ -88,9 +86,9 @@ def test_a_line_that_became_longer_is_noticed_and_one_that_is_silent_stays_known
 
 
 def test_the_nearest_broker_is_told_as_well(line: Line) -> None:
-    assert line.meter.nearest_s == inf
+    assert line.meter.nearest_s(0.3) == 0.3
     line.answered(0.15)
     line.answered(0.002, broker=2)
     line.now_s += WINDOW_S
     line.meter.use()
-    assert line.meter.nearest_s == pytest.approx(0.002)
+    assert line.meter.nearest_s(0.3) == pytest.approx(0.002)
