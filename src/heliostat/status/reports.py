@@ -137,6 +137,8 @@ class Reports:
         is_other = self._instance != value.get("instance")
         self.driver = dict(value)
         if self.driver.get("state") != "running" or not self._has_begun:
+            if is_other and self.driver.get("state") == "running":
+                self.wanted_since = {}  # the lanes of the one before need not report any more
             return  # keep what was reported before: there is nothing newer
         self._instance = value.get("instance")
         wanted = {LaneId(int(lane)) for lane in self.driver.get("generations", {})}

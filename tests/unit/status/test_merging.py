@@ -139,6 +139,23 @@ def test_rows_of_another_drivers_lanes_do_not_count() -> None:
     assert (status.partitions, status.is_in_sync()) == (0, True)
 
 
+def test_lanes_of_the_driver_before_are_not_silent_until_the_next_has_lanes() -> None:
+    """Given a standby that takes over / when it has not looked at topics yet / then no alarm."""
+    board = StatusBoard(LinkName("l"))
+    driver = {"state": "running", "generations": {"0": 1}, "instance": "a", "turns": 9, "claim": 1}
+    board.consume("driver", {**driver, "at_ms": NOW_MS - 30_000})
+    consume(board, NOW_MS - 20_000, [row(0, 1)], its_round=(1, 0), whole=True)
+    other = {**driver, "instance": "b", "turns": 0, "claim": 2, "generations": {}}
+    board.consume("driver", {**other, "at_ms": NOW_MS})
+    assert board.alarms(NOW_MS) == {}
+    board.consume("driver", {**other, "at_ms": NOW_MS, "turns": 1, "generations": {"0": 1}})
+    assert board.alarms(NOW_MS + 5_000) == {}
+    board.consume(
+        "driver", {**other, "at_ms": NOW_MS + 11_000, "turns": 2, "generations": {"0": 1}}
+    )
+    assert list(board.alarms(NOW_MS + 11_000)) == ["lane 0"]
+
+
 def test_figures_stay_while_a_new_round_finds_its_positions_but_not_for_long() -> None:
     """Given rows of a new round that know nothing yet / then the old figures, later `starting`."""
     looking = row(0, -1, state=PartitionState.STARTING)

@@ -123,7 +123,9 @@ class AppendSchedule:
         return self.plain.has_any or any(self._sendable.values())
 
     def send(self, now_s: float) -> None:
-        """Send what can be sent; first what compiled code has taken."""
+        """Send what can be sent, first what compiled code has taken; nothing before a lease."""
+        if self._lease.is_pending:
+            return
         if self.plain.has_any:
             self._send_plain(now_s)
         now_ms = self._lease.clock.wall_ms()

@@ -56,9 +56,14 @@ class Lease:
         return self.until_s - self.clock.monotonic_s()
 
     @property
+    def is_pending(self) -> bool:
+        """Whether no report has been answered yet: there was none."""
+        return self.until_s == NOT_GRANTED
+
+    @property
     def has_ended(self) -> bool:
         """Whether there was one, which is over."""
-        return self.until_s != NOT_GRANTED and not self.may_send()
+        return not (self.is_pending or self.may_send())
 
     def begins_again(self) -> bool:
         """Return whether it had ended and is valid again since the last call.

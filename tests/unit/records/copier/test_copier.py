@@ -20,6 +20,7 @@ from heliostat.records.copier.attention import TRY_AGAIN_S
 from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import CopySettings, PartitionState
+from heliostat.records.copier.lease import NOT_GRANTED
 from heliostat.records.copier.network import Fetched, Want
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.records.copier.partition_standing import Phase
@@ -61,6 +62,23 @@ def test_a_request_that_is_ready_after_the_lease_is_not_sent() -> None:
     one.copier._appends.send(began_s)
     assert not one.network._appends
     assert all(item.appends.in_flight == 0 for item in one.copier.partitions)
+
+
+def test_what_waits_for_the_first_lease_is_not_lost() -> None:
+    """Given records that are there before the driver has answered / then they wait, in no trouble.
+
+    Over a line of 300 ms they came first after a hand-over, and were told as retried.
+    """
+    one = Round()
+    one.until_queued()
+    queued = [list(item.appends.queue) for item in one.copier.partitions]
+    one.copier.lease.until_s = NOT_GRANTED
+    one.copier._appends.send(one.world.clock.now_s)
+    assert not one.network._appends
+    assert [list(item.appends.queue) for item in one.copier.partitions] == queued
+    one.copier.lease.until_s = one.world.clock.now_s + 5.0
+    one.copier._appends.send(one.world.clock.now_s)
+    assert one.network._appends
 
 
 def test_a_request_within_the_lease_is_sent() -> None:
