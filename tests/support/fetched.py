@@ -77,6 +77,30 @@ def go_program(package: str, requirements: str, corrected: tuple[str, str, str])
     return folder / name
 
 
-def _go(folder: Path, *words: str) -> None:
-    done = subprocess.run(["go", *words], cwd=folder, capture_output=True, text=True, check=False)
+def go_installed(package: str, version: str, tags: str) -> Path:
+    """Return a program of a Go module as it is, built once into the cache with these tags.
+
+    Raises
+    ------
+    AssertionError
+        There is no Go; says what to do.
+    """
+    name = package.rpartition("/")[2]
+    folder = CACHE / f"go-{name}"
+    if not (folder / name).is_file():
+        assert shutil.which("go"), f"install Go, which builds {name}"
+        folder.mkdir(parents=True, exist_ok=True)
+        _go(folder, "install", "-tags", tags, f"{package}@{version}", GOBIN=str(folder))
+    return folder / name
+
+
+def _go(folder: Path, *words: str, **variables: str) -> None:
+    done = subprocess.run(
+        ["go", *words],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fetched import debian_program
+from support.fetched import debian_program, go_installed
 from support.filled_samples import fill
 from support.influxd import Influxd
 from support.links import wait_for
@@ -78,15 +78,22 @@ class Scraped(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def prometheus(tmp_path: Path) -> Iterator[str]:
-    """Address of a real one that scrapes samples of all families each second."""
+def scraped() -> Iterator[int]:
+    """Port at which samples of all families are."""
+    with HTTPServer(("127.0.0.1", 0), Scraped) as server:
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+        yield server.server_port
+        server.shutdown()
+
+
+@pytest.fixture
+def prometheus(tmp_path: Path, scraped: int) -> Iterator[str]:
+    """Address of a real one that scrapes them each second."""
     (port,) = free_ports(1)
-    scraped = HTTPServer(("127.0.0.1", 0), Scraped)
-    threading.Thread(target=scraped.serve_forever, args=(0.05,), daemon=True).start()
     config = tmp_path / "prometheus.yml"
     config.write_text(
         "global: {scrape_interval: 1s}\nscrape_configs: [{job_name: heliostat, static_configs: "
-        f'[{{targets: ["127.0.0.1:{scraped.server_port}"]}}]}}]\n'
+        f'[{{targets: ["127.0.0.1:{scraped}"]}}]}}]\n'
     )
     words = (f"--config.file={config}", f"--storage.tsdb.path={tmp_path}/data",
              f"--web.listen-address=127.0.0.1:{port}", "--log.level=error")  # fmt: skip
@@ -98,7 +105,6 @@ def prometheus(tmp_path: Path) -> Iterator[str]:
         finally:
             process.terminate()
             process.wait(20)
-            scraped.shutdown()
 
 
 def asked(address: str, expr: str) -> list[dict[str, Any]]:
@@ -154,3 +160,22 @@ def test_each_query_of_the_chronograf_board_has_data(influxd: Influxd) -> None:
         for number, column in enumerate(found[0]["columns"]):
             values = [row[number] for series in found for row in series["values"]]
             assert any(value is not None for value in values), f"{name}: {column} is empty"
+
+
+@pytest.mark.long
+def test_telegraf_reads_all_metrics(scraped: int, tmp_path: Path) -> None:
+    """Given the input as it is shipped / then each metric is a field, and its labels are tags."""
+    tags = "custom,inputs.prometheus,outputs.file,parsers.prometheus,serializers.influx"
+    program = go_installed("github.com/influxdata/telegraf/cmd/telegraf", "v1.37.2", tags)
+    config = tmp_path / "telegraf.conf"
+    shipped = (FOLDER / "telegraf" / "heliostat.conf").read_text(encoding="utf-8")
+    config.write_text(
+        shipped.replace("127.0.0.1:8083", f"127.0.0.1:{scraped}")
+        + '[agent]\nomit_hostname = true\n[[outputs.file]]\nfiles = ["stdout"]\n'
+    )
+    done = subprocess.run(
+        [program, "--config", config, "--once"], capture_output=True, text=True, check=True
+    )
+    told = set(re.findall(r"[ ,]([a-z_]+)=", done.stdout)) & series_names()
+    assert told == series_names()
+    assert "heliostat,link=l,source=summit,target=usdf heliostat_lanes=" in done.stdout

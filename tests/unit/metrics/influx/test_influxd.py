@@ -29,7 +29,7 @@ from heliostat_sandbox.ports import free_ports
 pytestmark = pytest.mark.thorough
 
 LINK = {"link": "l", "source": "summit", "target": "usdf"}
-ODD = ("a b", "a,b", "a=b", 'a"b', "a\\b", "é", "'", "a b=c,d\\e", "a\nb", "end\\")
+ODD = ("a b", "a,b", "a=b", 'a"b', "a\\b", "é", "'", "a b=c,d\\e", "a\nb", "end\\", '"', '"a b')
 DATABASE = "heliostat"
 
 

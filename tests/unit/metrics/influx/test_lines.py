@@ -18,7 +18,8 @@ Point = tuple[str, dict[str, str], dict[str, float | str]]
 def pieces(text: str, end: str, *, quoted: bool = False) -> list[str]:
     """Cut at each `end` before which no backslash stands, and which no text encloses.
 
-    A text begins with quotes after an equals sign, as in InfluxDB's `scanFields`.
+    A text begins with quotes after an equals sign, and only among fields, as in InfluxDB's
+    `scanLine`.
     """
     found, piece, at, is_inside = [], "", 0, False
     while at < len(text):
@@ -44,7 +45,8 @@ def unescaped(text: str, special: str) -> str:
 
 
 def parsed(line: str) -> Point:
-    start, field_set, time = pieces(line, " ", quoted=True)
+    start = pieces(line, " ")[0]
+    field_set, time = pieces(line[len(start) + 1 :], " ", quoted=True)
     assert time.isdecimal()
     measurement, *tags = pieces(start, ",")
     read: dict[str, float | str] = {}

@@ -177,7 +177,7 @@ def test_ten_minutes_of_an_efd_fit() -> None:
 
     stage = Stage(measure)
     stage.influx.always = AWAY
-    turns = 4
+    turns = 2
     for _ in range(turns):
         stage.turn()
     assert stage.counted()[2:] == [0, turns * EFD_TOPICS]
