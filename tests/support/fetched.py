@@ -40,3 +40,67 @@ def _unpack(package: str, folder: Path) -> None:
         (file,) = Path(fresh).glob("*.deb")
         subprocess.run(["dpkg-deb", "-x", file, f"{fresh}/unpacked"], check=True)
         Path(fresh, "unpacked").rename(folder)
+
+
+def go_program(package: str, requirements: str, corrected: tuple[str, str, str]) -> Path:
+    """Return a program of a Go module, built once into the cache; takes some minutes then.
+
+    Parameters
+    ----------
+    package
+        Its path.
+    requirements
+        Lines of `go.mod` that name versions.
+    corrected
+        A file of what it requires, a text in it, and what stands there instead.
+
+    Raises
+    ------
+    AssertionError
+        There is no Go; says what to do.
+    """
+    name = package.rpartition("/")[2]
+    folder = CACHE / f"go-{name}"
+    if not (folder / name).is_file():
+        assert shutil.which("go"), f"install Go, which builds {name}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "go.mod").write_text(f"module fetched\n\ngo 1.22\n\n{requirements}")
+        tools = f'//go:build tools\n\npackage main\n\nimport _ "{package}"\n'
+        (folder / "tools.go").write_text(tools)
+        _go(folder, "mod", "tidy")
+        _go(folder, "mod", "vendor")
+        file, wrong, right = folder / "vendor" / corrected[0], *corrected[1:]
+        text = file.read_text(encoding="utf-8")
+        assert wrong in text, f"{file} needs no correction"
+        file.write_text(text.replace(wrong, right), encoding="utf-8")
+        _go(folder, "build", "-mod=vendor", "-o", name, package)
+    return folder / name
+
+
+def go_installed(package: str, version: str, tags: str) -> Path:
+    """Return a program of a Go module as it is, built once into the cache with these tags.
+
+    Raises
+    ------
+    AssertionError
+        There is no Go; says what to do.
+    """
+    name = package.rpartition("/")[2]
+    folder = CACHE / f"go-{name}"
+    if not (folder / name).is_file():
+        assert shutil.which("go"), f"install Go, which builds {name}"
+        folder.mkdir(parents=True, exist_ok=True)
+        _go(folder, "install", "-tags", tags, f"{package}@{version}", GOBIN=str(folder))
+    return folder / name
+
+
+def _go(folder: Path, *words: str, **variables: str) -> None:
+    done = subprocess.run(
+        ["go", *words],
+        cwd=folder,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr

@@ -75,7 +75,7 @@ def _ask(endpoint: TokenEndpoint, secret: str) -> _Kept:
     asked_s = time.monotonic()
     try:
         over_tls = urllib.request.HTTPSHandler(context=_context(endpoint))
-        opener = urllib.request.build_opener(_proxies(), _NoRedirect(), over_tls)
+        opener = urllib.request.build_opener(proxies(), NoRedirect(), over_tls)
         with opener.open(request, timeout=ANSWER_TIMEOUT_S) as answer:
             fields = json.loads(answer.read(ANSWER_BYTES_MAX))
         token, lasts_s = str(fields["access_token"]), float(fields.get("expires_in", 0))
@@ -96,13 +96,13 @@ def _refused(what: str, endpoint: TokenEndpoint, why: str) -> TokenRefused:
     return TokenRefused(f"the token endpoint {what}", at=endpoint.url, why=why)
 
 
-def _proxies() -> urllib.request.ProxyHandler:
+def proxies() -> urllib.request.ProxyHandler:
     """The environment's proxies, for TLS only: others could read the secret."""
     known = urllib.request.getproxies()
     return urllib.request.ProxyHandler({"https": known["https"]} if "https" in known else {})
 
 
-class _NoRedirect(urllib.request.HTTPRedirectHandler):
+class NoRedirect(urllib.request.HTTPRedirectHandler):
     """The secret goes to the configured address only."""
 
     @override

@@ -23,6 +23,7 @@ from heliostat.config.checks import (
 )
 from heliostat.config.fan_in import FanInConfig
 from heliostat.config.gaps import ErrorsConfig, GapsConfig
+from heliostat.config.influx import InfluxConfig
 from heliostat.config.model import Config
 from heliostat.config.registry import RegistryConfig
 from heliostat.config.schemas import SchemasConfig
@@ -55,6 +56,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
     "schema_registry": RegistryConfig,
     "token_endpoint": TokenEndpointConfig,
     "defaults": model.LinkSettings,
+    "influx": InfluxConfig,
 }
 _Path = tuple[str | int, ...]
 

@@ -84,7 +84,7 @@ class RegistryConfig(Frozen):
         given = sum(secret is not None for secret in secrets)
         if given > 1:
             yield "at most one of password, token and token_endpoint"
-        if given and any(_is_read_by_others(url) for url in self.urls):
+        if given and any(is_read_by_others(url) for url in self.urls):
             yield "credentials only with https addresses (http only on this machine itself)"
 
     def access(self, alias: str) -> RegistryAccess:
@@ -118,7 +118,7 @@ class RegistryConfig(Frozen):
         return next((url for url in self.urls if _place(url) in theirs), None)
 
 
-def _is_read_by_others(url: str) -> bool:
+def is_read_by_others(url: str) -> bool:
     """Whether others on the network can read what is sent there."""
     parts = urlsplit(url)
     return parts.scheme != "https" and parts.hostname not in THIS_MACHINE

@@ -1,7 +1,8 @@
 """Protocol and credentials of a cluster. Secrets are named here, never written.
 
-Messages show no value of this section, nor of a schema registry's, except of a few keys
-(`SHOWN_KEYS`, `urls`): it might be a secret that somebody put where it does not belong.
+Messages show no value of this section, of a schema registry's or of an InfluxDB's, except of a few
+keys (`SHOWN_KEYS`, `_INFLUX_SHOWN`, `urls`): it might be a secret that somebody put where it does
+not belong.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 """Hosts whose connections nobody on the network can read."""
 TLS_KEYS = ("ca_file", "certificate_file", "key_file", "key_password", "verify_hostname")
 _SECTIONS = frozenset({"security", "schema_registry"})
+_INFLUX = ("metrics", "influx")
+_INFLUX_SHOWN = frozenset({"database", "retention_policy", "every_s", "keep_s"})
 _NAME_IT = "a secret is never written here: say where it is, {file: /path} or {env: NAME}"
 _PASSWORD_MECHANISMS: tuple[MechanismName, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 _SASL_KEYS = ("mechanism", "username", "password", "token", "token_endpoint")
@@ -205,11 +208,15 @@ class SecurityConfig(Frozen):
 
 def is_secret(where: tuple[str | int, ...]) -> bool:
     """Whether a value at this path of the file is, or should only name, a secret."""
-    return _is_in_section(where) and bool(SECRET_KEYS & set(where[3:]))
+    inside = where[3:] if _is_in_section(where) else where[2:] if where[:2] == _INFLUX else ()
+    return bool(SECRET_KEYS & set(inside))
 
 
 def may_be_shown(where: tuple[str | int, ...], value: object) -> bool:
     """Whether a message may quote the value at this path of the file."""
+    if where[:1] == _INFLUX[:1]:  # a whole section might show a password under a misspelt key
+        is_open = where[:2] != _INFLUX or where[-1] in _INFLUX_SHOWN
+        return is_open and not isinstance(value, dict | list)
     if where[:1] != ("clusters",):
         return True
     if isinstance(value, dict | list):

@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, Field, Strict, model_validator
 
 from heliostat.config.frozen import Frozen
+from heliostat.config.influx import InfluxConfig
 from heliostat.config.patterns import Patterns
 
 HOST_NAMES = ("localhost", "127.0.0.1", "[::1]")
@@ -94,7 +95,7 @@ class MetricsTopics(Frozen):
 
 
 class MetricsConfig(Frozen):
-    """What is measured at `/metrics`."""
+    """What is measured, for `/metrics` and InfluxDB."""
 
     topics: Annotated[MetricsTopics, Field(title="Topics")] = MetricsTopics()
     """Topics that have series of their own."""
@@ -103,3 +104,5 @@ class MetricsConfig(Frozen):
     )
     """Partitions that have series of their own: those that are stopped or lag by more than a
     minute (200 at most), `all` or `none`."""
+    influx: Annotated[InfluxConfig | None, Field(title="InfluxDB")] = None
+    """An InfluxDB 1.x to which the same figures are written; null = none."""

@@ -166,6 +166,16 @@ DROPPED = _family(
     (),
     "Topics without series of their own; `(other)` has their sums.",
 )
+INFLUX_POINTS = _family(
+    "influx_points_total",
+    COUNTER,
+    ("result",),
+    "Points for InfluxDB: written, refused by it, or dropped as too many waited.",
+)
+INFLUX_WAITING = _family("influx_waiting_points", GAUGE, (), "Points that wait for InfluxDB.")
+INFLUX_WAITING_BYTES = _family(
+    "influx_waiting_bytes", GAUGE, (), "Memory that these take, compressed."
+)
 PROCESS_CPU = Family(
     "process_cpu_seconds_total", COUNTER, (), "Processor time of the process that serves this."
 )

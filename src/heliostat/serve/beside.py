@@ -5,6 +5,7 @@ The driver's interpreter answers leases, which requests must not delay.
 
 from __future__ import annotations
 
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,8 @@ ENDS_WITHIN_S = 8.0
 ASKED_TO_END = frozenset({0, -signal.SIGTERM, -signal.SIGINT})
 SERVING = "serving at "
 """What begins the line with the address."""
+_EVENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z (?P<level>INFO|WARN) (?P<text>.*)")
+"""A line of `heliostat.ops.events`, which the driver tells as its own."""
 
 
 class ServeBeside:
@@ -114,9 +117,15 @@ class ServeBeside:
             if line.startswith(SERVING):
                 self.url = line.removeprefix(SERVING)
                 self._tell(self._events.info, f"watch it at {self.url}")
-            errors = [text.strip() for text in process.stderr if text.strip()]
+            last = ""
+            for line in process.stderr:
+                event = _EVENT.match(line)
+                if event is not None:
+                    self._events.write(event["level"], f"service: {event['text']}")
+                else:
+                    last = line.strip() or last
             code = process.wait()
-        return code, errors[-1] if errors else f"it ended with {code}"
+        return code, last or f"it ended with {code}"
 
     def _tell(self, say: Callable[[str], None], text: str) -> None:
         """Say it unless it was the last said: what is tried again and again is one fact."""

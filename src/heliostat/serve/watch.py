@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import sys
 import threading
 from collections.abc import Mapping
 from typing import Any
@@ -13,12 +14,13 @@ from heliostat import __version__
 from heliostat.clock import Clock
 from heliostat.config import Config
 from heliostat.metrics import families as f
+from heliostat.metrics.influx.writer import InfluxWriter
 from heliostat.metrics.link_samples import LinkSamples, WatchedLink
 from heliostat.metrics.text import Samples, labels
 from heliostat.names import LinkName
 from heliostat.serve.bodies import FRESH_S
 from heliostat.status.cluster_watch import ClusterWatch
-from heliostat.status.event_log import EventRow
+from heliostat.status.event_log import EventLog, EventRow
 from heliostat.status.follower import LinkFollower
 from heliostat.status.history import FINE_S, History, point_of
 from heliostat.status.values import PartitionStatus
@@ -51,6 +53,13 @@ class Watch:
             for name, follower in self._followers.items()
         }
         self._histories = {name: History() for name in self._followers}
+        self._service_events = EventLog(clock.wall_ms, LinkName(""), sys.stderr)
+        influx = config.metrics.influx
+        self._influx = (
+            None
+            if influx is None
+            else InfluxWriter(influx, self.write_samples, self._service_events, clock)
+        )
         self._stopping = threading.Event()
         self._process = psutil.Process()
         self._observations: dict[LinkName, tuple[float, WatchedLink]] = {}
@@ -63,10 +72,14 @@ class Watch:
         for follower in self._followers.values():
             follower.start()
         threading.Thread(target=self._keep_history, name="history", daemon=True).start()
+        if self._influx is not None:
+            self._influx.start()
 
     def stop(self) -> None:
         """End."""
         self._stopping.set()
+        if self._influx is not None:
+            self._influx.stop()
         for cluster in self._clusters.values():
             cluster.stop()
         for follower in self._followers.values():
@@ -103,9 +116,11 @@ class Watch:
         return self._followers[link].partitions()
 
     def events(self, link: LinkName | None, after: int) -> list[EventRow]:
-        """Return events of a link, or of all, with numbers after that one; the oldest first."""
+        """Return events with larger numbers: of a link, or of all links and the service itself."""
         chosen = self._followers.values() if link is None else [self._followers[link]]
         rows = [row for follower in chosen for row in follower.events.rows(after)]
+        if link is None:
+            rows += self._service_events.rows(after)
         return sorted(rows, key=lambda row: row.id)
 
     def history(self, link: LinkName, step_s: int) -> dict[str, list[Any]]:
@@ -132,6 +147,11 @@ class Watch:
     def metrics(self) -> bytes:
         """Return all metrics as text."""
         samples = Samples()
+        self.write_samples(samples)
+        return samples.text().encode()
+
+    def write_samples(self, samples: Samples) -> None:
+        """Add all samples, for whichever reader."""
         build = {"version": __version__, "python": platform.python_version()}
         samples.add(f.BUILD_INFO, labels(build), 1)
         dropped = sum(
@@ -139,10 +159,11 @@ class Watch:
             for name, watched in self.observe_all().items()
         )
         samples.add(f.DROPPED, "", dropped)
+        if self._influx is not None:
+            self._influx.write(samples)
         with self._process.oneshot():
             times = self._process.cpu_times()
             samples.add(f.PROCESS_CPU, "", round(times.user + times.system, 3))
             samples.add(f.PROCESS_MEMORY, "", self._process.memory_info().rss)
             samples.add(f.PROCESS_SOCKETS, "", self._process.num_fds())
             samples.add(f.PROCESS_START, "", self._process.create_time())
-        return samples.text().encode()

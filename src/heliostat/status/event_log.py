@@ -7,6 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TextIO
 
 from typing_extensions import override
 
@@ -29,7 +30,7 @@ class EventRow:
     level: str
     """`INFO` or `WARN`."""
     link: str
-    """Name of the link."""
+    """Name of the link; empty: it is about the service itself."""
     text: str
     """What has happened."""
 
@@ -42,11 +43,15 @@ class EventLog(Events):
     wall_ms
         Wall clock (ms).
     link
-        Name of the link.
+        Name of the link; empty: events of the service itself.
+    out
+        Where lines are written at once, too.
     """
 
-    def __init__(self, wall_ms: Callable[[], int], link: LinkName) -> None:
-        super().__init__(wall_ms, None)
+    def __init__(
+        self, wall_ms: Callable[[], int], link: LinkName, out: TextIO | None = None
+    ) -> None:
+        super().__init__(wall_ms, out)
         self._link = link
         self._clock_ms = wall_ms
         self._rows: deque[EventRow] = deque(maxlen=KEPT)
@@ -59,6 +64,7 @@ class EventLog(Events):
         with self._rows_lock:
             row = EventRow(next(_NUMBERS), self._clock_ms(), level, self._link, own)
             self._rows.append(row)
+        super().write(level, text)
 
     def rows(self, after: int = 0) -> list[EventRow]:
         """Return events with larger numbers, the oldest first."""

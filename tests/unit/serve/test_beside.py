@@ -19,6 +19,10 @@ from heliostat.serve.listener import bound
 
 WITHIN_S = 10.0
 SERVES = "print('serving at http://here/', flush=True); import time; time.sleep(60)"
+TELLS = (
+    "import sys; print('2026-01-02T03:04:05Z WARN InfluxDB is away', file=sys.stderr, flush=True); "
+    + SERVES
+)
 REFUSED = "import sys; sys.exit('it is taken')"
 Made = Callable[[str], tuple[ServeBeside, Events]]
 
@@ -88,3 +92,9 @@ def test_it_ends_with_its_driver(made: Made) -> None:
 def test_a_taken_address_is_refused_with_what_to_do() -> None:
     with bound("127.0.0.1:0") as first, pytest.raises(Refused, match=r"service\.listen"):
         bound(f"127.0.0.1:{first.getsockname()[1]}")
+
+
+def test_what_the_service_tells_stands_in_the_log_of_the_driver(made: Made) -> None:
+    service, events = made(TELLS)
+    wait_for(lambda: service.url)
+    wait_for(lambda: any("WARN service: InfluxDB is away" in line for line in events.recent(9)))

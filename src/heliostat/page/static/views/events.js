@@ -42,7 +42,7 @@ export function EventList({ items, hasLink }) {
     return html`<li key=${event.id} class=${isNewDay ? "new-day" : ""}>
       <span class="when dim"><${Time} ms=${event.at_ms} /></span>
       <span class="level tone-${event.level === "INFO" ? "quiet" : "lag"}" title=${event.level}><span aria-hidden="true">${event.level === "INFO" ? "·" : "▲"}</span><span class="hidden">${event.level}</span></span>
-      <span class="text">${hasLink && html`<a href=${ofLink(event.link)}>${event.link}</a>${" "}`}${event.text}</span>
+      <span class="text">${hasLink && event.link && html`<a href=${ofLink(event.link)}>${event.link}</a>${" "}`}${event.text}</span>
     </li>`;
   })}</ol>`;
 }
