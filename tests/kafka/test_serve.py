@@ -94,6 +94,8 @@ def test_figures_stay_right_while_each_part_is_away(
         topics={"include": [topic], "refresh_interval_s": 1},
         lanes={"lease_s": 5, "count": 1},
     )
+    with config.open("a") as more:
+        more.write("metrics: {foreign: true}\n")
     served = Served(config)
     try:
         assert state(served) == "unknown"

@@ -5,7 +5,7 @@ Written by hand: tens of thousands of lines a second cost a tenth of what a libr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from heliostat.metrics.families import FAMILIES, LATENCY_BOUNDS_S, Family
@@ -51,6 +51,22 @@ class Samples:
         seconds = sum(upper * count for upper, count in zip(uppers, counts, strict=True))
         lines.append(f"{family.name}_sum{{{labelled}}} {seconds:.6g}\n")
         lines.append(f"{family.name}_count{{{labelled}}} {total}\n")
+
+    def add_histogram(
+        self,
+        family: Family,
+        labelled: str,
+        bounds: Sequence[float],
+        counts: Sequence[int],
+        total: float,
+    ) -> None:
+        """Add a histogram whose counts are by these bounds; the last one is of all beyond."""
+        lines, start = self._lines[family.name], f"{family.name}_bucket{{{labelled},le="
+        running = list(accumulate(counts))
+        for bound, count in zip((*bounds, "+Inf"), running, strict=True):
+            lines.append(f'{start}"{bound}"}} {count}\n')
+        lines.append(f"{family.name}_sum{{{labelled}}} {total:.6g}\n")
+        lines.append(f"{family.name}_count{{{labelled}}} {running[-1]}\n")
 
     def text(self) -> str:
         """Return all samples with the meaning and type of each family."""

@@ -12,6 +12,7 @@ import uvicorn
 from heliostat.clock import SystemClock
 from heliostat.config import Config, ServiceConfig
 from heliostat.config.service import HOST_NAMES, ServiceTls, is_loopback, parts_of
+from heliostat.metrics.voice import Place
 from heliostat.serve.app import health_app, make_app
 from heliostat.serve.guard import App, Guard
 from heliostat.serve.listener import bound, url_of
@@ -42,7 +43,8 @@ def serve(config: Config, announce: Callable[[str], None], *, ends_with_parent: 
     service = config.service
     tokens = Tokens(service.tokens_file) if service.tokens_file is not None else None
     listener = bound(service.listen)
-    watch = Watch(config, SystemClock())
+    driver = Place(socket.gethostname(), os.getppid()) if ends_with_parent else None
+    watch = Watch(config, SystemClock(), driver)
     app = Guard(make_app(watch), hosts=_hosts(listener, service), tokens=tokens)
     server = uvicorn.Server(_settings(app, service.tls))
     others = _health_server(service, watch)

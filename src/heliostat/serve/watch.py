@@ -17,6 +17,7 @@ from heliostat.metrics import families as f
 from heliostat.metrics.influx.writer import InfluxWriter
 from heliostat.metrics.link_samples import LinkSamples, WatchedLink
 from heliostat.metrics.text import Samples, labels
+from heliostat.metrics.voice import Place, Voice, voice_of
 from heliostat.names import LinkName
 from heliostat.serve.bodies import FRESH_S
 from heliostat.status.cluster_watch import ClusterWatch
@@ -35,10 +36,13 @@ class Watch:
         The configuration.
     clock
         The clock.
+    driver
+        The driver that the service stands beside; None: it stands alone.
     """
 
-    def __init__(self, config: Config, clock: Clock) -> None:
+    def __init__(self, config: Config, clock: Clock, driver: Place | None = None) -> None:
         self.config = config
+        self._driver = driver
         self.clock = clock
         aliases = {alias for link in config.links for alias in (link.source, link.target)}
         self._clusters = {
@@ -107,9 +111,16 @@ class Watch:
                     self._clusters[source].reach(),
                     self._clusters[target].reach(),
                     follower.partitions,
+                    follower.latencies,
+                    follower.retention.seconds,
                 )
                 self._observations[link] = now_s, watched
             return watched
+
+    def voice(self, link: LinkName) -> Voice:
+        """Return what is told of a link to those who add figures of several services up."""
+        owner = self.observe(link).observation.status.owner
+        return voice_of(owner, self._driver, foreign=self.config.metrics.foreign)
 
     def partitions(self, link: LinkName) -> list[PartitionStatus]:
         """Return all partitions of a link as they are now."""
@@ -154,10 +165,21 @@ class Watch:
         """Add all samples, for whichever reader."""
         build = {"version": __version__, "python": platform.python_version()}
         samples.add(f.BUILD_INFO, labels(build), 1)
-        dropped = sum(
-            self._samples[name].write(samples, watched)
-            for name, watched in self.observe_all().items()
-        )
+        dropped, drivers = 0, set[tuple[object, object]]()
+        for name, watched in self.observe_all().items():
+            match self.voice(name):
+                case Voice.ALL:
+                    status = watched.observation.status
+                    dropped += self._samples[name].write(samples, watched)
+                    driver = status.owner.get("host"), status.owner.get("pid")
+                    self._samples[name].write_processes(
+                        samples, status, with_driver=driver not in drivers
+                    )
+                    drivers.add(driver)
+                case Voice.STANDBY:
+                    self._samples[name].write_standby(samples)
+                case Voice.NOTHING:
+                    pass
         samples.add(f.DROPPED, "", dropped)
         if self._influx is not None:
             self._influx.write(samples)
