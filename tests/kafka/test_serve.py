@@ -16,7 +16,9 @@ from support.clusters import create_topic, fresh_name
 from support.links import LinkProcess, wait_for, write_config
 from support.records import Sample, encode, write_batches
 
+from heliostat.clusters.admin import ClusterAdmin
 from heliostat.metrics import families as f
+from heliostat.names import GroupId
 from heliostat_sandbox import Cluster, ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -75,6 +77,13 @@ def write(cluster: Cluster, topic: str) -> None:
     write_batches(cluster.bootstrap, topic, [batch])
 
 
+def progress_at(cluster: Cluster, group: str) -> int:
+    with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
+        rows = admin.committed_offsets([GroupId(group)])[GroupId(group)]
+    assert isinstance(rows, dict)
+    return sum(row.offset for row in rows.values())
+
+
 def state(served: Served) -> str:
     (current,) = (name for name, value in served.values(f.LINK_STATE).items() if value)
     return current
@@ -95,7 +104,7 @@ def test_figures_stay_right_while_each_part_is_away(
         lanes={"lease_s": 5, "count": 1},
     )
     with config.open("a") as more:
-        more.write("metrics: {foreign: true}\n")
+        more.write("metrics: {foreign: true, progress_group: 'progress {link}'}\n")
     served = Served(config)
     try:
         assert state(served) == "unknown"
@@ -104,6 +113,10 @@ def test_figures_stay_right_while_each_part_is_away(
             write(source, topic)
             served.wait("counted", lambda: served.values(f.RECORDS_COPIED).get(topic) == RECORDS)
             assert served.values(f.LAG_RECORDS)[topic] == 0
+            served.wait("the processes", lambda: len(served.values(f.PART_CPU)) == 3)
+            served.wait("retention", lambda: served.values(f.TOPIC_RETENTION).get(topic))
+            assert any(key.endswith("p99") for key in served.values(f.TOPIC_LATENCY))
+            served.wait("progress", lambda: progress_at(source, f"progress {name}") == RECORDS)
             link.kill_driver()
         served.wait("a silent driver", lambda: state(served) == "silent")
         assert served.values(f.LINK_IN_SYNC)[""] == 0

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from heliostat.clock import Clock
@@ -16,6 +18,7 @@ from heliostat.gaps.dead_letters import DeadLetters
 from heliostat.gaps.keeper import GapKeeper
 from heliostat.gaps.ledger import GapLedger
 from heliostat.gaps.record_errors import MissingSchemas, RecordErrors
+from heliostat.groups import progress as progress_groups
 from heliostat.invariants import first_generation
 from heliostat.link.beginnings import Beginnings
 from heliostat.link.compacted_later import CompactedLater
@@ -32,7 +35,7 @@ from heliostat.link.planning import Planner
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
 from heliostat.mm2.emitters import Interchange
-from heliostat.names import LinkName, TopicName
+from heliostat.names import GroupId, LinkName, TopicName
 from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.asked import both
 from heliostat.ops.events import Events
@@ -87,6 +90,8 @@ class LinkContext:
         Checks that the link is still ours.
     clock, events
         Time, and where changes are logged.
+    progress_group
+        Under which the copied offsets are committed at the source; None: under none.
     """
 
     link: LinkConfig
@@ -98,6 +103,7 @@ class LinkContext:
     owner: OwnerGuard
     clock: Clock
     events: Events
+    progress_group: GroupId | None = None
 
     def keep_stops(self, reports: list[PartitionReport], known: Known) -> None:
         """Make stops durable soon, so that a status shows them before a lane finds them again."""
@@ -292,8 +298,13 @@ class Copying:
         context = self._context
         if not context.link.groups.sync and not self._interchange.wants_groups:
             return None
+        link = context.link
+        if context.progress_group is not None:  # what it says is of this source alone
+            left_out = (*link.groups.exclude, re.escape(context.progress_group))
+            groups = link.groups.model_copy(update={"exclude": left_out})
+            link = link.model_copy(update={"groups": groups})
         return GroupPart(
-            context.link,
+            link,
             source_access=context.source.access(),
             target_access=context.target.access(),
             mirrors=lambda: dict(self._known.mirrors),
@@ -314,10 +325,25 @@ class Copying:
             yield part._replace(turn=guarded(part.turn))
         yield LoopSpec("stops", STOPS_EVERY_S, self._keep_stops)
         yield LoopSpec("transactions", LOOK_EVERY_S, self._transactions.look)
+        if context.progress_group is not None:
+            progress = self._progress(context.progress_group)
+            yield LoopSpec("progress group", progress_groups.EVERY_S, guarded(progress.turn))
         if self._groups is not None:
             yield LoopSpec("groups", context.link.groups.interval_s, guarded(self._groups.turn))
         if self._schemas is not None:
             yield self._schemas.loop(guarded)
+
+    def _progress(self, group: GroupId) -> progress_groups.ProgressGroup:
+        context, known = self._context, self._known
+        return progress_groups.ProgressGroup(
+            group,
+            LinkName(context.link.name),
+            self._source,
+            landed=context.board.landed,
+            mirrored=lambda: chain.from_iterable(list(known.packing.values())),
+            clock=context.clock,
+            guard=context.owner.check,
+        )
 
     def _reconcile(self, reconciler: Reconciler) -> None:
         schemas = self._schemas

@@ -21,6 +21,7 @@ from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.gaps.ledger import gaps_topic
+from heliostat.groups.progress import progress_group
 from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
 from heliostat.link.flow import Lanes
 from heliostat.link.identity import known_of, own_identity
@@ -108,7 +109,16 @@ class LinkService:
         )
         owner = OwnerGuard(ownership)
         self._context = LinkContext(
-            link, source, target, state, foreign, board, owner, clock=clock, events=events
+            link,
+            source,
+            target,
+            state,
+            foreign,
+            board,
+            owner,
+            clock=clock,
+            events=events,
+            progress_group=progress_group(config.metrics.progress_group, LinkName(link.name)),
         )
         self._resources = Resources(runner, lane_count, claimed)
         self._loops = Loops(link.name, owner.halt, clock, troubles)
