@@ -18,7 +18,8 @@ from heliostat.gaps.dead_letters import DeadLetters
 from heliostat.gaps.keeper import GapKeeper
 from heliostat.gaps.ledger import GapLedger
 from heliostat.gaps.record_errors import MissingSchemas, RecordErrors
-from heliostat.groups import progress as progress_groups
+from heliostat.groups.progress import EVERY_S as PROGRESS_EVERY_S
+from heliostat.groups.progress import ProgressGroup
 from heliostat.invariants import first_generation
 from heliostat.link.beginnings import Beginnings
 from heliostat.link.compacted_later import CompactedLater
@@ -298,13 +299,8 @@ class Copying:
         context = self._context
         if not context.link.groups.sync and not self._interchange.wants_groups:
             return None
-        link = context.link
-        if context.progress_group is not None:  # what it says is of this source alone
-            left_out = (*link.groups.exclude, re.escape(context.progress_group))
-            groups = link.groups.model_copy(update={"exclude": left_out})
-            link = link.model_copy(update={"groups": groups})
         return GroupPart(
-            link,
+            _link_of_groups(context),
             source_access=context.source.access(),
             target_access=context.target.access(),
             mirrors=lambda: dict(self._known.mirrors),
@@ -325,25 +321,11 @@ class Copying:
             yield part._replace(turn=guarded(part.turn))
         yield LoopSpec("stops", STOPS_EVERY_S, self._keep_stops)
         yield LoopSpec("transactions", LOOK_EVERY_S, self._transactions.look)
-        if context.progress_group is not None:
-            progress = self._progress(context.progress_group)
-            yield LoopSpec("progress group", progress_groups.EVERY_S, guarded(progress.turn))
+        yield from _progress_loops(context, self._known, self._source)
         if self._groups is not None:
             yield LoopSpec("groups", context.link.groups.interval_s, guarded(self._groups.turn))
         if self._schemas is not None:
             yield self._schemas.loop(guarded)
-
-    def _progress(self, group: GroupId) -> progress_groups.ProgressGroup:
-        context, known = self._context, self._known
-        return progress_groups.ProgressGroup(
-            group,
-            LinkName(context.link.name),
-            self._source,
-            landed=context.board.landed,
-            mirrored=lambda: chain.from_iterable(list(known.packing.values())),
-            clock=context.clock,
-            guard=context.owner.check,
-        )
 
     def _reconcile(self, reconciler: Reconciler) -> None:
         schemas = self._schemas
@@ -428,6 +410,32 @@ def _gap_keeper(
         clock=context.clock,
         events=context.events,
     )
+
+
+def _link_of_groups(context: LinkContext) -> LinkConfig:
+    """Return the link without its own progress among the groups: that is of its source alone."""
+    link = context.link
+    if context.progress_group is None:
+        return link
+    left_out = (*link.groups.exclude, re.escape(context.progress_group))
+    groups = link.groups.model_copy(update={"exclude": left_out})
+    return link.model_copy(update={"groups": groups})
+
+
+def _progress_loops(context: LinkContext, known: Known, source: ClusterAdmin) -> Iterator[LoopSpec]:
+    """Yield the loop that commits progress at the source, if that is configured."""
+    if context.progress_group is None:
+        return
+    progress = ProgressGroup(
+        context.progress_group,
+        LinkName(context.link.name),
+        source,
+        landed=context.board.landed,
+        mirrored=lambda: chain.from_iterable(list(known.packing.values())),
+        clock=context.clock,
+        guard=context.owner.check,
+    )
+    yield LoopSpec("progress group", PROGRESS_EVERY_S, context.owner.guarded(progress.turn))
 
 
 def _existing(source: ClusterAdmin, names: frozenset[TopicName]) -> list[TopicName]:
