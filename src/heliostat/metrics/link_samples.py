@@ -54,9 +54,6 @@ class LinkSamples:
         self._labels = labels(self._names)
         self._config = config
         self._topic_labels: dict[TopicName, str] = {}
-        self._include: list[Callable[[str], object]] = [
-            compile_pattern(entry).fullmatch for entry in config.topics.include
-        ]
 
     def write(self, samples: Samples, watched: WatchedLink) -> int:
         """Add the link's samples; return how many topics have no series of their own."""
@@ -65,8 +62,7 @@ class LinkSamples:
         self._write_reach(samples, watched)
         counts = watched.observation.totals.latency.counts
         samples.add_latency(f.COPY_LATENCY, self._labels, counts)
-        own = sorted(TopicName(topic.source) for topic in status.topics if self._has_series(topic))
-        kept = set(own[: self._config.topics.max])  # by name: series must not come and go
+        kept = kept_topics(status, self._config)
         others = [topic for topic in status.topics if topic.source not in kept]
         for topic in status.topics:
             if topic.source in kept:
@@ -82,9 +78,6 @@ class LinkSamples:
     def write_standby(self, samples: Samples) -> None:
         """Add that the link's driver here waits while another drives it."""
         samples.add(f.LINK_STATE, f'{self._labels},state="standby"', 1)
-
-    def _has_series(self, topic: TopicStatus) -> bool:
-        return any(matches(topic.source) for matches in self._include)
 
     def _labels_of(self, topic: TopicName) -> str:
         known = self._topic_labels.get(topic)
@@ -179,6 +172,14 @@ class LinkSamples:
                 samples.add(f.PARTITION_STATE, f'{labelled},state="{item.state}"', 1)
                 since_s = item.since_ms / 1000
                 samples.add(f.PARTITION_STOPPED, f'{labelled},code="{item.code}"', since_s)
+
+
+def kept_topics(status: LinkStatus, config: MetricsConfig) -> set[TopicName]:
+    """Return the topics with series of their own, by their names: series must not come and go."""
+    include = [compile_pattern(entry).fullmatch for entry in config.topics.include]
+    names = (TopicName(topic.source) for topic in status.topics)
+    own = sorted(name for name in names if any(each(name) for each in include))
+    return set(own[: config.topics.max])
 
 
 def _known(offset: int) -> int | None:

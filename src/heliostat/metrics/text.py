@@ -24,10 +24,11 @@ def _escaped(value: str) -> str:
 
 
 class Samples:
-    """Collects samples of all families, and writes them in the order of the table."""
+    """Collects samples of families, and writes them in the order of their table."""
 
-    def __init__(self) -> None:
-        self._lines: dict[str, list[str]] = {family.name: [] for family in FAMILIES}
+    def __init__(self, families: Sequence[Family] = FAMILIES) -> None:
+        self._families = families
+        self._lines: dict[str, list[str]] = {family.name: [] for family in families}
 
     def add(self, family: Family, labelled: str, value: float | None) -> None:
         """Add a sample; one that is not known (None) is absent."""
@@ -71,7 +72,7 @@ class Samples:
     def text(self) -> str:
         """Return all samples with the meaning and type of each family."""
         parts: list[str] = []
-        for family in FAMILIES:
+        for family in self._families:
             lines = self._lines[family.name]
             if lines:
                 parts.append(f"# HELP {family.name} {_help(family.meaning)}\n")

@@ -24,6 +24,11 @@ def bucket_of(latency_ms: float) -> int:
     return min(index, BUCKETS - 1)
 
 
+def upper_ms(bucket: int) -> float:
+    """Return the upper bound of a bucket."""
+    return float(2 ** ((bucket + 1) / BUCKETS_PER_DOUBLING) - 1)
+
+
 def percentile_ms(counts: Iterable[tuple[int, int]], total: int, fraction: float) -> float | None:
     """Return the upper bound of the bucket with the record at `fraction` (0..1).
 
@@ -38,7 +43,7 @@ def percentile_ms(counts: Iterable[tuple[int, int]], total: int, fraction: float
     for bucket, count in counts:
         seen += count
         if seen >= wanted and count:
-            return float(2 ** ((bucket + 1) / BUCKETS_PER_DOUBLING) - 1)
+            return upper_ms(bucket)
     return None
 
 

@@ -16,6 +16,8 @@ from heliostat.config import Config
 from heliostat.metrics import families as f
 from heliostat.metrics.influx.writer import InfluxWriter
 from heliostat.metrics.link_samples import LinkSamples, WatchedLink
+from heliostat.metrics.mirrormaker_families import FAMILIES as MIRRORMAKER_FAMILIES
+from heliostat.metrics.mirrormaker_samples import MirrorMakerSamples
 from heliostat.metrics.text import Samples, labels
 from heliostat.metrics.voice import Place, Voice, voice_of
 from heliostat.names import LinkName
@@ -54,6 +56,10 @@ class Watch:
         }
         self._samples = {
             name: LinkSamples(follower.link, config.metrics)
+            for name, follower in self._followers.items()
+        }
+        self._mirrormaker = {
+            name: MirrorMakerSamples(follower.link, config.metrics)
             for name, follower in self._followers.items()
         }
         self._histories = {name: History() for name in self._followers}
@@ -189,3 +195,11 @@ class Watch:
             samples.add(f.PROCESS_MEMORY, "", self._process.memory_info().rss)
             samples.add(f.PROCESS_SOCKETS, "", self._process.num_fds())
             samples.add(f.PROCESS_START, "", self._process.create_time())
+
+    def mirrormaker2(self) -> bytes:
+        """Return figures of links under the names of MirrorMaker 2's metrics, as text."""
+        samples = Samples(MIRRORMAKER_FAMILIES)
+        for name, watched in self.observe_all().items():
+            if self.voice(name) is Voice.ALL:
+                self._mirrormaker[name].write(samples, watched)
+        return samples.text().encode()

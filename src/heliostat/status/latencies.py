@@ -6,17 +6,21 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from heliostat.names import TopicName
-from heliostat.ops.latency import Counts, percentile_ms
+from heliostat.ops.latency import Counts, percentile_ms, upper_ms
 
 HALF_MS = 30_000
 """Counts are kept by halves of a minute: the current one, and the one before."""
 
 
 class Percentiles(NamedTuple):
-    """Latency (ms) of the median, and of all but the slowest percent."""
+    """Latencies (ms) of a topic, as bounds of the buckets that they fell into."""
 
     p50_ms: float
     p99_ms: float
+    """Of all but the slowest percent."""
+    min_ms: float
+    max_ms: float
+    mean_ms: float
 
 
 class TopicLatencies:
@@ -43,10 +47,11 @@ class TopicLatencies:
             for bucket, count in self._current.get(topic, {}).items():
                 counts[bucket] = counts.get(bucket, 0) + count
             ordered, total = sorted(counts.items()), sum(counts.values())
-            values = (percentile_ms(ordered, total, part) for part in (0.50, 0.99))
-            p50_ms, p99_ms = values
+            p50_ms, p99_ms = (percentile_ms(ordered, total, part) for part in (0.50, 0.99))
             if p50_ms is not None and p99_ms is not None:
-                yield topic, Percentiles(p50_ms, p99_ms)
+                least_ms, most_ms = upper_ms(ordered[0][0]), upper_ms(ordered[-1][0])
+                mean_ms = sum(upper_ms(bucket) * count for bucket, count in ordered) / total
+                yield topic, Percentiles(p50_ms, p99_ms, least_ms, most_ms, mean_ms)
 
     def _turn(self, at_ms: int) -> None:
         half = at_ms // HALF_MS

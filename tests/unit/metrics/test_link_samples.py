@@ -230,7 +230,10 @@ def test_what_processes_use(*, with_driver: bool) -> None:
 def test_latency_and_retention_of_topics_with_series_of_their_own() -> None:
     samples = Samples()
     a, b = TopicName("a"), TopicName("b")
-    latencies, kept = dict.fromkeys((a, b), Percentiles(3.0, 250.0)), dict.fromkeys((a, b), 60.0)
+    latencies, kept = (
+        dict.fromkeys((a, b), Percentiles(3.0, 250.0, 1.0, 300.0, 9.0)),
+        dict.fromkeys((a, b), 60.0),
+    )
     observation = Observation(status_of([topic("a"), topic("b")]), Totals())
     watched = WatchedLink(observation, Reach(), Reach(), list, lambda: latencies, lambda: kept)
     config = MetricsConfig.model_validate({"topics": {"include": ["a"]}})

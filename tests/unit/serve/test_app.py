@@ -107,6 +107,19 @@ def test_what_is_told_of_a_link_that_runs_elsewhere(driver: Place | None, told: 
     assert any(line.startswith("process_cpu_seconds_total") for line in lines)
 
 
+def test_mirror_makers_names_are_answered_where_they_are_configured() -> None:
+    on = {"foreign": True, "mirrormaker2": {"labels": {"x": "y"}}}
+    for metrics, status in (({}, 404), (on, 200)):
+        links = [{"name": "l", "source": "summit", "target": "usdf"}]
+        given = {"clusters": CLUSTERS, "links": links, "metrics": metrics}
+        made = Watch(Config.model_validate(given), StillClock())
+        for app in (make_app(made), health_app(made)):
+            answer = TestClient(app).get("/metrics/mirrormaker2")
+            assert answer.status_code == status
+    count = 'kafka_connect_worker_task_count{x="y",source="summit",target="usdf"} 0'
+    assert count in answer.text.splitlines()
+
+
 def test_links_in_a_few_figures(client: TestClient) -> None:
     answer = client.get("/api/v1/links")
     assert answer.status_code == 200
