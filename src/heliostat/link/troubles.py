@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from heliostat.clock import Clock
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
-from heliostat.ops.events import Events
+from heliostat.ops.events import Events, Subject
 
 SETTLES_S = 12.0
 """A trouble is over if nothing has failed for so long: where one of three brokers is away, some
@@ -78,7 +78,8 @@ class Troubles:
             trouble = self._open.get(key)
             if trouble is None:
                 trouble = self._open[key] = Trouble(what, now_s, now_s)
-                self._events.warn(f"{part} is tried again: {error}")
+                about = Subject(code=_code_of(error))
+                self._events.warn(f"{part} is tried again: {error}", about)
             else:
                 trouble.failures += 1
                 trouble.last_s = now_s

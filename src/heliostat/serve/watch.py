@@ -6,7 +6,7 @@ import platform
 import sys
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import psutil
 
@@ -21,6 +21,7 @@ from heliostat.metrics.mirrormaker_samples import MirrorMakerSamples
 from heliostat.metrics.text import Samples, labels
 from heliostat.metrics.voice import Place, Voice, voice_of
 from heliostat.names import LinkName
+from heliostat.ops.events import LogFormat
 from heliostat.serve.bodies import FRESH_S
 from heliostat.status.cluster_watch import ClusterWatch
 from heliostat.status.event_log import EventLog, EventRow
@@ -40,9 +41,19 @@ class Watch:
         The clock.
     driver
         The driver that the service stands beside; None: it stands alone.
+    log, form
+        Where events are written as well, if at all, and how.
     """
 
-    def __init__(self, config: Config, clock: Clock, driver: Place | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        driver: Place | None = None,
+        *,
+        log: TextIO | None = None,
+        form: LogFormat = LogFormat.TEXT,
+    ) -> None:
         self.config = config
         self._driver = driver
         self.clock = clock
@@ -51,7 +62,13 @@ class Watch:
             alias: ClusterWatch(config.clusters[alias].access(), clock) for alias in aliases
         }
         self._followers = {
-            LinkName(link.name): LinkFollower(config, link, clock, self._clusters[link.target])
+            LinkName(link.name): LinkFollower(
+                config,
+                link,
+                clock,
+                self._clusters[link.target],
+                EventLog(clock.wall_ms, LinkName(link.name), log, form),
+            )
             for link in config.links
         }
         self._samples = {
@@ -63,7 +80,7 @@ class Watch:
             for name, follower in self._followers.items()
         }
         self._histories = {name: History() for name in self._followers}
-        self._service_events = EventLog(clock.wall_ms, LinkName(""), sys.stderr)
+        self._service_events = EventLog(clock.wall_ms, LinkName(""), sys.stderr, form)
         influx = config.metrics.influx
         self._influx = (
             None

@@ -53,10 +53,17 @@ class LinkFollower:
         The clock.
     target
         Watches its target: a reader of reports waits for a dead one without an error.
+    events
+        Keeps what happens.
     """
 
     def __init__(
-        self, config: Config, link: LinkConfig, clock: Clock, target: ClusterWatch
+        self,
+        config: Config,
+        link: LinkConfig,
+        clock: Clock,
+        target: ClusterWatch,
+        events: EventLog,
     ) -> None:
         self.link = link
         self._config = config
@@ -64,7 +71,7 @@ class LinkFollower:
         source_access = config.clusters[link.source].access()
         target_access = config.clusters[link.target].access()
         self.reports = ReportFollower(LinkName(link.name), target_access, clock)
-        self.events = EventLog(clock.wall_ms, LinkName(link.name))
+        self.events = events
         """What has happened lately, as it is seen from outside."""
         self._changes = Changes(LinkName(link.name), self.events)
         self._state = ""
