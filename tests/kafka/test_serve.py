@@ -148,3 +148,46 @@ def test_figures_stay_right_while_each_part_is_away(
     finally:
         served.process.terminate()
         assert served.process.wait(10) in (0, -15)
+
+
+def address_in(log: str) -> str:
+    """Where a driver says that it is watched; empty before it does."""
+    lines = [json.loads(line)["message"] for line in log.splitlines() if line.startswith("{")]
+    found = [line for line in lines if line.startswith("watch it at ")]
+    return found[0].removeprefix("watch it at ") if found else ""
+
+
+def test_only_the_service_beside_the_owner_writes_a_links_series(
+    clusters: tuple[Cluster, Cluster], tmp_path: Path
+) -> None:
+    """Given an owner and a standby, each with its service / then that of the standby says so."""
+    source, target = clusters
+    topic, name = create_topic(source), fresh_name("link")
+    config = write_config(
+        tmp_path,
+        source.bootstrap,
+        target.bootstrap,
+        name=name,
+        topics={"include": [topic], "refresh_interval_s": 1},
+        lanes={"lease_s": 5, "count": 1},
+    )
+    with config.open("a") as more:
+        more.write("service: {listen: '127.0.0.1:0'}\n")
+
+    def of_link(link: LinkProcess) -> list[str]:
+        url = address_in(link.text())
+        text = httpx.get(f"{url}metrics", timeout=10).text if url else ""
+        return [line for line in text.splitlines() if f'link="{name}"' in line]
+
+    def is_there(link: LinkProcess, state: str) -> bool:
+        return any(f'state="{state}"}} 1' in line for line in of_link(link))
+
+    with LinkProcess(config, "--log", "json") as owner:
+        wait_for("the owner's series", lambda: is_there(owner, "running"), 60)
+        with LinkProcess(config, "--log", "json") as standby:
+            wait_for("a standby", lambda: is_there(standby, "standby"), 60)
+            assert len(of_link(standby)) == 1
+            assert not is_there(owner, "standby")
+            owner.stop()
+            wait_for("the new owner's series", lambda: is_there(standby, "running"), 60)
+        assert all(json.loads(line)["level"] for line in owner.text().splitlines())
