@@ -156,9 +156,9 @@ DEAD_LETTERS = _family(
 ERRORS = _family(
     "errors_total",
     COUNTER,
-    (*LINK, "code", "side"),
-    "Failures since the driver began, by their code (docs/reference/errors.md) and the side they "
-    "name: those of its loops, and partitions that got into trouble.",
+    (*LINK, "side", "class"),
+    "Failures since the driver began, by their class, a code of docs/reference/errors.md, and the "
+    "side they name: those of its loops, and partitions that got into trouble.",
 )
 ADMIN_SECONDS = _family(
     "admin_seconds",
@@ -196,7 +196,7 @@ HEARTBEAT_AGE = _family(
 UPSTREAM_BEAT_AGE = _family(
     "upstream_heartbeat_age_seconds",
     GAUGE,
-    (*LINK, "origin", "hops"),
+    (*LINK, "hops", "origin"),
     "Age of the newest heartbeat at the target by the cluster that it was written in, and how many "
     "links it came through (`3+`: three or more, where names don't tell).",
 )
@@ -214,7 +214,7 @@ PART_SOCKETS = _family("process_sockets", GAUGE, (*LINK, "process", "lane"), "Th
 PART_BYTES = _family(
     "process_bytes_total",
     COUNTER,
-    (*LINK, "process", "lane", "direction"),
+    (*LINK, "direction", "process", "lane"),
     "Bytes that a worker fetched (`read`) and that brokers acknowledged (`written`); of the others "
     "what the kernel counts, which is not what Python's sockets receive.",
 )

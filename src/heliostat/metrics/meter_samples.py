@@ -28,7 +28,7 @@ def write_meters(samples: Samples, labelled: str, status: LinkStatus) -> None:
     meters: Mapping[str, Any] = status.driver.get("meters", {})
     errors = sorted(meters.get("errors", ()), key=lambda row: -row[2])
     for code, side, count in errors[:CODES_MAX]:
-        samples.add(f.ERRORS, f'{labelled},code="{code}",side="{side}"', count)
+        samples.add(f.ERRORS, f'{labelled},side="{side}",class="{code}"', count)
     for side, request, seconds, counts in meters.get("admin", ()):
         of_request = f'{labelled},side="{side}",request="{request}"'
         samples.add_histogram(f.ADMIN_SECONDS, of_request, BOUNDS_S, counts, seconds)
@@ -48,24 +48,25 @@ def write_processes(
     meters: Mapping[str, Any] = status.driver.get("meters", {})
     processes: Mapping[str, Sequence[Any]] = meters.get("processes", {}) if with_driver else {}
     for name, use in sorted(processes.items()):
-        _write_use(samples, f'{labelled},process="{name}"', ProcessUse(*use))
+        _write_use(samples, labelled, f'process="{name}"', ProcessUse(*use))
     for lane in status.lanes:
-        worker = f'{labelled},process="worker",lane="{lane["lane"]}"'
+        worker = f'process="worker",lane="{lane["lane"]}"'
         if lane.get("process") is not None:
-            _write_use(samples, worker, ProcessUse(**lane["process"]))
+            _write_use(samples, labelled, worker, ProcessUse(**lane["process"]))
 
 
-def _write_use(samples: Samples, labelled: str, use: ProcessUse) -> None:
+def _write_use(samples: Samples, link: str, part: str, use: ProcessUse) -> None:
+    labelled = f"{link},{part}"
     samples.add(f.PART_CPU, labelled, use.cpu_s)
     samples.add(f.PART_MEMORY, labelled, use.memory_bytes)
     samples.add(f.PART_SOCKETS, labelled, use.sockets)
-    samples.add(f.PART_BYTES, f'{labelled},direction="read"', use.read_bytes)
-    samples.add(f.PART_BYTES, f'{labelled},direction="written"', use.written_bytes)
+    for direction, size in (("read", use.read_bytes), ("written", use.written_bytes)):
+        samples.add(f.PART_BYTES, f'{link},direction="{direction}",{part}', size)
 
 
 def _write_beats(samples: Samples, labelled: str, status: LinkStatus) -> None:
     beats: Sequence[Sequence[Any]] = status.driver.get("interchange", {}).get("beats", ())
     for origin, hops, beat_ms in beats[:BEATS_MAX]:
         age_s = max(0.0, (status.at_ms - beat_ms) / 1000)
-        from_there = labels({"origin": origin, "hops": hops})
+        from_there = labels({"hops": hops, "origin": origin})
         samples.add(f.UPSTREAM_BEAT_AGE, f"{labelled},{from_there}", age_s)

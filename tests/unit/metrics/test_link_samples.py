@@ -196,8 +196,8 @@ def metered() -> LinkStatus:
 
 def test_what_the_driver_has_counted() -> None:
     values = samples_of(metered())
-    assert values[at(f.ERRORS, code="CONNECTION_LOST", side="source")] == 3
-    assert values[at(f.ERRORS, code="REQUEST_TIMED_OUT", side="")] == 1
+    assert values[at(f.ERRORS, side="source", **{"class": "CONNECTION_LOST"})] == 3
+    assert values[at(f.ERRORS, side="", **{"class": "REQUEST_TIMED_OUT"})] == 1
     asked = {"side": "source", "request": "Metadata"}
     bucket = f"{f.ADMIN_SECONDS.name}_bucket"
     assert values[bucket, frozenset({**asked, "le": "0.005"}.items())] == 0
