@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, HALTED
-from heliostat.cli.run import follow, live_screen
+from heliostat.cli.run import Headlines, follow, live_screen
 from heliostat.cli.stop_signal import STOP, StopSignal
 from heliostat.clock import SystemClock
 from heliostat.config import ServiceConfig, load_config
@@ -172,10 +172,11 @@ class Demo:
         ends_at_s = float("inf") if seconds is None else now_s + seconds
         surprise_after_s = min(SURPRISE_AFTER_S, (seconds or SURPRISE_AFTER_S) / 3)
         first = now_s + surprise_after_s
-        failure = follow(running, self._stop, events, first, is_live=self._is_live)
+        headlines = None if self._is_live else Headlines(events, self._clock)
+        failure = follow(running, self._stop, headlines, first)
         if failure is None and not self._stop.is_set.is_set():
             surprise.spring()
-            failure = follow(running, self._stop, events, ends_at_s, is_live=self._is_live)
+            failure = follow(running, self._stop, headlines, ends_at_s)
         return failure
 
     def _wait_level(self, running: Running) -> bool:

@@ -13,11 +13,14 @@ from support.group_sides import Reader, Sides, write_values
 from support.mirror_jvm import MirrorJvm
 from support.records import write_transaction
 
+from heliostat.clock import SystemClock
 from heliostat.clusters.admin import CommittedOffset
-from heliostat.errors import BrokerError, LinkTakenOver
+from heliostat.errors import BrokerError, GroupsFailed, LinkTakenOver
+from heliostat.groups.progress import ProgressGroup
 from heliostat.groups.values import Reason
 from heliostat.invariants import group_offset_may_be_published
-from heliostat.names import GroupId, Offset
+from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.landed import Landed
 from heliostat.offsets.offset_map import Break
 from heliostat.operate import groups as group_operations
 
@@ -91,6 +94,38 @@ def test_no_offset_beyond_the_mirrors_end_is_published(sides: Sides) -> None:
     sync.run()
     assert sides.at_target(group) == CommittedOffset(Offset(110))
     assert sides.row(group).reason is Reason.SYNCED
+
+
+def test_progress_is_committed_at_the_source_while_its_group_has_no_members(sides: Sides) -> None:
+    """Given a link that has copied / then its group says so, unless somebody consumes by it."""
+    group, foreign = GroupId(fresh_name("group")), GroupId(fresh_name("group"))
+    place = TopicPartition(TopicName(sides.topic), PartitionId(0))
+    landed = {place: Landed(60), TopicPartition(TopicName("gone"), PartitionId(0)): Landed(1)}
+
+    def progress(name: GroupId) -> ProgressGroup:
+        return ProgressGroup(
+            name,
+            LinkName("l"),
+            sides.source,
+            landed=lambda: landed,
+            mirrored=lambda: [place],
+            clock=SystemClock(),
+            guard=lambda: None,
+        )
+
+    of_link = progress(group)
+    of_link.turn()
+    row = CommittedOffset(Offset(60), "heliostat link l")
+    assert sides.source.committed_offsets([group])[group] == {place: row}
+    assert not sides.source.list_groups().groups[group].has_members
+    with Reader(sides.source_bootstrap, sides.topic, group) as reader:
+        reader.join()
+        landed[place] = Landed(90)
+        with pytest.raises(GroupsFailed, match="has members"):
+            of_link.turn()
+    sides.commit(foreign, 5)
+    with pytest.raises(GroupsFailed, match="not written over"):
+        progress(foreign).turn()
 
 
 def test_a_group_with_members_at_the_target_is_held_back_until_empty(sides: Sides) -> None:

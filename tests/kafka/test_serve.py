@@ -16,7 +16,10 @@ from support.clusters import create_topic, fresh_name
 from support.links import LinkProcess, wait_for, write_config
 from support.records import Sample, encode, write_batches
 
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.errors import BrokerError
 from heliostat.metrics import families as f
+from heliostat.names import GroupId
 from heliostat_sandbox import Cluster, ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -75,6 +78,14 @@ def write(cluster: Cluster, topic: str) -> None:
     write_batches(cluster.bootstrap, topic, [batch])
 
 
+def progress_at(cluster: Cluster, group: str) -> int:
+    with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
+        rows = admin.committed_offsets([GroupId(group)])[GroupId(group)]
+    if isinstance(rows, BrokerError):
+        return -1  # the first group of a cluster has no coordinator for a moment
+    return sum(row.offset for row in rows.values() if not isinstance(row, BrokerError))
+
+
 def state(served: Served) -> str:
     (current,) = (name for name, value in served.values(f.LINK_STATE).items() if value)
     return current
@@ -94,6 +105,8 @@ def test_figures_stay_right_while_each_part_is_away(
         topics={"include": [topic], "refresh_interval_s": 1},
         lanes={"lease_s": 5, "count": 1},
     )
+    with config.open("a") as more:
+        more.write("metrics: {foreign: true, progress_group: 'progress {link}'}\n")
     served = Served(config)
     try:
         assert state(served) == "unknown"
@@ -102,6 +115,10 @@ def test_figures_stay_right_while_each_part_is_away(
             write(source, topic)
             served.wait("counted", lambda: served.values(f.RECORDS_COPIED).get(topic) == RECORDS)
             assert served.values(f.LAG_RECORDS)[topic] == 0
+            served.wait("the processes", lambda: len(served.values(f.PART_CPU)) == 3)
+            served.wait("retention", lambda: served.values(f.TOPIC_RETENTION).get(topic))
+            assert any(key.endswith("p99") for key in served.values(f.TOPIC_LATENCY))
+            served.wait("progress", lambda: progress_at(source, f"progress {name}") == RECORDS)
             link.kill_driver()
         served.wait("a silent driver", lambda: state(served) == "silent")
         assert served.values(f.LINK_IN_SYNC)[""] == 0
@@ -131,3 +148,46 @@ def test_figures_stay_right_while_each_part_is_away(
     finally:
         served.process.terminate()
         assert served.process.wait(10) in (0, -15)
+
+
+def address_in(log: str) -> str:
+    """Where a driver says that it is watched; empty before it does."""
+    lines = [json.loads(line)["message"] for line in log.splitlines() if line.startswith("{")]
+    found = [line for line in lines if line.startswith("watch it at ")]
+    return found[0].removeprefix("watch it at ") if found else ""
+
+
+def test_only_the_service_beside_the_owner_writes_a_links_series(
+    clusters: tuple[Cluster, Cluster], tmp_path: Path
+) -> None:
+    """Given an owner and a standby, each with its service / then that of the standby says so."""
+    source, target = clusters
+    topic, name = create_topic(source), fresh_name("link")
+    config = write_config(
+        tmp_path,
+        source.bootstrap,
+        target.bootstrap,
+        name=name,
+        topics={"include": [topic], "refresh_interval_s": 1},
+        lanes={"lease_s": 5, "count": 1},
+    )
+    with config.open("a") as more:
+        more.write("service: {listen: '127.0.0.1:0'}\n")
+
+    def of_link(link: LinkProcess) -> list[str]:
+        url = address_in(link.text())
+        text = httpx.get(f"{url}metrics", timeout=10).text if url else ""
+        return [line for line in text.splitlines() if f'link="{name}"' in line]
+
+    def is_there(link: LinkProcess, state: str) -> bool:
+        return any(f'state="{state}"}} 1' in line for line in of_link(link))
+
+    with LinkProcess(config, "--log", "json") as owner:
+        wait_for("the owner's series", lambda: is_there(owner, "running"), 60)
+        with LinkProcess(config, "--log", "json") as standby:
+            wait_for("a standby", lambda: is_there(standby, "standby"), 60)
+            assert len(of_link(standby)) == 1
+            assert not is_there(owner, "standby")
+            owner.stop()
+            wait_for("the new owner's series", lambda: is_there(standby, "running"), 60)
+        assert all(json.loads(line)["level"] for line in owner.text().splitlines())

@@ -320,6 +320,9 @@ class SimNetwork:
     def lines(self) -> tuple[LineUse | None, LineUse | None]:
         return None, None
 
+    def moved(self) -> tuple[int, int]:
+        return 0, 0
+
     def copy_unsent(self) -> None:
         pass
 

@@ -173,8 +173,9 @@ class RunningLink:
 class LinkProcess:
     """A `heliostat run` process; stops with the block, whatever happens in it."""
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, *words: str) -> None:
         self.config = config
+        self._words = words or ("--no-serve",)
         self.log = config.with_name(f"run-{time.monotonic_ns()}.log")
         self.process = self._start()
         self._guard = _guard(self.process.pid)
@@ -188,7 +189,7 @@ class LinkProcess:
             "-c",
             str(self.config),
             "--plain",
-            "--no-serve",
+            *self._words,
         ]
         with self.log.open("ab") as out:
             return subprocess.Popen(  # the test's own program

@@ -323,7 +323,8 @@ def shown_watch(topics: int, count: int) -> tuple[Watch, list[Feed], ShiftedCloc
     clusters = {"summit": {"bootstrap": "127.0.0.1:1"}, "usdf": {"bootstrap": "127.0.0.1:2"}}
     links = [{"name": name, "source": one, "target": two} for name, one, two in LINKS]
     clock = ShiftedClock()
-    watch = Watch(Config.model_validate({"clusters": clusters, "links": links}), clock)
+    given = {"clusters": clusters, "links": links, "metrics": {"foreign": True}}
+    watch = Watch(Config.model_validate(given), clock)
     now_ms = clock.wall_ms()
     feeds: list[Feed] = []
     for place, (name, _, _) in enumerate(LINKS):

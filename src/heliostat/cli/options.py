@@ -8,6 +8,8 @@ from typing import Any, TypeVar
 
 import click
 
+from heliostat.ops.events import LogFormat
+
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 config_option = click.option(
@@ -20,6 +22,14 @@ config_option = click.option(
     help="The configuration file.",
 )
 link_option = click.option("--link", "link_name", metavar="NAME", help="Only this link.")
+log_option = click.option(
+    "--log",
+    "log_form",
+    type=click.Choice([form.value for form in LogFormat]),
+    default=LogFormat.TEXT.value,
+    show_default=True,
+    help="Lines of the log for people, or as JSON objects.",
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
 
 

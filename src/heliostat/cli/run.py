@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from heliostat.cli.exit_codes import HALTED
-from heliostat.cli.options import config_option, link_option
+from heliostat.cli.options import config_option, link_option, log_option
 from heliostat.cli.stop_signal import STOP, StopSignal
 from heliostat.clock import SystemClock
 from heliostat.config import load_config
 from heliostat.errors import SparkUnavailable
+from heliostat.ops.events import Subject
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
     from heliostat.config import LinkConfig
     from heliostat.link.running import Running
     from heliostat.ops.events import Events
+    from heliostat.status.values import LinkStatus
 
 VIEW_EVERY_S = 1.0
 LOG_EVERY_S = 10.0
+WELL_EVERY_S = 600.0
+"""Between two lines of a link that stays in sync."""
 
 
 @click.command("run")
@@ -34,6 +38,7 @@ LOG_EVERY_S = 10.0
 @link_option
 @click.option("--plain", is_flag=True, help="Print lines instead of the live view.")
 @click.option("--seconds", type=float, default=None, help="Stop after this many seconds.")
+@log_option
 @click.option("--no-serve", is_flag=True, help="Serve no page, API and metrics beside it.")
 def run_command(
     *,
@@ -41,6 +46,7 @@ def run_command(
     link_name: str | None,
     plain: bool,
     seconds: float | None,
+    log_form: str,
     no_serve: bool,
 ) -> None:
     r"""Run links until Ctrl-C: keep topics in sync and copy records.
@@ -56,7 +62,7 @@ def run_command(
     """
     from heliostat.link.spark_start import SparkStart
     from heliostat.operate.links import links_of
-    from heliostat.ops.events import Events
+    from heliostat.ops.events import Events, LogFormat
 
     config = load_config(config_file)
     links = links_of(config, link_name)
@@ -64,7 +70,7 @@ def run_command(
     stop.install()
     clock = SystemClock()
     is_live = sys.stdout.isatty() and not plain
-    events = Events(clock.wall_ms, None if is_live else sys.stderr)
+    events = Events(clock.wall_ms, None if is_live else sys.stderr, LogFormat(log_form))
     if stop.is_set.is_set():
         return
     # Takes seconds: meanwhile the rest is loaded.
@@ -73,24 +79,32 @@ def run_command(
     from heliostat.serve.beside import ServeBeside
 
     beside = None if no_serve else ServeBeside(config_file, link_name, events).start()
+    headlines = Headlines(events, clock)
+
+    def tell(text: str, error: BaseException) -> None:
+        if is_live or log_form == LogFormat.TEXT.value:
+            click.echo(text, err=True)
+        else:
+            events.warn(text, Subject(code=getattr(error, "code", "")))
+
     running = Running(config, links, events, clock, stop.is_set, starting=starting)
     ends_at_s = clock.monotonic_s() + seconds if seconds is not None else float("inf")
     failure: BaseException | None = None
     try:
         with live_screen(running, links, stop, events, clock) if is_live else nullcontext():
             running.start()
-            failure = follow(running, stop, events, ends_at_s, is_live=is_live)
+            failure = follow(running, stop, None if is_live else headlines, ends_at_s)
         if stop.is_set.is_set() and isinstance(failure, SparkUnavailable):
             failure = None  # who ends us may end Spark's JVM as well
         if failure is not None:
-            click.echo(f"halted: {failure}", err=True)  # first: stopping may take a while
+            tell(f"halted: {failure}", failure)  # first: stopping may take a while
     finally:
         running.stop()
         if beside is not None:
             beside.stop()
     for name, error in running.failures.items():
         if error is not failure:
-            click.echo(f"link {name} had halted: {error}", err=True)
+            tell(f"link {name} had halted: {error}", error)
     if failure is not None or running.failures:
         sys.exit(HALTED)
 
@@ -105,8 +119,38 @@ def live_screen(
     return LiveScreen(directions, running.statuses, events, clock, stop.is_set.set)
 
 
+class Headlines:
+    """Writes a line of each link now and then; rarely while all is well.
+
+    Parameters
+    ----------
+    events, clock
+        Where they are written, and the time.
+    """
+
+    def __init__(self, events: Events, clock: Clock) -> None:
+        self._events = events
+        self._clock = clock
+        self._again_s: dict[str, float] = {}
+        """When a link that stays in sync is told again (monotonic)."""
+
+    def write(self, statuses: Sequence[LinkStatus]) -> None:
+        """Write a line of each link that is not in sync, has just become so, or was long untold."""
+        from heliostat.cli import view
+
+        now_s = self._clock.monotonic_s()
+        for status in statuses:
+            if not status.is_in_sync():
+                self._again_s.pop(status.link, None)
+            elif now_s < self._again_s.get(status.link, 0.0):
+                continue
+            else:
+                self._again_s[status.link] = now_s + WELL_EVERY_S
+            self._events.info(view.plain_line(status), Subject(link=status.link))
+
+
 def follow(
-    running: Running, stop: StopSignal, events: Events, ends_at_s: float, *, is_live: bool
+    running: Running, stop: StopSignal, headlines: Headlines | None, ends_at_s: float
 ) -> BaseException | None:
     """Wait until the links are to stop, or have halted; return why they halted, if they did.
 
@@ -116,22 +160,17 @@ def follow(
         The links.
     stop
         Signal to stop.
-    events
-        Takes a line of each link now and then, where no screen shows them.
+    headlines
+        Writes lines of the links; None: a screen shows them.
     ends_at_s
         When to stop, in seconds of the monotonic clock.
-    is_live
-        Whether a screen shows them.
     """
-    from heliostat.cli import view
-
     clock = SystemClock()
     failure: BaseException | None = None
     next_line_s = clock.monotonic_s() + VIEW_EVERY_S * 3
     while not stop.is_set.is_set() and clock.monotonic_s() < ends_at_s and failure is None:
         failure = running.wait(VIEW_EVERY_S / 4)
-        if not is_live and clock.monotonic_s() >= next_line_s:
+        if headlines is not None and clock.monotonic_s() >= next_line_s:
             next_line_s += LOG_EVERY_S
-            for status in running.statuses():
-                events.info(view.plain_line(status))
+            headlines.write(running.statuses())
     return failure

@@ -9,6 +9,7 @@ from typing import Any
 from heliostat.config.model import RESERVED_BEGINNINGS, Config, LinkConfig
 from heliostat.config.patterns import compile_pattern, is_plain_name
 from heliostat.config.registry import RegistryConfig
+from heliostat.config.service import LINK_PLACE
 from heliostat.errors import ConfigError
 from heliostat.names import Alias, ClusterId
 
@@ -103,6 +104,19 @@ def target_problems(config: Config) -> Iterator[str]:
                     f"into topic {topic} of {one.target} (got {source!r})"
                 )
         yield from _same_selection(f"links[{j}]", one, other)
+
+
+def progress_group_problems(config: Config) -> Iterator[str]:
+    """Yield links that would commit progress under the same group as another of their source."""
+    name = config.metrics.progress_group
+    if name is None or LINK_PLACE in name:
+        return
+    for one, other in combinations(config.links, 2):
+        if one.source == other.source:
+            yield (
+                f"metrics.progress_group: links {one.name} and {other.name} copy from "
+                f"{one.source}, so the name must contain {LINK_PLACE} (got {name!r})"
+            )
 
 
 def _same_selection(where: str, one: LinkConfig, other: LinkConfig) -> Iterator[str]:

@@ -6,7 +6,7 @@ import ipaddress
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, Strict, model_validator
+from pydantic import AfterValidator, Field, Strict, StringConstraints, model_validator
 
 from heliostat.config.frozen import Frozen
 from heliostat.config.influx import InfluxConfig
@@ -43,7 +43,19 @@ def _address(text: str) -> str:
     return text
 
 
+LINK_PLACE = "{link}"
+"""Stands for the link's name in the name of a group."""
+
+
+def _group_name(text: str) -> str:
+    if not text.strip() or "{" in text.replace(LINK_PLACE, "") or len(text) > 200:
+        raise ValueError("give a name of up to 200 characters; {link} is the only placeholder")
+    return text
+
+
 Address = Annotated[str, AfterValidator(_address)]
+GroupName = Annotated[str, AfterValidator(_group_name)]
+LabelName = Annotated[str, StringConstraints(pattern="^[a-zA-Z_][a-zA-Z0-9_]*$")]
 File = Annotated[Path, Strict(strict=False)]
 
 
@@ -94,6 +106,14 @@ class MetricsTopics(Frozen):
     """Greatest number of topics of a link that have them; the others are summed up as `(other)`."""
 
 
+class MirrorMakerNames(Frozen):
+    """Figures under the names of MirrorMaker 2's metrics, for boards and alerts made for it."""
+
+    labels: Annotated[dict[LabelName, str] | None, Field(title="Labels")] = None
+    """Labels that every series has, such as `strimzi_io_cluster`, where no relabelling adds
+    them."""
+
+
 class MetricsConfig(Frozen):
     """What is measured, for `/metrics` and InfluxDB."""
 
@@ -104,5 +124,14 @@ class MetricsConfig(Frozen):
     )
     """Partitions that have series of their own: those that are stopped or lag by more than a
     minute (200 at most), `all` or `none`."""
+    foreign: Annotated[bool, Field(title="Foreign links")] = False
+    """Whether a service that stands alone writes series of links. A link's series come from the
+    service beside its driver: with both scraped, sums would count everything twice."""
+    mirrormaker2: Annotated[MirrorMakerNames | None, Field(title="MirrorMaker 2's names")] = None
+    """Also serve figures under MirrorMaker 2's names, at `/metrics/mirrormaker2`; null = no."""
+    progress_group: Annotated[GroupName | None, Field(title="Progress group")] = None
+    """Name of a consumer group without members under which each link commits at its source what it
+    has copied, so that any lag exporter sees it; null = none. `{link}` stands for the link's
+    name."""
     influx: Annotated[InfluxConfig | None, Field(title="InfluxDB")] = None
     """An InfluxDB 1.x to which the same figures are written; null = none."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from heliostat.clock import Clock
@@ -16,6 +18,8 @@ from heliostat.gaps.dead_letters import DeadLetters
 from heliostat.gaps.keeper import GapKeeper
 from heliostat.gaps.ledger import GapLedger
 from heliostat.gaps.record_errors import MissingSchemas, RecordErrors
+from heliostat.groups.progress import EVERY_S as PROGRESS_EVERY_S
+from heliostat.groups.progress import ProgressGroup
 from heliostat.invariants import first_generation
 from heliostat.link.beginnings import Beginnings
 from heliostat.link.compacted_later import CompactedLater
@@ -32,7 +36,7 @@ from heliostat.link.planning import Planner
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
 from heliostat.mm2.emitters import Interchange
-from heliostat.names import LinkName, TopicName
+from heliostat.names import GroupId, LinkName, TopicName
 from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.asked import both
 from heliostat.ops.events import Events
@@ -87,6 +91,8 @@ class LinkContext:
         Checks that the link is still ours.
     clock, events
         Time, and where changes are logged.
+    progress_group
+        Under which the copied offsets are committed at the source; None: under none.
     """
 
     link: LinkConfig
@@ -98,6 +104,7 @@ class LinkContext:
     owner: OwnerGuard
     clock: Clock
     events: Events
+    progress_group: GroupId | None = None
 
     def keep_stops(self, reports: list[PartitionReport], known: Known) -> None:
         """Make stops durable soon, so that a status shows them before a lane finds them again."""
@@ -293,7 +300,7 @@ class Copying:
         if not context.link.groups.sync and not self._interchange.wants_groups:
             return None
         return GroupPart(
-            context.link,
+            _link_of_groups(context),
             source_access=context.source.access(),
             target_access=context.target.access(),
             mirrors=lambda: dict(self._known.mirrors),
@@ -314,6 +321,7 @@ class Copying:
             yield part._replace(turn=guarded(part.turn))
         yield LoopSpec("stops", STOPS_EVERY_S, self._keep_stops)
         yield LoopSpec("transactions", LOOK_EVERY_S, self._transactions.look)
+        yield from _progress_loops(context, self._known, self._source)
         if self._groups is not None:
             yield LoopSpec("groups", context.link.groups.interval_s, guarded(self._groups.turn))
         if self._schemas is not None:
@@ -402,6 +410,32 @@ def _gap_keeper(
         clock=context.clock,
         events=context.events,
     )
+
+
+def _link_of_groups(context: LinkContext) -> LinkConfig:
+    """Return the link without its own progress among the groups: that is of its source alone."""
+    link = context.link
+    if context.progress_group is None:
+        return link
+    left_out = (*link.groups.exclude, re.escape(context.progress_group))
+    groups = link.groups.model_copy(update={"exclude": left_out})
+    return link.model_copy(update={"groups": groups})
+
+
+def _progress_loops(context: LinkContext, known: Known, source: ClusterAdmin) -> Iterator[LoopSpec]:
+    """Yield the loop that commits progress at the source, if that is configured."""
+    if context.progress_group is None:
+        return
+    progress = ProgressGroup(
+        context.progress_group,
+        LinkName(context.link.name),
+        source,
+        landed=context.board.landed,
+        mirrored=lambda: chain.from_iterable(list(known.packing.values())),
+        clock=context.clock,
+        guard=context.owner.check,
+    )
+    yield LoopSpec("progress group", PROGRESS_EVERY_S, context.owner.guarded(progress.turn))
 
 
 def _existing(source: ClusterAdmin, names: frozenset[TopicName]) -> list[TopicName]:

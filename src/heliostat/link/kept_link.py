@@ -9,7 +9,7 @@ from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError, Verdict
 from heliostat.link.service import LinkService
 from heliostat.link.troubles import START, Troubles
-from heliostat.ops.events import Events
+from heliostat.ops.events import Events, Subject
 from heliostat.status.board import StatusBoard
 
 LOOK_S = 0.25
@@ -102,7 +102,8 @@ class KeptLink:
             raise service.failure
 
     def _halted(self, error: BaseException) -> None:
-        self._events.warn(f"link {self.link.name} has halted: {_words(error)}")
+        about = Subject(code=getattr(error, "code", ""))
+        self._events.warn(f"link {self.link.name} has halted: {_words(error)}", about)
         self.failure = error
 
     def _failed(self, error: HeliostatError) -> None:

@@ -15,6 +15,7 @@ from heliostat.link.flow import Lanes
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_count import LaneCount
 from heliostat.link.lane_set import Runner
+from heliostat.link.meters import DriverProcesses
 from heliostat.link.report_reader import ReportReader
 from heliostat.link.service import LinkService
 from heliostat.link.spark_start import SparkStart
@@ -81,6 +82,7 @@ class Running:
         self._lent = rounds
         self._starting = starting
         self.spark: SparkRounds | None = None
+        self._processes = DriverProcesses(self._jvm_pid, self._clock)
         self._readers: list[ReportReader] = []
         self._stop_asked = stop_asked or threading.Event()
         self._stopping = threading.Event()
@@ -213,7 +215,11 @@ class Running:
             events=shared.events,
             troubles=shared.troubles,
             claimed=Neighbours(self._config, link, self._names.of).claims,
+            processes=self._processes.report,
         )
+
+    def _jvm_pid(self) -> int | None:
+        return None if self.spark is None else self.spark.jvm_pid
 
     def _warn_of_few_slots(self, spark: SparkRounds) -> None:
         """Warn at the start if Spark can't run all configured lanes at once."""

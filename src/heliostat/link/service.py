@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from heliostat.access import Reachable
 from heliostat.clock import Clock
@@ -21,6 +21,7 @@ from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.gaps.ledger import gaps_topic
+from heliostat.groups.progress import progress_group
 from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
 from heliostat.link.flow import Lanes
 from heliostat.link.identity import known_of, own_identity
@@ -29,12 +30,14 @@ from heliostat.link.lane_set import Runner
 from heliostat.link.lane_template import lane_template
 from heliostat.link.leases import renew_every_s
 from heliostat.link.loops import Loops
+from heliostat.link.meters import Meters
 from heliostat.link.owner_guard import OWN_LASTS_S, OwnerGuard
 from heliostat.link.troubles import Troubles
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.asked import PendingAnswer, both
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
+from heliostat.ops.process_use import ProcessUse
 from heliostat.other_links.claims import NeighbourClaims
 from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership, owner_lasts_s
@@ -67,6 +70,8 @@ class LinkService:
         The link's status, updated from the lanes' reports.
     claimed
         Which target topics other links of the file write.
+    processes
+        Returns what the processes of this driver have used.
     """
 
     def __init__(
@@ -81,7 +86,11 @@ class LinkService:
         troubles: Troubles,
         board: StatusBoard,
         claimed: NeighbourClaims,
+        processes: Callable[[], Mapping[str, ProcessUse]] = dict,
     ) -> None:
+        self._meters = Meters(
+            processes, troubles, board, {link.source: "source", link.target: "target"}
+        )
         self._stopping = threading.Event()
         self._wake = threading.Event()
         """Ends a pause of the loop that keeps leases."""
@@ -100,12 +109,22 @@ class LinkService:
         )
         owner = OwnerGuard(ownership)
         self._context = LinkContext(
-            link, source, target, state, foreign, board, owner, clock=clock, events=events
+            link,
+            source,
+            target,
+            state,
+            foreign,
+            board,
+            owner,
+            clock=clock,
+            events=events,
+            progress_group=progress_group(config.metrics.progress_group, LinkName(link.name)),
         )
         self._resources = Resources(runner, lane_count, claimed)
         self._loops = Loops(link.name, owner.halt, clock, troubles)
         self._admins: list[ClusterAdmin] = []
         self._source: ClusterAdmin | None = None
+        self._target: ClusterAdmin | None = None
         self._known = Known({}, {})
         self._copying: Copying | None = None
 
@@ -138,7 +157,7 @@ class LinkService:
         owner, state = self._context.owner, self._context.state
         opening = PendingAnswer(self._open_source_admin, "opening the source")
         state.prepare()
-        target = self._opened(state.clusters)
+        target = self._target = self._opened(state.clusters)
         with contextlib.suppress(ConnectionLost, BrokerError):  # a loop retries, and reports it
             self._open_source(target, opening.answer)
         state.ensure(target, TopicName(gaps_topic(LinkName(self._context.link.name))))
@@ -237,6 +256,12 @@ class LinkService:
             **self._known.report(),
             **(REPORT_WITHOUT_SOURCE if self._copying is None else self._copying.report()),
             "loops": self._loops.report(now_ms),
+            "meters": self._meters.report(
+                {
+                    "source": [] if self._source is None else [self._source.times],
+                    "target": [] if self._target is None else [self._target.times],
+                }
+            ),
         }
 
     # -- ending --------------------------------------------------------------------------------

@@ -8,12 +8,13 @@ miss of it is when it began, and when it was over; all in between is counted.
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from heliostat.clock import Clock
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
-from heliostat.ops.events import Events
+from heliostat.ops.events import Events, Subject
 
 SETTLES_S = 12.0
 """A trouble is over if nothing has failed for so long: where one of three brokers is away, some
@@ -63,22 +64,31 @@ class Troubles:
         self._behind = behind
         self._lock = threading.Lock()
         self._open: dict[_Key, Trouble] = {}
+        self._counts: Counter[_Key] = Counter()
 
     def failed(self, part: str, error: HeliostatError) -> None:
         """Note that a part has failed, and is tried again."""
         now_s = self._clock.monotonic_s()
         with self._lock:
             key, what = self._fact(part, error)
+            alias = key[1] if key[0] == ConnectionLost.code else ""
+            self._counts[_code_of(error), alias] += 1
             for other in self._open.keys() - {key}:
                 self._open[other].parts.discard(part)
             trouble = self._open.get(key)
             if trouble is None:
                 trouble = self._open[key] = Trouble(what, now_s, now_s)
-                self._events.warn(f"{part} is tried again: {error}")
+                about = Subject(code=_code_of(error))
+                self._events.warn(f"{part} is tried again: {error}", about)
             else:
                 trouble.failures += 1
                 trouble.last_s = now_s
             trouble.parts.add(part)
+
+    def counts(self) -> dict[tuple[str, str], int]:
+        """Return how often something failed, by its code and the alias of the cluster, if known."""
+        with self._lock:
+            return dict(self._counts)
 
     def works(self, part: str) -> None:
         """Note that a part works; whatever no part reports any more is over after a moment.
@@ -130,6 +140,10 @@ class Troubles:
             if named == alias or told in text:
                 return alias
         return ""
+
+
+def _code_of(error: HeliostatError) -> str:
+    return error.kafka_name if isinstance(error, BrokerError) else error.code
 
 
 def _counted(failures: int) -> str:

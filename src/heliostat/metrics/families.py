@@ -60,6 +60,9 @@ TAKEOVERS = _family(
     "takeovers_total", COUNTER, LINK, "How often a driver has claimed the link, the first included."
 )
 LANES = _family("lanes", GAUGE, LINK, "Lanes that copy.")
+LANE_BYTES = _family(
+    "lane_bytes_per_second", GAUGE, (*LINK, "lane"), "Bytes that a lane appends a second."
+)
 LANE_SILENT = _family(
     "lane_silent_seconds", GAUGE, (*LINK, "lane"), "Since when a lane has not reported."
 )
@@ -89,6 +92,19 @@ LAG_UNKNOWN = _family(
     GAUGE,
     TOPIC,
     "Partitions that may lack more than the lag says, as it was not reported lately.",
+)
+TOPIC_LATENCY = _family(
+    "topic_copy_latency_seconds",
+    GAUGE,
+    (*TOPIC, "q"),
+    "Median (`p50`) and all but the slowest percent (`p99`) of a topic's latencies within a "
+    "minute; absent if nothing was copied.",
+)
+TOPIC_RETENTION = _family(
+    "topic_retention_seconds",
+    GAUGE,
+    TOPIC,
+    "For how long the source keeps records; absent if it has no limit, or if not known.",
 )
 COPY_LATENCY = _family(
     "copy_latency_seconds",
@@ -130,6 +146,26 @@ TOPICS = _family(
 GAP_DECISIONS = _family(
     "gap_decisions_open", GAUGE, LINK, "Partitions stopped at a gap: a person must decide."
 )
+GAPS = _family("gaps_total", COUNTER, LINK, "Gaps in the link's ledger.")
+GAP_RECORDS = _family(
+    "gap_records_total", COUNTER, LINK, "Records that mirrors will never have, by the ledger."
+)
+DEAD_LETTERS = _family(
+    "dead_letters_total", COUNTER, LINK, "Gaps whose records lie in the link's dead letters."
+)
+ERRORS = _family(
+    "errors_total",
+    COUNTER,
+    (*LINK, "side", "class"),
+    "Failures since the driver began, by their class, a code of docs/reference/errors.md, and the "
+    "side they name: those of its loops, and partitions that got into trouble.",
+)
+ADMIN_SECONDS = _family(
+    "admin_seconds",
+    HISTOGRAM,
+    (*LINK, "side", "request"),
+    "Time of the driver's requests beside the copying, answered or not, since it began.",
+)
 BROKER_REACHABLE = _family(
     "broker_reachable",
     GAUGE,
@@ -156,6 +192,31 @@ HEARTBEAT_AGE = _family(
     GAUGE,
     LINK,
     "Age of the newest heartbeat at the target; absent if there is none.",
+)
+UPSTREAM_BEAT_AGE = _family(
+    "upstream_heartbeat_age_seconds",
+    GAUGE,
+    (*LINK, "hops", "origin"),
+    "Age of the newest heartbeat at the target by the cluster that it was written in, and how many "
+    "links it came through (`3+`: three or more, where names don't tell).",
+)
+PART_CPU = _family(
+    "process_cpu_seconds_total",
+    COUNTER,
+    (*LINK, "process", "lane"),
+    "Processor time of the link's `driver`, of Spark's `jvm`, and of the `worker` of each lane. "
+    "Links of one driver share it: only the first has these.",
+)
+PART_MEMORY = _family(
+    "process_memory_bytes", GAUGE, (*LINK, "process", "lane"), "Their resident memory."
+)
+PART_SOCKETS = _family("process_sockets", GAUGE, (*LINK, "process", "lane"), "Their open sockets.")
+PART_BYTES = _family(
+    "process_bytes_total",
+    COUNTER,
+    (*LINK, "direction", "process", "lane"),
+    "Bytes that a worker fetched (`read`) and that brokers acknowledged (`written`); of the others "
+    "what the kernel counts, which is not what Python's sockets receive.",
 )
 SCHEMA_WAITING = _family(
     "schemas_waiting", GAUGE, LINK, "Schema ids of the source for which partitions wait."

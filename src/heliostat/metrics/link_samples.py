@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
 from heliostat.config import LinkConfig, MetricsConfig, compile_pattern
 from heliostat.metrics import families as f
+from heliostat.metrics.meter_samples import write_meters, write_processes
 from heliostat.metrics.text import Samples, labels
 from heliostat.names import TopicName
 from heliostat.status.cluster_watch import Reach
 from heliostat.status.follower import Observation
+from heliostat.status.latencies import Percentiles
 from heliostat.status.values import LinkStatus, PartitionStatus, TopicStatus
 
 OTHER = "(other)"
@@ -30,6 +32,10 @@ class WatchedLink:
     target: Reach
     partitions: Callable[[], list[PartitionStatus]] = list
     """Returns all its partitions."""
+    latencies: Callable[[], Mapping[TopicName, Percentiles]] = dict
+    """Returns the latencies of topics of which something was copied lately."""
+    retention: Callable[[], Mapping[TopicName, float]] = dict
+    """Returns for how many seconds the source keeps records of topics, where that is known."""
 
 
 class LinkSamples:
@@ -48,9 +54,6 @@ class LinkSamples:
         self._labels = labels(self._names)
         self._config = config
         self._topic_labels: dict[TopicName, str] = {}
-        self._include: list[Callable[[str], object]] = [
-            compile_pattern(entry).fullmatch for entry in config.topics.include
-        ]
 
     def write(self, samples: Samples, watched: WatchedLink) -> int:
         """Add the link's samples; return how many topics have no series of their own."""
@@ -59,8 +62,7 @@ class LinkSamples:
         self._write_reach(samples, watched)
         counts = watched.observation.totals.latency.counts
         samples.add_latency(f.COPY_LATENCY, self._labels, counts)
-        own = sorted(TopicName(topic.source) for topic in status.topics if self._has_series(topic))
-        kept = set(own[: self._config.topics.max])  # by name: series must not come and go
+        kept = kept_topics(status, self._config)
         others = [topic for topic in status.topics if topic.source not in kept]
         for topic in status.topics:
             if topic.source in kept:
@@ -68,11 +70,14 @@ class LinkSamples:
         if others:
             self._write_topic(samples, self._labels_of(TopicName(OTHER)), _sum_of(others))
         self._write_copied(samples, watched.observation, kept)
+        self._write_told(samples, watched, kept)
+        write_meters(samples, self._labels, status)
         self._write_partitions(samples, watched)
         return len(others)
 
-    def _has_series(self, topic: TopicStatus) -> bool:
-        return any(matches(topic.source) for matches in self._include)
+    def write_standby(self, samples: Samples) -> None:
+        """Add that the link's driver here waits while another drives it."""
+        samples.add(f.LINK_STATE, f'{self._labels},state="standby"', 1)
 
     def _labels_of(self, topic: TopicName) -> str:
         known = self._topic_labels.get(topic)
@@ -92,6 +97,7 @@ class LinkSamples:
         for lane in status.lanes:
             labelled = f'{mine},lane="{lane["lane"]}"'
             samples.add(f.LANE_SILENT, labelled, max(0.0, lane["heard_s_ago"]))
+            samples.add(f.LANE_BYTES, labelled, lane["bytes_per_s"])
         samples.add(f.TOPICS, f'{mine},state="mirrored"', len(status.topics))
         samples.add(f.TOPICS, f'{mine},state="refused"', len(status.refused))
         open_gaps = sum(item.state in GAP_STATES for item in status.problems)
@@ -132,6 +138,21 @@ class LinkSamples:
             samples.add(f.RECORDS_COPIED, labelled, records)
             samples.add(f.BYTES_COPIED, labelled, size)
 
+    def _write_told(self, samples: Samples, watched: WatchedLink, kept: set[TopicName]) -> None:
+        """Add what is known of topics beside their status."""
+        for topic, latency in watched.latencies().items():
+            if topic in kept:
+                labelled = self._labels_of(topic)
+                samples.add(f.TOPIC_LATENCY, f'{labelled},q="p50"', round(latency.p50_ms) / 1000)
+                samples.add(f.TOPIC_LATENCY, f'{labelled},q="p99"', round(latency.p99_ms) / 1000)
+        for topic, seconds in watched.retention().items():
+            if topic in kept:
+                samples.add(f.TOPIC_RETENTION, self._labels_of(topic), seconds)
+
+    def write_processes(self, samples: Samples, status: LinkStatus, *, with_driver: bool) -> None:
+        """Add what the processes of the link have used; `with_driver` for one link of a driver."""
+        write_processes(samples, self._labels, status, with_driver=with_driver)
+
     def _write_partitions(self, samples: Samples, watched: WatchedLink) -> None:
         status, which = watched.observation.status, self._config.partitions
         is_late = any((topic.lag_s or 0.0) > LATE_S for topic in status.topics)
@@ -151,6 +172,14 @@ class LinkSamples:
                 samples.add(f.PARTITION_STATE, f'{labelled},state="{item.state}"', 1)
                 since_s = item.since_ms / 1000
                 samples.add(f.PARTITION_STOPPED, f'{labelled},code="{item.code}"', since_s)
+
+
+def kept_topics(status: LinkStatus, config: MetricsConfig) -> set[TopicName]:
+    """Return the topics with series of their own, by their names: series must not come and go."""
+    include = [compile_pattern(entry).fullmatch for entry in config.topics.include]
+    names = (TopicName(topic.source) for topic in status.topics)
+    own = sorted(name for name in names if any(each(name) for each in include))
+    return set(own[: config.topics.max])
 
 
 def _known(offset: int) -> int | None:

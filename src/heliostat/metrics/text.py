@@ -5,7 +5,7 @@ Written by hand: tens of thousands of lines a second cost a tenth of what a libr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 from heliostat.metrics.families import FAMILIES, LATENCY_BOUNDS_S, Family
@@ -24,10 +24,11 @@ def _escaped(value: str) -> str:
 
 
 class Samples:
-    """Collects samples of all families, and writes them in the order of the table."""
+    """Collects samples of families, and writes them in the order of their table."""
 
-    def __init__(self) -> None:
-        self._lines: dict[str, list[str]] = {family.name: [] for family in FAMILIES}
+    def __init__(self, families: Sequence[Family] = FAMILIES) -> None:
+        self._families = families
+        self._lines: dict[str, list[str]] = {family.name: [] for family in families}
 
     def add(self, family: Family, labelled: str, value: float | None) -> None:
         """Add a sample; one that is not known (None) is absent."""
@@ -52,10 +53,26 @@ class Samples:
         lines.append(f"{family.name}_sum{{{labelled}}} {seconds:.6g}\n")
         lines.append(f"{family.name}_count{{{labelled}}} {total}\n")
 
+    def add_histogram(
+        self,
+        family: Family,
+        labelled: str,
+        bounds: Sequence[float],
+        counts: Sequence[int],
+        total: float,
+    ) -> None:
+        """Add a histogram whose counts are by these bounds; the last one is of all beyond."""
+        lines, start = self._lines[family.name], f"{family.name}_bucket{{{labelled},le="
+        running = list(accumulate(counts))
+        for bound, count in zip((*bounds, "+Inf"), running, strict=True):
+            lines.append(f'{start}"{bound}"}} {count}\n')
+        lines.append(f"{family.name}_sum{{{labelled}}} {total:.6g}\n")
+        lines.append(f"{family.name}_count{{{labelled}}} {running[-1]}\n")
+
     def text(self) -> str:
         """Return all samples with the meaning and type of each family."""
         parts: list[str] = []
-        for family in FAMILIES:
+        for family in self._families:
             lines = self._lines[family.name]
             if lines:
                 parts.append(f"# HELP {family.name} {_help(family.meaning)}\n")

@@ -7,6 +7,7 @@ and retried, and never halts the link.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 
 from heliostat.access import ClusterAccess
 from heliostat.clock import Clock
@@ -17,6 +18,7 @@ from heliostat.errors import BrokerError, HeliostatError, InterchangeFailed, Ver
 from heliostat.mm2.checkpoints import Checkpoints, GroupRow
 from heliostat.mm2.heartbeats import HeartbeatEmitter, HeartbeatWatch
 from heliostat.mm2.offset_syncs import CopiedRange, OffsetSyncs
+from heliostat.mm2.upstream_beats import UpstreamBeats, by_origin
 from heliostat.names import TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.landed import NOT_REPORTED, Landed
@@ -30,6 +32,7 @@ from heliostat.topics.values import MirrorRecord
 CLIENT_ID = "heliostat-interchange"
 WATCH_S = 0.5
 """Heartbeats are polled for so long, then as long not: their age is accurate to half a second."""
+UPSTREAM_S = 5.0
 CHECKPOINTS_S = 1.0
 """Interval at which new decisions of the groups' loop are written."""
 
@@ -85,6 +88,7 @@ class Interchange:
 
         self._emitter: HeartbeatEmitter | None = None
         self._watch: HeartbeatWatch | None = None
+        self._upstream: UpstreamBeats | None = None
         self._checkpoints: Checkpoints | None = None
         self._syncs: OffsetSyncs | None = None
         self._heartbeats_mirror = naming_of(link).target_name(HEARTBEATS)
@@ -96,6 +100,7 @@ class Interchange:
         if beats.are_mirrored:
             seen = topic("target", self._heartbeats_mirror)
             self._watch = HeartbeatWatch(seen, link.source, link.target, is_ours=beats.emit)
+            self._upstream = UpstreamBeats(link, partial(topic, "target"))
         if checkpoints.emit:
             written = topic("target", policy.checkpoints_topic(link.source))
             self._checkpoints = Checkpoints(written, target, checkpoints.replication_factor)
@@ -112,6 +117,9 @@ class Interchange:
             yield LoopSpec("heartbeats", interval_s, self._part("heartbeats", self._emit))
         if self._watch is not None:
             yield LoopSpec("heartbeat age", WATCH_S, self._part("the heartbeats' age", self._look))
+        if self._upstream is not None:
+            turn = self._part("upstream heartbeats", self._look_upstream)
+            yield LoopSpec("upstream heartbeats", UPSTREAM_S, turn)
         if self._checkpoints is not None:
             yield LoopSpec(
                 "checkpoints", CHECKPOINTS_S, self._part("checkpoints", self._tell_groups)
@@ -138,6 +146,11 @@ class Interchange:
         watch = self._watch
         if watch is not None:
             newest = watch.newest
+            upstream = {} if self._upstream is None else self._upstream.beats()
+            beats = by_origin(self._link, watch.beats)
+            for key, at_ms in upstream.items():
+                beats[key] = max(at_ms, beats.get(key, 0))
+            found["beats"] = [[*key, at_ms] for key, at_ms in sorted(beats.items())]
             found["heartbeat"] = {
                 "timestamp_ms": None if newest is None else newest.timestamp_ms,
                 "delay_ms": None if newest is None else newest.delay_ms,
@@ -172,6 +185,10 @@ class Interchange:
             if self._target.describe_topics([name])[name].error is not None:
                 return  # not mirrored yet; the topics' own loop reports trouble with that
         self._watch.look(self._clock.wall_ms, WATCH_S)
+
+    def _look_upstream(self) -> None:
+        assert self._upstream is not None
+        self._upstream.look(self._mirrors(), self._clock.wall_ms)
 
     def _tell_offsets(self) -> None:
         assert self._syncs is not None

@@ -16,6 +16,8 @@ from heliostat.errors import ProtocolError
 from heliostat.mm2.formats import Heartbeat
 from heliostat.names import Alias
 
+FLOWS_MAX = 100
+"""Most flows of one topic that are told apart: it is open to other writers."""
 LOOK_BACK_RECORDS = 100
 """How far before the log end a reader begins: several links' heartbeats may alternate there."""
 
@@ -92,6 +94,8 @@ class HeartbeatWatch:
         self._wanted = (source, target) if is_ours else None
         self._follows = False
         self.newest: Beat | None = None
+        self.beats: dict[tuple[Alias, Alias], int] = {}
+        """Timestamp (ms) of the newest heartbeat of each flow: source and target."""
         self.unreadable = 0
         """Number of records that are not heartbeats."""
 
@@ -122,7 +126,10 @@ class HeartbeatWatch:
         except ProtocolError:
             self.unreadable += 1  # shown in the status: the topic is open to other writers
             return
-        is_wanted = self._wanted is None or (beat.source, beat.target) == self._wanted
+        flow = beat.source, beat.target
+        if flow in self.beats or len(self.beats) < FLOWS_MAX:
+            self.beats[flow] = max(beat.timestamp_ms, self.beats.get(flow, 0))
+        is_wanted = self._wanted is None or flow == self._wanted
         if is_wanted and (self.newest is None or beat.timestamp_ms > self.newest.timestamp_ms):
             self.newest = Beat(beat.timestamp_ms, max(0, now_ms - beat.timestamp_ms))
 

@@ -16,8 +16,9 @@ from typing import TypeAlias
 from heliostat.clusters.acl import CLUSTER_NAME, AclRule, Operation, PatternKind, ResourceKind
 from heliostat.clusters.admin.topic_calls import PROBE_TOPIC
 from heliostat.config import STATE_TOPIC_PREFIX, Config, LinkConfig
+from heliostat.groups.progress import progress_group
 from heliostat.mm2.adopt_plan import Peer
-from heliostat.names import TopicName
+from heliostat.names import LinkName, TopicName
 from heliostat.topics.naming import TOPIC, naming_of
 from heliostat.topics.reach import Reach, reach_of
 from heliostat.topics.replication_policy import HEARTBEATS, policy_of
@@ -79,6 +80,9 @@ SOURCE_GROUP: Mapping[Operation, str] = MappingProxyType(
 )
 TARGET_GROUP: Mapping[Operation, str] = MappingProxyType(
     {Operation.READ: "publish groups' offsets (groups.sync), see whether they have members"}
+)
+PROGRESS_GROUP: Mapping[Operation, str] = MappingProxyType(
+    {Operation.READ: "commit how far the link has copied (metrics.progress_group)"}
 )
 OWNER_ID: Mapping[Operation, str] = MappingProxyType(
     {Operation.WRITE: "announce the link's owner, fenced by a transactional id (I10)"}
@@ -227,6 +231,9 @@ def link_grants(
         for each in reach_of(link.groups.include):
             source.append((group, each, SOURCE_GROUP))
             target.append((group, each, at_target))
+    progress = progress_group(config.metrics.progress_group, LinkName(link.name))
+    if progress is not None:
+        source.append((ResourceKind.GROUP, Reach(progress), PROGRESS_GROUP))
     for side, name, operations in _interchange(link):
         wanted = source if side == "source" else target
         if not _is_held(name, operations, wanted):

@@ -1,15 +1,19 @@
 """Events as lines for people: written to the log, or shown in the live view on a terminal.
 
-The last few hundred are kept in memory, so that the live view can show what it covers.
+The last few hundred are kept in memory, so that the live view can show what it covers. For programs
+that collect logs a line can be a JSON object, with what it is about in fields of their own.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from enum import Enum
 from typing import TextIO
 
 from typing_extensions import override
@@ -41,6 +45,28 @@ def _sentence(first: Sequence[str], rest: str, named: int) -> str:
     return f"{', '.join(first[:named])}{more} {rest}".rstrip()
 
 
+class LogFormat(Enum):
+    """How lines of a log are written."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What an event is about, as far as it is about one thing."""
+
+    link: str = ""
+    topic: str = ""
+    """Name at the source."""
+    partition: int | None = None
+    code: str = ""
+    """As docs/reference/errors.md lists it."""
+
+
+NOTHING = Subject()
+
+
 class Events:
     """A sink of one-line messages with a level. Thread-safe.
 
@@ -50,11 +76,19 @@ class Events:
         Wall clock (ms).
     out
         Where lines are written at once; None keeps them for a view only.
+    form
+        How they are written there.
     """
 
-    def __init__(self, wall_ms: Callable[[], int], out: TextIO | None = sys.stderr) -> None:
+    def __init__(
+        self,
+        wall_ms: Callable[[], int],
+        out: TextIO | None = sys.stderr,
+        form: LogFormat = LogFormat.TEXT,
+    ) -> None:
         self._wall_ms = wall_ms
         self._out = out
+        self._form = form
         self._lines: deque[str] = deque(maxlen=KEPT)
         self._lock = threading.Lock()
 
@@ -62,28 +96,29 @@ class Events:
         """Return a sink for one link: its lines go here, and each names it."""
         return _LinkEvents(self, link)
 
-    def info(self, text: str) -> None:
+    def info(self, text: str, about: Subject = NOTHING) -> None:
         """Report an expected change."""
-        self.write("INFO", text)
+        self.write("INFO", text, about)
 
-    def warn(self, text: str) -> None:
+    def warn(self, text: str, about: Subject = NOTHING) -> None:
         """Report something that needs attention."""
-        self.write("WARN", text)
+        self.write("WARN", text, about)
 
     def recent(self, count: int) -> list[str]:
         """Return the last `count` lines, oldest first."""
         with self._lock:
             return list(self._lines)[-count:]
 
-    def write(self, level: str, text: str) -> None:
+    def write(self, level: str, text: str, about: Subject = NOTHING) -> None:
         """Write a line of this level."""
-        at = datetime.fromtimestamp(self._wall_ms() / 1000, tz=UTC)
+        at_ms = self._wall_ms()
         flat = " ".join(text.split())  # a broker's message must not forge lines
-        line = f"{at:%Y-%m-%dT%H:%M:%SZ} {level} {flat}"
+        line = f"{datetime.fromtimestamp(at_ms / 1000, tz=UTC):%Y-%m-%dT%H:%M:%SZ} {level} {flat}"
         with self._lock:
             self._lines.append(line)
             if self._out is not None:
-                self._out.write(line + "\n")
+                is_json = self._form is LogFormat.JSON
+                self._out.write((as_json(at_ms, level, flat, about) if is_json else line) + "\n")
                 self._out.flush()
 
 
@@ -93,7 +128,7 @@ class _LinkEvents(Events):
     def __init__(self, everything: Events, link: str) -> None:
         super().__init__(lambda: 0, None)
         self._everything = everything
-        self._start = f"link {link}"
+        self._link, self._start = link, f"link {link}"
 
     @override
     def recent(self, count: int) -> list[str]:
@@ -101,7 +136,18 @@ class _LinkEvents(Events):
         return self._everything.recent(count)
 
     @override
-    def write(self, level: str, text: str) -> None:
+    def write(self, level: str, text: str, about: Subject = NOTHING) -> None:
         """Write a line that names the link."""
         named = text.startswith((f"{self._start}:", f"{self._start} "))
-        self._everything.write(level, text if named else f"{self._start}: {text}")
+        of_link = replace(about, link=self._link)
+        self._everything.write(level, text if named else f"{self._start}: {text}", of_link)
+
+
+def as_json(at_ms: int, level: str, text: str, about: Subject) -> str:
+    """Return an event as a JSON object in one line; fields that are not known are absent."""
+    at = datetime.fromtimestamp(at_ms / 1000, tz=UTC)
+    message = text.removeprefix(f"link {about.link}: ") if about.link else text
+    known = {name: value for name, value in asdict(about).items() if value not in ("", None)}
+    time = f"{at:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03}Z"
+    line = {"time": time, "level": level, "message": message, **known}
+    return json.dumps(line, ensure_ascii=False)

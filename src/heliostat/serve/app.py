@@ -33,6 +33,7 @@ from heliostat.serve.messages import (
     TopicPage,
     Version,
 )
+from heliostat.serve.mirrormaker2_routes import add_mirrormaker2
 from heliostat.serve.pages import LIMIT, LIMIT_MAX, field_of, topics_page
 from heliostat.serve.problems import Problem, documented, of_error, problem
 from heliostat.serve.static_files import add_page
@@ -60,6 +61,7 @@ def make_app(watch: Watch) -> FastAPI:
     )
     bodies = Bodies(watch.clock)
     _add_health(app, watch, bodies)
+    add_mirrormaker2(app, watch, bodies)
     _add_links(app, watch, bodies)
     add_page(app)
     _add_problems(app)
@@ -69,7 +71,9 @@ def make_app(watch: Watch) -> FastAPI:
 def health_app(watch: Watch) -> FastAPI:
     """Return what answers on the second address: health and metrics only."""
     app = FastAPI(title=TITLE, version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    _add_health(app, watch, Bodies(watch.clock))
+    bodies = Bodies(watch.clock)
+    _add_health(app, watch, bodies)
+    add_mirrormaker2(app, watch, bodies)
     _add_problems(app)
     return app
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
 import threading
 from collections.abc import Callable
 
@@ -12,6 +13,8 @@ import uvicorn
 from heliostat.clock import SystemClock
 from heliostat.config import Config, ServiceConfig
 from heliostat.config.service import HOST_NAMES, ServiceTls, is_loopback, parts_of
+from heliostat.metrics.voice import Place
+from heliostat.ops.events import LogFormat
 from heliostat.serve.app import health_app, make_app
 from heliostat.serve.guard import App, Guard
 from heliostat.serve.listener import bound, url_of
@@ -22,7 +25,13 @@ PARENT_EVERY_S = 1.0
 ENDS_WITHIN_S = 5
 
 
-def serve(config: Config, announce: Callable[[str], None], *, ends_with_parent: bool) -> None:
+def serve(
+    config: Config,
+    announce: Callable[[str], None],
+    *,
+    ends_with_parent: bool,
+    form: LogFormat = LogFormat.TEXT,
+) -> None:
     """Serve until a signal asks to stop.
 
     Parameters
@@ -30,7 +39,10 @@ def serve(config: Config, announce: Callable[[str], None], *, ends_with_parent: 
     announce
         Takes the address once it is bound.
     ends_with_parent
-        Whether to stop when the process that has started this one has ended.
+        Whether to stop when the process that has started this one has ended, which logs by itself
+        what its links do.
+    form
+        How events are logged.
 
     Raises
     ------
@@ -42,7 +54,9 @@ def serve(config: Config, announce: Callable[[str], None], *, ends_with_parent: 
     service = config.service
     tokens = Tokens(service.tokens_file) if service.tokens_file is not None else None
     listener = bound(service.listen)
-    watch = Watch(config, SystemClock())
+    driver = Place(socket.gethostname(), os.getppid()) if ends_with_parent else None
+    log = None if ends_with_parent else sys.stderr
+    watch = Watch(config, SystemClock(), driver, log=log, form=form)
     app = Guard(make_app(watch), hosts=_hosts(listener, service), tokens=tokens)
     server = uvicorn.Server(_settings(app, service.tls))
     others = _health_server(service, watch)

@@ -6,7 +6,7 @@ import platform
 import sys
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import psutil
 
@@ -16,8 +16,12 @@ from heliostat.config import Config
 from heliostat.metrics import families as f
 from heliostat.metrics.influx.writer import InfluxWriter
 from heliostat.metrics.link_samples import LinkSamples, WatchedLink
+from heliostat.metrics.mirrormaker_families import FAMILIES as MIRRORMAKER_FAMILIES
+from heliostat.metrics.mirrormaker_samples import MirrorMakerSamples
 from heliostat.metrics.text import Samples, labels
+from heliostat.metrics.voice import Place, Voice, voice_of
 from heliostat.names import LinkName
+from heliostat.ops.events import LogFormat
 from heliostat.serve.bodies import FRESH_S
 from heliostat.status.cluster_watch import ClusterWatch
 from heliostat.status.event_log import EventLog, EventRow
@@ -35,25 +39,48 @@ class Watch:
         The configuration.
     clock
         The clock.
+    driver
+        The driver that the service stands beside; None: it stands alone.
+    log, form
+        Where events are written as well, if at all, and how.
     """
 
-    def __init__(self, config: Config, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        driver: Place | None = None,
+        *,
+        log: TextIO | None = None,
+        form: LogFormat = LogFormat.TEXT,
+    ) -> None:
         self.config = config
+        self._driver = driver
         self.clock = clock
         aliases = {alias for link in config.links for alias in (link.source, link.target)}
         self._clusters = {
             alias: ClusterWatch(config.clusters[alias].access(), clock) for alias in aliases
         }
         self._followers = {
-            LinkName(link.name): LinkFollower(config, link, clock, self._clusters[link.target])
+            LinkName(link.name): LinkFollower(
+                config,
+                link,
+                clock,
+                self._clusters[link.target],
+                EventLog(clock.wall_ms, LinkName(link.name), log, form),
+            )
             for link in config.links
         }
         self._samples = {
             name: LinkSamples(follower.link, config.metrics)
             for name, follower in self._followers.items()
         }
+        self._mirrormaker = {
+            name: MirrorMakerSamples(follower.link, config.metrics)
+            for name, follower in self._followers.items()
+        }
         self._histories = {name: History() for name in self._followers}
-        self._service_events = EventLog(clock.wall_ms, LinkName(""), sys.stderr)
+        self._service_events = EventLog(clock.wall_ms, LinkName(""), sys.stderr, form)
         influx = config.metrics.influx
         self._influx = (
             None
@@ -107,9 +134,16 @@ class Watch:
                     self._clusters[source].reach(),
                     self._clusters[target].reach(),
                     follower.partitions,
+                    follower.latencies,
+                    follower.retention.seconds,
                 )
                 self._observations[link] = now_s, watched
             return watched
+
+    def voice(self, link: LinkName) -> Voice:
+        """Return what is told of a link to those who add figures of several services up."""
+        owner = self.observe(link).observation.status.owner
+        return voice_of(owner, self._driver, foreign=self.config.metrics.foreign)
 
     def partitions(self, link: LinkName) -> list[PartitionStatus]:
         """Return all partitions of a link as they are now."""
@@ -154,10 +188,21 @@ class Watch:
         """Add all samples, for whichever reader."""
         build = {"version": __version__, "python": platform.python_version()}
         samples.add(f.BUILD_INFO, labels(build), 1)
-        dropped = sum(
-            self._samples[name].write(samples, watched)
-            for name, watched in self.observe_all().items()
-        )
+        dropped, drivers = 0, set[tuple[object, object]]()
+        for name, watched in self.observe_all().items():
+            match self.voice(name):
+                case Voice.ALL:
+                    status = watched.observation.status
+                    dropped += self._samples[name].write(samples, watched)
+                    driver = status.owner.get("host"), status.owner.get("pid")
+                    self._samples[name].write_processes(
+                        samples, status, with_driver=driver not in drivers
+                    )
+                    drivers.add(driver)
+                case Voice.STANDBY:
+                    self._samples[name].write_standby(samples)
+                case Voice.NOTHING:
+                    pass
         samples.add(f.DROPPED, "", dropped)
         if self._influx is not None:
             self._influx.write(samples)
@@ -167,3 +212,11 @@ class Watch:
             samples.add(f.PROCESS_MEMORY, "", self._process.memory_info().rss)
             samples.add(f.PROCESS_SOCKETS, "", self._process.num_fds())
             samples.add(f.PROCESS_START, "", self._process.create_time())
+
+    def mirrormaker2(self) -> bytes:
+        """Return figures of links under the names of MirrorMaker 2's metrics, as text."""
+        samples = Samples(MIRRORMAKER_FAMILIES)
+        for name, watched in self.observe_all().items():
+            if self.voice(name) is Voice.ALL:
+                self._mirrormaker[name].write(samples, watched)
+        return samples.text().encode()

@@ -6,16 +6,18 @@ The driver's own view and `heliostat status` on any other machine read the same 
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from heliostat.errors import HeliostatError
-from heliostat.names import LinkName, TopicPartition
+from heliostat.names import LinkName, TopicName, TopicPartition
 from heliostat.offsets.landed import Landed
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress, decode_progress
 from heliostat.state.link_state import DRIVER_KEY
 from heliostat.status.lag import Ends, missing_records
+from heliostat.status.latencies import Percentiles
 from heliostat.status.reports import Reports, Totals
 from heliostat.status.snapshot import NO_ENDS, Snapshot, Stops, standing
 from heliostat.status.sums import problems_of
@@ -44,6 +46,7 @@ class StatusBoard:
         self._lock = threading.Lock()
         self._reports = Reports()
         self._totals = Totals()
+        self._codes: Counter[str] = Counter()
         self._stops: Stops = {}
         """The stops in the link's state topic."""
         self.listener: Callable[[RoundReport | None], None] = lambda _: None
@@ -67,15 +70,26 @@ class StatusBoard:
             Whether it was written after reading began: only then it counts among the totals.
         """
         with self._lock:
-            copied, latency = self._reports.take_lane(progress)
+            news = self._reports.take_lane(progress)
             if is_new:
-                self._totals.add(copied, latency)
+                self._totals.add(news.copied, news.latency)
+                self._codes.update(news.codes)
         self.listener(progress.report)
 
     def totals(self) -> Totals:
         """Return what was copied since reading began, as it is now."""
         with self._lock:
             return self._totals.copy()
+
+    def codes(self) -> dict[str, int]:
+        """Return how often partitions got into trouble since reading began, by the code of it."""
+        with self._lock:
+            return dict(self._codes)
+
+    def topic_latencies(self, now_ms: int) -> dict[TopicName, Percentiles]:
+        """Return the latencies of topics of which records were copied within a minute."""
+        with self._lock:
+            return dict(self._reports.topic_latency.percentiles(now_ms))
 
     def know_stops(self, stops: Stops) -> None:
         """Set the stops in the link's state, shown where no lane of its driver has reported."""
@@ -113,6 +127,11 @@ class StatusBoard:
         """When the driver last reported, by its clock; None: it has not, or it has stopped."""
         driver = self.driver
         return int(driver["at_ms"]) if driver.get("state") == "running" else None
+
+    def topics(self) -> set[TopicName]:
+        """Return the source topics of all partitions that were reported."""
+        with self._lock:
+            return {partition.topic for partition in self._reports.rows}
 
     def to_read(self, now_ms: int) -> list[PartitionReport]:
         """Return the last reports of partitions whose lag they don't tell."""

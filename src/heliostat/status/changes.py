@@ -7,11 +7,11 @@ line for all topics, as is its end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from heliostat.names import LinkName
-from heliostat.ops.events import Events
+from heliostat.ops.events import NOTHING, Events, Subject
 from heliostat.status.values import PartitionProblem
 
 LISTED_MAX = 20
@@ -30,7 +30,7 @@ NUMBERS_MAX = 12
 """Most partitions of a topic named in one line."""
 _Key = tuple[str, int]
 _What = tuple[str, str]
-Say = Callable[[str], None]
+Say = Callable[[str, Subject], None]
 
 
 @dataclass(slots=True)
@@ -85,13 +85,13 @@ class Changes:
             # If no lane has checked it since the driver started, the start is unknown.
             since_ms = item.since_ms if item.since_ms > 0 else now_ms
             self._problems[item.source, item.partition] = (_what(item), since_ms)
-        told = {(item.source, item.partition): _words(item) for item in worse}
+        told = {(item.source, item.partition): (_words(item), item.code) for item in worse}
         self._tell(told, "partitions are not copied as they should be", self._warn)
-        ended: dict[_Key, str] = {}
+        ended: dict[_Key, tuple[str, str]] = {}
         for key in over:
             (state, code), since_ms = self._problems.pop(key)
             lasted_s = max(0, now_ms - since_ms) / 1000
-            ended[key] = f"no longer {state} [{code}], after {lasted_s:.0f} s"
+            ended[key] = f"no longer {state} [{code}], after {lasted_s:.0f} s", code
         self._tell(ended, "partitions are copied again", self._info)
         self._look_at_retries(retried, now_ms)
 
@@ -109,24 +109,27 @@ class Changes:
             retry = self._retries.get(code)
             if retry is None:
                 retry = self._retries[code] = Retry(first.since_ms)
-                self._warn(f"{_named(_by_topic(items))} {_words(first)}")
+                text = f"{_named(_by_topic(items))} {_words(first)}"
+                self._warn(text, _about(items, code))
             retry.last_ms = now_ms
             retry.keys.update(items)
         for code, retry in list(self._retries.items()):
             if now_ms - retry.last_ms >= HELD_MS:
                 lasted_s = max(0, retry.last_ms - retry.since_ms) / 1000
                 words = f"no longer {RETRYING} [{code}], after {lasted_s:.0f} s"
-                self._info(f"{_named(_by_topic(retry.keys))} {words}")
+                text = f"{_named(_by_topic(retry.keys))} {words}"
+                self._info(text, _about(retry.keys, code))
                 del self._retries[code]
 
-    def _tell(self, told: Mapping[_Key, str], words: str, say: Say) -> None:
-        """Log what is told of partitions: a line for each topic and text."""
-        alike: dict[tuple[str, str], list[int]] = {}
-        for (topic, partition), text in told.items():
-            alike.setdefault((topic, text), []).append(partition)
+    def _tell(self, told: Mapping[_Key, tuple[str, str]], words: str, say: Say) -> None:
+        """Log what is told of partitions, text and code: a line for each topic and text."""
+        alike: dict[tuple[str, str, str], list[int]] = {}
+        for (topic, partition), (text, code) in told.items():
+            alike.setdefault((topic, text, code), []).append(partition)
         lines = list(alike.items())
-        for (topic, text), found in lines[:LISTED_MAX]:
-            say(f"{_named({topic: found})} {text}")
+        for (topic, text, code), found in lines[:LISTED_MAX]:
+            about = _about([(topic, number) for number in found], code)
+            say(f"{_named({topic: found})} {text}", about)
         if left := sum(len(found) for _, found in lines[LISTED_MAX:]):
             self._warn(f"and {left} more {words}: see `heliostat status`")
 
@@ -138,11 +141,19 @@ class Changes:
             self._info(f"over: {self._alarms[key]}")
         self._alarms = dict(alarms)
 
-    def _warn(self, text: str) -> None:
-        self._events.warn(f"link {self._link}: {text}")
+    def _warn(self, text: str, about: Subject = NOTHING) -> None:
+        self._events.warn(f"link {self._link}: {text}", about)
 
-    def _info(self, text: str) -> None:
-        self._events.info(f"link {self._link}: {text}")
+    def _info(self, text: str, about: Subject = NOTHING) -> None:
+        self._events.info(f"link {self._link}: {text}", about)
+
+
+def _about(keys: Collection[_Key], code: str) -> Subject:
+    """Return what a line about partitions is about: their topic, and the partition if it is one."""
+    topics = {topic for topic, _ in keys}
+    topic = next(iter(topics)) if len(topics) == 1 else ""
+    partition = next(iter(keys))[1] if len(keys) == 1 else None
+    return Subject(topic=topic, partition=partition, code=code)
 
 
 def _what(item: PartitionProblem) -> _What:

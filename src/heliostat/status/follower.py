@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 
 from heliostat.clock import Clock
+from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import HeliostatError
-from heliostat.names import LinkName
+from heliostat.names import LinkName, TopicName
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import as_unreachable
@@ -19,9 +21,11 @@ from heliostat.status.changes import Changes
 from heliostat.status.cluster_watch import ClusterWatch
 from heliostat.status.event_log import EventLog
 from heliostat.status.known_ends import KnownEnds
+from heliostat.status.latencies import Percentiles
 from heliostat.status.report_follower import ReportFollower
 from heliostat.status.reports import Totals
 from heliostat.status.snapshot import NO_ENDS
+from heliostat.status.source_retention import SourceRetention
 from heliostat.status.values import LinkStatus, PartitionStatus
 
 LOOK_EVERY_S = 5.0
@@ -49,10 +53,17 @@ class LinkFollower:
         The clock.
     target
         Watches its target: a reader of reports waits for a dead one without an error.
+    events
+        Keeps what happens.
     """
 
     def __init__(
-        self, config: Config, link: LinkConfig, clock: Clock, target: ClusterWatch
+        self,
+        config: Config,
+        link: LinkConfig,
+        clock: Clock,
+        target: ClusterWatch,
+        events: EventLog,
     ) -> None:
         self.link = link
         self._config = config
@@ -60,12 +71,15 @@ class LinkFollower:
         source_access = config.clusters[link.source].access()
         target_access = config.clusters[link.target].access()
         self.reports = ReportFollower(LinkName(link.name), target_access, clock)
-        self.events = EventLog(clock.wall_ms, LinkName(link.name))
+        self.events = events
         """What has happened lately, as it is seen from outside."""
         self._changes = Changes(LinkName(link.name), self.events)
         self._state = ""
         self._known_ends = KnownEnds(partial(read_ends, source_access, target_access), clock)
         self._ends = NO_ENDS
+        self.retention = SourceRetention(
+            lambda: ClusterAdmin(source_access, connect_timeout_s=LOOK_WITHIN_S), clock
+        )
         self._stops_of = ""
         """Whose stops were read: a driver, and whether it runs."""
         self._stopping = threading.Event()
@@ -95,6 +109,10 @@ class LinkFollower:
         """Return all its partitions as they are now."""
         return self.reports.board.partitions(self.reports.now_ms(), self._ends)
 
+    def latencies(self) -> dict[TopicName, Percentiles]:
+        """Return the latencies of topics of which records were copied within a minute."""
+        return self.reports.board.topic_latencies(self.reports.now_ms())
+
     def look_for_changes(self, status: LinkStatus) -> None:
         """Write what has begun or ended since the last look among the events."""
         now_ms = self.reports.now_ms()
@@ -112,11 +130,14 @@ class LinkFollower:
 
     def _look(self) -> None:
         while not self._stopping.wait(LOOK_EVERY_S):
-            asked = PendingAnswer(self._read_stops, f"{self.link.name} stops")
-            try:
-                asked.answer(LOOK_WITHIN_S)
-            except (HeliostatError, NoAnswerYet):
-                continue  # the status says that it is not known
+            for look in (self._read_stops, self._read_retention):
+                asked = PendingAnswer(look, f"{self.link.name} looks")
+                # What is not known is absent, in the status as in the metrics.
+                with contextlib.suppress(HeliostatError, NoAnswerYet):
+                    asked.answer(LOOK_WITHIN_S)
+
+    def _read_retention(self) -> None:
+        self.retention.look(self.reports.board.topics())
 
     def _read_stops(self) -> None:
         """Read the stops where no lane tells them: at first, and when a driver comes or goes."""

@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
+from heliostat.ops.process_use import ProcessUse
 from heliostat.records.copier.lane import PartitionReport, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress
+from heliostat.status.latencies import TopicLatencies
 from heliostat.status.rows import PartitionRow, RoundId, is_old
 
 WINDOW_S = 5.0
@@ -45,6 +47,9 @@ class LaneReports:
     def seconds(self) -> float:
         """Seconds that `recent` covers."""
         return min(WINDOW_S, (self.newest.at_ms - self.first_ms) / 1000)
+
+    process: ProcessUse | None = None
+    """What its process has used, as last reported."""
 
     def forget_old(self) -> None:
         """Drop what is older than the rates' window."""
@@ -94,6 +99,16 @@ class Totals:
         return Totals(dict(self.copied), LatencyHistogram(self.latency.counts))
 
 
+class News(NamedTuple):
+    """What a lane's report tells anew."""
+
+    copied: Copied
+    latency: list[int]
+    """Counts of records by latency bucket."""
+    codes: list[str]
+    """Of each partition that got into trouble, why."""
+
+
 class Reports:
     """The newest reports of one link. Not thread-safe."""
 
@@ -104,6 +119,7 @@ class Reports:
         self.rows: dict[TopicPartition, PartitionRow] = {}
         self.wanted_since: dict[LaneId, int] = {}
         """Lanes that the driver runs, and since when (wall ms)."""
+        self.topic_latency = TopicLatencies()
         self._gone: dict[LaneId, int] = {}
         """Lanes that no longer exist, and since when (wall ms)."""
         self._instance: str | None = None
@@ -161,8 +177,8 @@ class Reports:
             self.rows = {key: row for key, row in self.rows.items() if row.lane not in over}
         self._drop_left(at_ms)
 
-    def take_lane(self, progress: LaneProgress) -> tuple[Copied, list[int]]:
-        """Process a lane's report; return what it tells anew: records and bytes, and latencies."""
+    def take_lane(self, progress: LaneProgress) -> News:
+        """Process a lane's report; return what it tells anew."""
         report = progress.report
         its_round = _round_of(report)
         lane = self.lanes.get(report.lane)
@@ -173,7 +189,10 @@ class Reports:
         )
         if is_newest:
             lane.newest = progress
+            lane.process = report.process or lane.process
+        self.topic_latency.take(report.topic_latency, progress.at_ms)
         copied: Copied = {}
+        codes = [item.code for item in report.partitions if self._is_trouble(item)]
         for item in report.partitions:
             delta = self._take_partition(lane, report, item, progress.at_ms)
             if delta != (0, 0):
@@ -184,7 +203,14 @@ class Reports:
         if is_newest and progress.is_whole and report.plan != lane.whole:
             lane.whole = report.plan
             self._leave_rows_before(report, progress.at_ms)
-        return copied, counts
+        return News(copied, counts, codes)
+
+    def _is_trouble(self, item: PartitionReport) -> bool:
+        """Whether a partition has got into trouble, by a report that was not taken yet."""
+        if not item.code:
+            return False
+        row = self.rows.get(item.source)
+        return row is None or row.report.code != item.code
 
     def _take_partition(
         self, lane: LaneReports, report: RoundReport, item: PartitionReport, at_ms: int

@@ -73,6 +73,7 @@ class Snapshot:
             sums.add(row, state=shown, reading=reading)
         lag = sums.close(self._unreported(len(rows)))
         latency, reporting = LatencyHistogram(), list[RoundReport]()
+        bytes_per_s: dict[LaneId, float] = {}
         for lane in self._reports.lanes.values():
             for _, _, counts in lane.recent:
                 latency.merge(counts)
@@ -80,7 +81,10 @@ class Snapshot:
             if is_reporting:
                 reporting.append(lane.newest.report)
             if is_reporting and lane.seconds > 0:
-                for partition, (records, size) in lane.sums().items():
+                sent = lane.sums()
+                of_lane = sum(size for _, size in sent.values()) / lane.seconds
+                bytes_per_s[lane.newest.report.lane] = round(of_lane, 1)
+                for partition, (records, size) in sent.items():
                     topic = sums.topics.get(partition.topic)
                     if topic is not None:
                         topic.records_per_s += records / lane.seconds
@@ -107,7 +111,10 @@ class Snapshot:
             problems=sorted(sums.problems, key=lambda item: (item.source, item.partition)),
             refused=dict(self._reports.driver.get("refused", {})),
             notes=list(self._reports.driver.get("notes", [])),
-            lanes=[_lane(lane, now_ms) for _, lane in sorted(self._reports.lanes.items())],
+            lanes=[
+                _lane(lane, now_ms, bytes_per_s.get(number, 0.0))
+                for number, lane in sorted(self._reports.lanes.items())
+            ],
             driver=self._reports.driver,
             owner=dict(self._reports.driver.get("owner", {})),
             heartbeat_age_s=_heartbeat_age_s(self._reports.driver, now_ms),
@@ -288,7 +295,7 @@ def _heartbeat_age_s(driver: Mapping[str, Any], now_ms: int) -> float | None:
     return None if beat_ms is None else max(0.0, (now_ms - beat_ms) / 1000)
 
 
-def _lane(lane: LaneReports, now_ms: int) -> dict[str, Any]:
+def _lane(lane: LaneReports, now_ms: int, bytes_per_s: float) -> dict[str, Any]:
     report = lane.newest.report
     return {
         "lane": report.lane,
@@ -297,4 +304,6 @@ def _lane(lane: LaneReports, now_ms: int) -> dict[str, Any]:
         "partitions": lane.newest.report.lane_partitions,
         "records_in_round": report.records,
         "heard_s_ago": round((now_ms - lane.newest.at_ms) / 1000, 1),
+        "bytes_per_s": bytes_per_s,
+        "process": None if lane.process is None else lane.process._asdict(),
     }

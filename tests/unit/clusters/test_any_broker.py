@@ -18,6 +18,7 @@ from heliostat.clusters.wire.control_connection import ControlConnection
 from heliostat.clusters.wire.lent import LentClusters
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Endpoint
+from heliostat.ops.request_times import RequestTimes
 
 REQUEST = CreateTopicsRequest(topics=[], timeout_ms=1, validate_only=False)
 SETTINGS = DialSettings("test")
@@ -66,6 +67,7 @@ def caller_of(*lines: Line) -> Caller:
     clusters._idle.append(cluster)
     made = Caller.__new__(Caller)
     made.access, made.timeout_ms, made._clusters = access, 1000, clusters
+    made.times = RequestTimes()
     return made
 
 

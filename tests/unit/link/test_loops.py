@@ -10,7 +10,7 @@ from heliostat.clock import SystemClock
 from heliostat.errors import ConnectionLost
 from heliostat.link.loops import Loop, Loops
 from heliostat.link.troubles import Troubles
-from heliostat.ops.events import Events
+from heliostat.ops.events import NOTHING, Events, Subject
 from heliostat.ops.loop_spec import LoopSpec
 
 TURNS = 20
@@ -28,7 +28,7 @@ def test_a_failure_is_told_once_with_its_part_and_counted_by_the_loop() -> None:
 
     class CapturedEvents(Events):
         @override
-        def write(self, level: str, text: str) -> None:
+        def write(self, level: str, text: str, about: Subject = NOTHING) -> None:
             lines.append(f"{level} {text}")
 
     def turn() -> None:

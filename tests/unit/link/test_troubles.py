@@ -127,6 +127,19 @@ def test_what_brokers_say_while_another_is_away_is_the_same_trouble() -> None:
     assert len(told.lines()) == 1
 
 
+def test_failures_are_counted_by_their_code_and_cluster() -> None:
+    """Each failure counts, though only the first of a trouble is told."""
+    told = Told()
+    told.fails("topics", lost("no answer of"))
+    told.fails("groups", lost("no answer of"))
+    told.fails("gaps", BrokerError("no right", kafka_code=29))
+    told.fails("gaps", BrokerError("timed out", kafka_code=7))
+    counts = told.troubles.counts()
+    assert counts["TOPIC_AUTHORIZATION_FAILED", ""] == 1
+    assert counts["REQUEST_TIMED_OUT", "base"] == 1, "the cluster that is away"
+    assert sum(counts.values()) == 4
+
+
 def test_times_are_for_people() -> None:
     assert [duration(each) for each in (3.2, 119, 240, 9000)] == ["3 s", "119 s", "4 min", "2.5 h"]
 

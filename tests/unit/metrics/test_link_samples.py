@@ -16,10 +16,12 @@ from heliostat.metrics.link_samples import OTHER, LinkSamples, WatchedLink
 from heliostat.metrics.text import Samples, labels
 from heliostat.names import BrokerId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
+from heliostat.ops.process_use import ProcessUse
 from heliostat.records.copier.lane import PartitionState
 from heliostat.status.board import StatusBoard
 from heliostat.status.cluster_watch import Reach
 from heliostat.status.follower import Observation
+from heliostat.status.latencies import Percentiles
 from heliostat.status.reports import Totals
 from heliostat.status.values import LinkStatus, TopicStatus
 
@@ -170,6 +172,77 @@ def test_no_latency_looks_shorter_than_it_was(latency_ms: float) -> None:
     )
     assert values[f"{name}_count", frozenset()] == 3
     assert values[f"{name}_sum", frozenset()] >= 3 * latency_ms / 1000
+
+
+METERS = {
+    "processes": {"driver": [1.5, 100, 3, 10, 20], "jvm": [2.5, 200, 4, 30, 40]},
+    "errors": [["CONNECTION_LOST", "source", 3], ["REQUEST_TIMED_OUT", "", 1]],
+    "admin": [["source", "Metadata", 0.25, [0, 1, *([0] * 10), 2]]],
+}
+
+
+def metered() -> LinkStatus:
+    driver = {
+        **DRIVER,
+        "meters": METERS,
+        "gaps": {"rows": 2, "records_lost": 9, "unknown": 0, "dead_letters": 1},
+        "interchange": {"beats": [["summit", "1", NOW_MS - 2000], ['ba"se', "3+", NOW_MS]]},
+    }
+    status, _ = told(Case(report=partition(), driver=driver))
+    (lane,) = status.lanes
+    lane["process"] = ProcessUse(0.5, 50, 2, 7, 8)._asdict()
+    return status
+
+
+def test_what_the_driver_has_counted() -> None:
+    values = samples_of(metered())
+    assert values[at(f.ERRORS, side="source", **{"class": "CONNECTION_LOST"})] == 3
+    assert values[at(f.ERRORS, side="", **{"class": "REQUEST_TIMED_OUT"})] == 1
+    asked = {"side": "source", "request": "Metadata"}
+    bucket = f"{f.ADMIN_SECONDS.name}_bucket"
+    assert values[bucket, frozenset({**asked, "le": "0.005"}.items())] == 0
+    assert values[bucket, frozenset({**asked, "le": "30.0"}.items())] == 1
+    assert values[bucket, frozenset({**asked, "le": "+Inf"}.items())] == 3
+    assert values[f"{f.ADMIN_SECONDS.name}_sum", frozenset(asked.items())] == 0.25
+    assert [values[at(each)] for each in (f.GAPS, f.GAP_RECORDS, f.DEAD_LETTERS)] == [2, 9, 1]
+    assert values[at(f.UPSTREAM_BEAT_AGE, origin="summit", hops="1")] == 2.0
+    assert values[at(f.UPSTREAM_BEAT_AGE, origin='ba"se', hops="3+")] == 0.0
+
+
+@pytest.mark.parametrize("with_driver", [True, False])
+def test_what_processes_use(*, with_driver: bool) -> None:
+    """A driver's processes stand at one of its links; those of a silent driver are not known."""
+    samples = Samples()
+    status = metered()
+    LinkSamples(LINK, ALL).write_processes(samples, status, with_driver=with_driver)
+    values = scraped(samples.text())
+    worker = {"process": "worker", "lane": "0"}
+    assert values[at(f.PART_CPU, **worker)] == 0.5
+    assert values[at(f.PART_BYTES, **worker, direction="read")] == 7
+    assert values.get(at(f.PART_MEMORY, process="jvm")) == (200 if with_driver else None)
+    assert values.get(at(f.PART_SOCKETS, process="driver")) == (3 if with_driver else None)
+    status.state = "silent"
+    silent = Samples()
+    LinkSamples(LINK, ALL).write_processes(silent, status, with_driver=with_driver)
+    assert not silent.text()
+
+
+def test_latency_and_retention_of_topics_with_series_of_their_own() -> None:
+    samples = Samples()
+    a, b = TopicName("a"), TopicName("b")
+    latencies, kept = (
+        dict.fromkeys((a, b), Percentiles(3.0, 250.0, 1.0, 300.0, 9.0)),
+        dict.fromkeys((a, b), 60.0),
+    )
+    observation = Observation(status_of([topic("a"), topic("b")]), Totals())
+    watched = WatchedLink(observation, Reach(), Reach(), list, lambda: latencies, lambda: kept)
+    config = MetricsConfig.model_validate({"topics": {"include": ["a"]}})
+    LinkSamples(LINK, config).write(samples, watched)
+    values = scraped(samples.text())
+    assert values[at(f.TOPIC_LATENCY, topic="a", q="p50")] == 0.003
+    assert values[at(f.TOPIC_LATENCY, topic="a", q="p99")] == 0.25
+    assert values[at(f.TOPIC_RETENTION, topic="a")] == 60.0
+    assert not any(("topic", "b") in key[1] for key in values)
 
 
 def test_labels_survive_what_a_name_may_hold() -> None:

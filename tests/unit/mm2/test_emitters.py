@@ -127,6 +127,7 @@ def test_each_part_has_a_loop_and_mirror_makers_topic(topics):
     assert [(p.name, p.interval_s) for p in found.parts()] == [
         ("heartbeats", 3),
         ("heartbeat age", module.WATCH_S),
+        ("upstream heartbeats", module.UPSTREAM_S),
         ("checkpoints", module.CHECKPOINTS_S),
         ("offset syncs", 60),
     ]
@@ -147,9 +148,9 @@ def test_offset_syncs_at_the_target_are_named_by_the_source(topics):
 
 def test_heartbeats_of_others_are_read_without_writing_any(topics):
     found = interchange(heartbeats={"mirror": True})
-    assert [p.name for p in found.parts()] == ["heartbeat age"]
+    assert [p.name for p in found.parts()] == ["heartbeat age", "upstream heartbeats"]
     beat = {"timestamp_ms": None, "delay_ms": None, "unreadable": 0}
-    assert found.report() == {"heartbeat": beat}
+    assert found.report() == {"beats": [], "heartbeat": beat}
 
 
 def test_a_heartbeat_names_both_clusters(topics):

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from heliostat.clusters.byte_topic import ByteRecord
+from heliostat.config import LinkConfig
 from heliostat.errors import ConnectionLost
 from heliostat.mm2.checkpoints import Checkpoints, GroupRow
 from heliostat.mm2.formats import Checkpoint, Heartbeat, OffsetSync
 from heliostat.mm2.heartbeats import HeartbeatEmitter, HeartbeatWatch
 from heliostat.mm2.offset_syncs import CopiedRange, OffsetSyncs, all_syncs, later_syncs, newest_sync
+from heliostat.mm2.upstream_beats import UpstreamBeats, by_origin
 from heliostat.names import Alias, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, OffsetMap
 
@@ -192,6 +196,34 @@ def test_a_missing_topic_is_waited_for():
     topic.records += beats(Heartbeat(EAST, WEST, 2000))
     watch.look(lambda: 2000, 0)
     assert watch.age_s(2000) == 0.0
+
+
+def test_heartbeats_tell_their_origin_and_the_links_they_crossed() -> None:
+    """At WEST, by the link EAST → WEST / then north's came through EAST, others through more."""
+    link = LinkConfig.model_validate({"name": "l", "source": EAST, "target": WEST})
+    flows = {
+        (EAST, WEST): 1000,
+        (EAST, Alias("south")): 2000,
+        (Alias("north"), EAST): 3000,
+        (Alias("pole"), Alias("north")): 4000,
+    }
+    assert by_origin(link, flows) == {(EAST, "1"): 2000, ("north", "2"): 3000, ("pole", "3+"): 4000}
+
+
+def test_mirrors_of_upstream_heartbeats_are_followed() -> None:
+    naming = {"naming": {"prefix": "east."}}
+    link = LinkConfig.model_validate(
+        {"name": "l", "source": EAST, "target": WEST, "topics": naming}
+    )
+    there = {
+        "east.north.heartbeats": Memory(beats(Heartbeat(Alias("north"), EAST, 1000))),
+        "east.north.pole.heartbeats": Memory(beats(Heartbeat(Alias("pole"), EAST, 2000))),
+    }
+    upstream = UpstreamBeats(link, there.__getitem__)
+    names = ("heartbeats", "north.heartbeats", "north.pole.heartbeats", "north.other")
+    mirrors = {name: SimpleNamespace(target=f"east.{name}") for name in names}
+    upstream.look(mirrors, lambda: 5000)
+    assert upstream.beats() == {("north", "2"): 1000, ("pole", "3"): 2000}
 
 
 # -- offset syncs ------------------------------------------------------------------------------

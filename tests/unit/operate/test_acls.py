@@ -118,6 +118,16 @@ def test_group_rights_are_listed_where_groups_are_used() -> None:
     assert given(1, groups={"sync": True}) == {("*", "LITERAL", "READ")}
 
 
+def test_the_right_to_commit_progress_is_listed_where_that_is_on() -> None:
+    config = written({"include": ["a"]})
+    config["metrics"] = {"progress_group": "heliostat {link}"}
+    parsed = Config.model_validate(config)
+    source, target = link_grants(parsed, parsed.links[0])
+    groups = [rule for rule in (*source.rules, *target.rules) if rule.kind is ResourceKind.GROUP]
+    assert [(rule.name, rule.operation.name) for rule in groups] == [("heliostat one", "READ")]
+    assert groups[0] in source.rules
+
+
 def test_rights_to_all_topics_replace_all_others() -> None:
     config = written({"include": [".*"]})
     config["links"][0]["heartbeats"] = {"emit": True}

@@ -54,5 +54,6 @@ def test_nothing_copied_has_no_percentile_and_clock_skew_counts_as_zero() -> Non
 )
 def test_a_backlog_is_no_latency(written_ms: int, level_ms: int, counted: int) -> None:
     latency = LiveLatency()
-    latency.landed(written_ms, 1, level_ms, NOW_MS)
+    latency.landed(7, written_ms, 1, level_ms, NOW_MS)
     assert sum(latency.counts) == counted
+    assert sum(latency.by_partition.get(7, {}).values()) == counted

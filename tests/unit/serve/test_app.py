@@ -15,6 +15,7 @@ from unit.status.test_truth import DRIVER, LEVEL, NOW_MS
 
 from heliostat.config import Config
 from heliostat.errors import ConfigError, ConnectionLost
+from heliostat.metrics.voice import Place, Voice, voice_of
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress
@@ -61,7 +62,8 @@ def reports() -> list[PartitionReport]:
 def watch() -> Watch:
     """A watch that reads nothing: its link was reported by hand."""
     links = [{"name": "l", "source": "summit", "target": "usdf"}]
-    config = Config.model_validate({"clusters": CLUSTERS, "links": links})
+    metrics = {"foreign": True}
+    config = Config.model_validate({"clusters": CLUSTERS, "links": links, "metrics": metrics})
     made = Watch(config, StillClock())
     board = made.follower(LinkName("l")).reports.board
     report = RoundReport(LaneId(0), 1, 0, 0, 0, "", reports(), lane_partitions=TOPICS, plan=1)
@@ -76,6 +78,46 @@ def client(watch: Watch) -> Iterator[TestClient]:
     app = Guard(make_app(watch), hosts=[HOST], tokens=None)
     with TestClient(app, base_url=f"http://{HOST}", raise_server_exceptions=False) as made:
         yield made
+
+
+def test_who_writes_the_series_of_a_link() -> None:
+    """The service beside its driver does; a standby's tells that it stands by, others nothing."""
+    mine, other = Place("here", 7), Place("there", 7)
+    owner = {"host": "here", "pid": 7}
+    assert voice_of(owner, mine, foreign=False) is Voice.ALL
+    assert voice_of(owner, other, foreign=True) is Voice.STANDBY
+    assert voice_of(owner, Place("here", 8), foreign=False) is Voice.STANDBY
+    assert voice_of({}, mine, foreign=False) is Voice.ALL, "nobody else could tell of it"
+    assert voice_of(owner, None, foreign=False) is Voice.NOTHING
+    assert voice_of(owner, None, foreign=True) is Voice.ALL
+
+
+STANDBY = 'heliostat_link_state{link="l",source="summit",target="usdf",state="standby"} 1'
+
+
+@pytest.mark.parametrize(("driver", "told"), [(None, set[str]()), (Place("there", 1), {STANDBY})])
+def test_what_is_told_of_a_link_that_runs_elsewhere(driver: Place | None, told: set[str]) -> None:
+    links = [{"name": "l", "source": "summit", "target": "usdf"}]
+    config = Config.model_validate({"clusters": CLUSTERS, "links": links})
+    made = Watch(config, StillClock(), driver)
+    board = made.follower(LinkName("l")).reports.board
+    board.consume("driver", {**DRIVER, "owner": {"host": "here", "pid": 7}})
+    lines = made.metrics().decode().splitlines()
+    assert {line for line in lines if "link=" in line} == told
+    assert any(line.startswith("process_cpu_seconds_total") for line in lines)
+
+
+def test_mirror_makers_names_are_answered_where_they_are_configured() -> None:
+    on = {"foreign": True, "mirrormaker2": {"labels": {"x": "y"}}}
+    for metrics, status in (({}, 404), (on, 200)):
+        links = [{"name": "l", "source": "summit", "target": "usdf"}]
+        given = {"clusters": CLUSTERS, "links": links, "metrics": metrics}
+        made = Watch(Config.model_validate(given), StillClock())
+        for app in (make_app(made), health_app(made)):
+            answer = TestClient(app).get("/metrics/mirrormaker2")
+            assert answer.status_code == status
+    count = 'kafka_connect_worker_task_count{x="y",source="summit",target="usdf"} 0'
+    assert count in answer.text.splitlines()
 
 
 def test_links_in_a_few_figures(client: TestClient) -> None:

@@ -24,6 +24,7 @@ from heliostat.clusters.wire.control_connection import ControlConnection
 from heliostat.clusters.wire.lent import lent_clusters
 from heliostat.errors import KAFKA_ERRORS, BrokerError, ConnectionLost
 from heliostat.names import BrokerId, PartitionId, TopicPartition
+from heliostat.ops.request_times import RequestTimes
 
 Answer = TypeVar("Answer")
 REQUEST_TIMEOUT_MS = 30_000  # as the Java client's; creating thousands of topics takes seconds
@@ -55,6 +56,7 @@ class Caller:
     ) -> None:
         self.timeout_ms = request_timeout_ms
         self.remembered = Remembered()
+        self.times = RequestTimes()
         self._about: tuple[float, Any] | None = None
         self._clusters, self._are_ours = lent_clusters(
             cluster, client_id, request_timeout_ms / 1000
@@ -107,6 +109,14 @@ class Caller:
         return self._with(None, lambda conn: _range_of(request, conn)[1])
 
     def _sent(self, requests: Sequence[Any], broker: BrokerId | int | None) -> list[Any]:
+        began_s = time.monotonic()
+        try:
+            return self._exchanged(requests, broker)
+        finally:
+            name = str(requests[0].name).removesuffix("Request")
+            self.times.took(name, time.monotonic() - began_s)
+
+    def _exchanged(self, requests: Sequence[Any], broker: BrokerId | int | None) -> list[Any]:
         def ask(conn: ControlConnection) -> list[Any]:
             low, high = _range_of(requests[0], conn)
             return conn.exchange_once(

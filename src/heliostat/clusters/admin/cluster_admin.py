@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from math import inf
-from types import TracebackType
 from typing import Self
 
 from heliostat.access import Reachable
@@ -39,6 +38,7 @@ from heliostat.names import (
     TopicName,
     TopicPartition,
 )
+from heliostat.ops.request_times import RequestTimes
 
 LATELY_S = 60.0
 """Brokers come and go rarely: where one more changes little, they aren't asked for again."""
@@ -87,17 +87,17 @@ class ClusterAdmin:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
         """Close connections and the client's thread."""
         self._caller.close()
+
+    @property
+    def times(self) -> RequestTimes:
+        """How long its requests took."""
+        return self._caller.times
 
     def cluster_id(self) -> ClusterId:
         """The cluster's id, generated when it was formatted."""

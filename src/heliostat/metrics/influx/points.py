@@ -10,6 +10,7 @@ change: it is a text, or part of the field's name.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final
@@ -135,6 +136,21 @@ class PointSamples(Samples):
             percentile_ms = grown.percentile_ms(fraction)
             if percentile_ms is not None:
                 self._append(place.series, lines.field(f"{name}_{label}", percentile_ms / 1000))
+
+    @override
+    def add_histogram(
+        self,
+        family: Family,
+        labelled: str,
+        bounds: Sequence[float],
+        counts: Sequence[int],
+        total: float,
+    ) -> None:
+        """Add how much was counted, and the sum; buckets would be a series each."""
+        place = self._places.place(labelled)
+        name = place.name(family)
+        self._append(place.series, lines.field(f"{name}_count", sum(counts)))
+        self._append(place.series, lines.field(f"{name}_sum", total))
 
     def _append(self, start: str, text: str | None) -> None:
         if text is not None:

@@ -75,7 +75,7 @@ class Copier:
         self.partitions = self._plan.partitions
         self._gate = SchemaGate(lane.pipeline)
         self._pipeline = PipelineWay(self.partitions, way, self._gate)
-        self.reports = RoundReports(lane, self.partitions, self._plan, self._gate, network.lines)
+        self.reports = RoundReports(lane, self.partitions, self._plan, self._gate, network)
         self._publishing = LaneReports(self.lease, self.reports)
         self._leaders = LaneLeaders(self.partitions, network, clock)
         self._fetches = FetchSchedule(lane, self.partitions, network, clock)
@@ -293,8 +293,8 @@ class Copier:
             item.appended(send.batch, event.base_offset, now_ms, is_repeated=event.is_repeated)
             and item.phase is Phase.COPY
         ):
-            latency = self.reports.latency
-            latency.landed(send.batch.max_timestamp, send.batch.records, level_ms, now_ms)
+            batch, latency = send.batch, self.reports.latency
+            latency.landed(send.index, batch.max_timestamp, batch.records, level_ms, now_ms)
         if item.map.fills:
             self._map_writer.note(item)  # a hole after the last record is filled now
             if item.filling.check_end is not None:

@@ -13,8 +13,18 @@ from typing import NamedTuple
 from typing_extensions import override
 
 from heliostat.access import ClusterAccess
-from heliostat.names import LaneId, LinkName, Offset, ProducerId, TopicId, TopicPartition
+from heliostat.names import (
+    LaneId,
+    LinkName,
+    Offset,
+    ProducerId,
+    TopicId,
+    TopicName,
+    TopicPartition,
+)
 from heliostat.offsets.offset_map import Break, MapTail
+from heliostat.ops.latency import Counts
+from heliostat.ops.process_use import ProcessUse
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import ConvertSettings, StopReason
 from heliostat.records.copier.pipeline_steps import Pipeline
@@ -451,3 +461,9 @@ class RoundReport:
     source_line: LineUse | None = None
     """The line to the source; None: no broker has answered yet."""
     target_line: LineUse | None = None
+    moved: tuple[int, int] = (0, 0)
+    """Bytes that were fetched, and that brokers acknowledged, since the round began."""
+    process: ProcessUse | None = None
+    """What the lane's process has used; None: not known, or not told in this report."""
+    topic_latency: list[tuple[TopicName, Counts]] = field(default_factory=list)
+    """Latencies of records of some topics that were not reported before."""

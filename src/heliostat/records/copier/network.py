@@ -456,6 +456,10 @@ class Network(Protocol):
         """Return how the lines to source and target were used since the last call."""
         ...
 
+    def moved(self) -> tuple[int, int]:
+        """Return the bytes that were fetched, and that brokers acknowledged, since the begin."""
+        ...
+
     def copy_unsent(self) -> None:
         """Copy bytes not yet sent out of fetch answers, so that these are freed."""
         ...

@@ -210,10 +210,9 @@ class PlainWay:
         rows, left = answer.sends.rows, self._taken.left
         self._given[compiled.NOW_MS] = now_ms
         missed = compiled.take_landed(self._table, rows, self._given, left)
-        counts = self._latency.counts
         for row in rows.tolist():
             if row[sent.BUCKET] >= 0:
-                counts[row[sent.BUCKET]] += row[sent.COUNT]
+                self._latency.count(row[sent.INDEX], row[sent.BUCKET], row[sent.COUNT])
         if not missed:
             return []
         objects, landed_at = answer.sends.objects(), rows[:, sent.LANDED_AT].tolist()

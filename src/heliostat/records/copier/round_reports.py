@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
+from heapq import nlargest
 
-from heliostat.ops.latency import LiveLatency
-from heliostat.records.copier.lane import LaneSpec, LineUse, RoundReport, Suspect
+from heliostat.names import TopicName
+from heliostat.ops.latency import Counts, LiveLatency
+from heliostat.records.copier.lane import LaneSpec, RoundReport, Suspect
 from heliostat.records.copier.lane_plan import LanePlan
+from heliostat.records.copier.network import Network
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_report import copied_in, lost_since, report_of
 from heliostat.records.copier.partition_standing import Phase
 from heliostat.records.copier.schema_gate import SchemaGate
+
+LATENCY_TOPICS_MAX = 200
+"""Topics whose latencies one report tells; the others wait for a later one."""
 
 
 class RoundReports:
@@ -26,8 +32,8 @@ class RoundReports:
         The plan of the round.
     gate
         Knows which schemas partitions wait for.
-    lines
-        Tells how the lines to both sides were used, see `Network`.
+    network
+        Tells how the lines to both sides were used.
     """
 
     def __init__(
@@ -36,14 +42,16 @@ class RoundReports:
         partitions: Sequence[PartitionCopy],
         plan: LanePlan,
         gate: SchemaGate,
-        lines: Callable[[], tuple[LineUse | None, LineUse | None]],
+        network: Network,
     ) -> None:
         self._lane = lane
         self._partitions = partitions
         self._plan = plan
         self.latency = LiveLatency()
         self._gate = gate
-        self._lines = lines
+        self._network = network
+        self._pending_latency: dict[TopicName, dict[int, int]] = {}
+        """Latencies by topic and bucket that were not reported yet."""
         self._number = 0
         self._suspect: Suspect | None = None
         """What is alone in the pipeline now."""
@@ -97,5 +105,20 @@ class RoundReports:
             is_whole,
             self._suspect,
             "",
-            *self._lines(),
+            *self._network.lines(),
+            self._network.moved(),
+            topic_latency=self._topic_latency(),
         )
+
+    def _topic_latency(self) -> list[tuple[TopicName, Counts]]:
+        """Return the latencies of the topics with most records since they were last reported."""
+        pending = self._pending_latency
+        for index, counts in self.latency.by_partition.items():
+            own = pending.setdefault(self._partitions[index].spec.source.topic, {})
+            for bucket, count in counts.items():
+                own[bucket] = own.get(bucket, 0) + count
+        self.latency.by_partition.clear()
+        chosen: Iterable[TopicName] = list(pending)
+        if len(pending) > LATENCY_TOPICS_MAX:
+            chosen = nlargest(LATENCY_TOPICS_MAX, pending, lambda name: sum(pending[name].values()))
+        return [(name, tuple(sorted(pending.pop(name).items()))) for name in chosen]

@@ -23,6 +23,7 @@ from heliostat.ops.jvm_output import Tell, to_stderr
 from heliostat.ops.pyspark_private import (
     ask_numpy_converters_of_numpy_only,
     java_exception,
+    java_process,
     jvm_of,
     scala_context,
 )
@@ -151,6 +152,12 @@ class SparkRounds:
         from pyspark.sql import SparkSession
 
         return SparkSession.builder.getOrCreate()
+
+    @property
+    def jvm_pid(self) -> int | None:
+        """Id of the JVM's process; None if it is not ours."""
+        process = java_process(self.context)
+        return None if process is None else int(process.pid)
 
     @property
     def cores(self) -> int:

@@ -95,7 +95,7 @@ class WireNetwork(WireQuestions):
         self._room = AnswerRoom()
         self._watched = WatchedConnections()
         lines = self._lines = measured_lines(monotonic_s)
-        self.lines = lines.uses
+        self.lines, self.moved = lines.uses, lines.moved
         epochs = source.epochs
         context = ConnectionContext(partitions, settings, monotonic_s, lines, producer_id, epochs)
         self._conns = LaneConnections(

@@ -36,6 +36,8 @@ class LineMeter:
         self._window_from_s = self._read_at_s = monotonic_s()
         self._byte_seconds = 0.0
         """Sum of bytes times the seconds that they were on the line, since they were last read."""
+        self.moved_bytes = 0
+        """Bytes of all answers, or of what they acknowledged."""
 
     def answered(
         self, broker: Hashable, size: int, asked_s: float, *, waited_s: float | None = 0.0
@@ -60,6 +62,7 @@ class LineMeter:
         if waited_s is None:
             took_s = min(shortest_s, self._before_s.get(broker, inf))
         self._byte_seconds += size * took_s
+        self.moved_bytes += size
 
     def nearest_s(self, question_s: float) -> float:
         """Return the round trip to the nearest broker; before answers, that of a question."""
@@ -96,6 +99,10 @@ class Lines(NamedTuple):
     def uses(self) -> tuple[LineUse | None, LineUse | None]:
         """Return how they were used since the last call."""
         return self.source.use(), self.target.use()
+
+    def moved(self) -> tuple[int, int]:
+        """Return the bytes that were fetched, and that brokers acknowledged."""
+        return self.source.moved_bytes, self.target.moved_bytes
 
 
 def measured_lines(monotonic_s: Callable[[], float]) -> Lines:

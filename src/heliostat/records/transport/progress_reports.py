@@ -17,6 +17,8 @@ from itertools import groupby
 from typing import Any
 
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
+from heliostat.ops.latency import BUCKETS
+from heliostat.ops.process_use import ProcessUse
 from heliostat.records.copier.lane import (
     LineUse,
     PartitionReport,
@@ -200,6 +202,13 @@ def encode_progress(
         }
         if report.source_line or report.target_line:
             head["lines"] = [_line(report.source_line), _line(report.target_line)]
+        if report.process is not None and not start:
+            head["process"] = list(report.process)
+        if report.topic_latency and not start:
+            head["topics_latency"] = [
+                [topic, [number for pair in counts for number in pair]]
+                for topic, counts in report.topic_latency
+            ]
         if report.lost and not start:
             head["lost"] = [[*_place(source), *lost] for source, *lost in report.lost]
         if report.schema_ids and not start:
@@ -300,6 +309,7 @@ def decode_progress(value: Mapping[str, Any]) -> LaneProgress:
     report.hangs = value.get("hangs", "")
     lines = value.get("lines", ((), ()))
     report.source_line, report.target_line = (LineUse(*line) if line else None for line in lines)
+    _take_usage(report, value)
     if "suspect" in value:
         topic, partition, *ends = value["suspect"]
         source = TopicPartition(TopicName(topic), PartitionId(partition))
@@ -316,6 +326,22 @@ def decode_progress(value: Mapping[str, Any]) -> LaneProgress:
     _only(int, *(number for line in lines for number in line))
     _only(str, report.ended_by, report.hangs)
     return LaneProgress(report, value["at_ms"], bool(value["is_whole"]))
+
+
+def _take_usage(report: RoundReport, value: Mapping[str, Any]) -> None:
+    if "process" in value:
+        cpu_s, *numbers = value["process"]
+        _only(int, *numbers)
+        report.process = ProcessUse(float(cpu_s), *numbers)
+    latency = value.get("topics_latency", ())
+    _only(str, *(topic for topic, _ in latency))
+    _only(int, *(number for _, numbers in latency for number in numbers))
+    report.topic_latency = [
+        (TopicName(topic), tuple(zip(numbers[::2], numbers[1::2], strict=True)))
+        for topic, numbers in latency
+    ]
+    if any(not 0 <= bucket < BUCKETS for _, counts in report.topic_latency for bucket, _ in counts):
+        raise ValueError("no such bucket")
 
 
 def _only(kind: type, *values: object) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable
 
 from heliostat.clusters.wire import produce
 from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.ops.process_use import ProcessUse, use_of
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.encode import encode_batch
 from heliostat.records.copier.lane import LaneSpec, RoundReport
@@ -16,6 +18,7 @@ from heliostat.records.transport.state_connection import ANSWER_S, ONLY, StateCo
 
 STEP_PAUSE_S = 0.0003
 """Between two steps of encoding: long enough for the copier's thread to get the GIL."""
+USE_EVERY_S = 5.0
 
 
 class ReportWriter:
@@ -44,6 +47,7 @@ class ReportWriter:
         self._reports: list[RoundReport] = []
         self._unwritten: list[bytes] = []
         self._encoded = 0
+        self._use_again_s = 0.0
         self.written = 0
         """Number of the newest report that is durable."""
 
@@ -92,6 +96,8 @@ class ReportWriter:
         rows = [row for each in reports[whole or 0 :] for row in each.partitions]
         self._encoded = report.number
         report.lost = [lost for each in reports for lost in each.lost]
+        report.topic_latency = [item for each in reports for item in each.topic_latency]
+        report.process = self._process_use(report)
         pause = _no_pause if report.ended_by else _pause
         chosen = self._thinning.choose(
             rows,
@@ -110,6 +116,14 @@ class ReportWriter:
             )
         )
         return True
+
+    def _process_use(self, report: RoundReport) -> ProcessUse | None:
+        """Return what this process has used, now and then: it costs a look at each open file."""
+        now_s = self._progress.monotonic_s()
+        if now_s < self._use_again_s:
+            return None
+        self._use_again_s = now_s + USE_EVERY_S
+        return use_of(os.getpid(), report.moved)
 
     def _write(self, value: bytes) -> None:
         conn = self._progress

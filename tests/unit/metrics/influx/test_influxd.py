@@ -111,7 +111,7 @@ def test_the_service_writes_whatever_its_clusters_do(influxd: Influxd, tmp_path:
     content = {
         "clusters": {"a": {"bootstrap": "127.0.0.1:1"}, "b": {"bootstrap": "127.0.0.1:2"}},
         "links": [{"name": "l", "source": "a", "target": "b", "topics": {"include": ["t"]}}],
-        "metrics": {"influx": {"url": influxd.url, "every_s": 1}},
+        "metrics": {"foreign": True, "influx": {"url": influxd.url, "every_s": 1}},
     }
     file.write_text(yaml.safe_dump(content), encoding="utf-8")
     words = ("serve", "-c", str(file), "--listen", "127.0.0.1:0")

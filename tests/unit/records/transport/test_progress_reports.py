@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
+from heliostat.ops.process_use import ProcessUse
 from heliostat.records.copier.lane import LineUse, PartitionReport, PartitionState, RoundReport
 from heliostat.records.transport.progress_reports import (
     MOVED_EVERY_S,
@@ -54,6 +55,35 @@ def encoded(chosen: list[PartitionReport], **more: bool) -> list[bytes]:
     report.lane_partitions, report.number, report.plan = len(chosen), 9, 8
     report.lost = [(row(4).source, 5, 7)]
     return list(encode_progress(report, chosen, NOW_MS, **{"is_whole": True, **more}))
+
+
+def test_what_a_process_has_used_and_latencies_of_topics_are_read_back() -> None:
+    """Both stand in the first record of a report alone: they are counted once."""
+    report = RoundReport(LaneId(3), 7, 2, 10, 7_000, "", [])
+    report.process = ProcessUse(1.25, 1 << 30, 9, 10, 11)
+    report.topic_latency = [(TopicName("t"), ((0, 3), (9, 1))), (TopicName("u"), ())]
+    first, *others = [
+        decode_progress(json.loads(each)).report
+        for each in encode_progress(report, rows(ROWS_PER_RECORD + 1), NOW_MS, is_whole=True)
+    ]
+    assert first.process == report.process
+    assert first.topic_latency == report.topic_latency
+    assert [(each.process, each.topic_latency) for each in others] == [(None, [])]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"process": ["x", 1, 2, 3, 4]},
+        {"process": [1.0, 2]},
+        {"topics_latency": [["t", [999, 1]]]},
+    ],
+)
+def test_odd_figures_of_others_make_no_report(odd: dict[str, object]) -> None:
+    report = RoundReport(LaneId(3), 7, 2, 10, 7_000, "", [])
+    (record,) = encode_progress(report, [], NOW_MS, is_whole=True)
+    with pytest.raises((LookupError, TypeError, ValueError)):
+        decode_progress({**json.loads(record), **odd})
 
 
 def nothing() -> None:

@@ -1,0 +1,72 @@
+"""Samples of what a driver and its lanes have counted and used, from their reports; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from heliostat.metrics import families as f
+from heliostat.metrics.text import Samples, labels
+from heliostat.ops.process_use import ProcessUse
+from heliostat.ops.request_times import BOUNDS_S
+from heliostat.status.values import LinkStatus
+
+CODES_MAX = 100
+"""Most codes of errors with series of their own, the most frequent: a broker may answer any."""
+BEATS_MAX = 50
+"""Most origins of heartbeats with series of their own."""
+
+
+def write_meters(samples: Samples, labelled: str, status: LinkStatus) -> None:
+    """Add what the driver has counted, and its lanes.
+
+    Parameters
+    ----------
+    labelled
+        Labels of the link.
+    """
+    meters: Mapping[str, Any] = status.driver.get("meters", {})
+    errors = sorted(meters.get("errors", ()), key=lambda row: -row[2])
+    for code, side, count in errors[:CODES_MAX]:
+        samples.add(f.ERRORS, f'{labelled},side="{side}",class="{code}"', count)
+    for side, request, seconds, counts in meters.get("admin", ()):
+        of_request = f'{labelled},side="{side}",request="{request}"'
+        samples.add_histogram(f.ADMIN_SECONDS, of_request, BOUNDS_S, counts, seconds)
+    gaps: Mapping[str, int] = status.driver.get("gaps", {})
+    samples.add(f.GAPS, labelled, gaps.get("rows"))
+    samples.add(f.GAP_RECORDS, labelled, gaps.get("records_lost"))
+    samples.add(f.DEAD_LETTERS, labelled, gaps.get("dead_letters"))
+    _write_beats(samples, labelled, status)
+
+
+def write_processes(
+    samples: Samples, labelled: str, status: LinkStatus, *, with_driver: bool
+) -> None:
+    """Add what the workers of a link's lanes have used, and its driver with Spark's JVM."""
+    if status.state != "running":
+        return  # nobody tells what they have now
+    meters: Mapping[str, Any] = status.driver.get("meters", {})
+    processes: Mapping[str, Sequence[Any]] = meters.get("processes", {}) if with_driver else {}
+    for name, use in sorted(processes.items()):
+        _write_use(samples, labelled, f'process="{name}"', ProcessUse(*use))
+    for lane in status.lanes:
+        worker = f'process="worker",lane="{lane["lane"]}"'
+        if lane.get("process") is not None:
+            _write_use(samples, labelled, worker, ProcessUse(**lane["process"]))
+
+
+def _write_use(samples: Samples, link: str, part: str, use: ProcessUse) -> None:
+    labelled = f"{link},{part}"
+    samples.add(f.PART_CPU, labelled, use.cpu_s)
+    samples.add(f.PART_MEMORY, labelled, use.memory_bytes)
+    samples.add(f.PART_SOCKETS, labelled, use.sockets)
+    for direction, size in (("read", use.read_bytes), ("written", use.written_bytes)):
+        samples.add(f.PART_BYTES, f'{link},direction="{direction}",{part}', size)
+
+
+def _write_beats(samples: Samples, labelled: str, status: LinkStatus) -> None:
+    beats: Sequence[Sequence[Any]] = status.driver.get("interchange", {}).get("beats", ())
+    for origin, hops, beat_ms in beats[:BEATS_MAX]:
+        age_s = max(0.0, (status.at_ms - beat_ms) / 1000)
+        from_there = labels({"hops": hops, "origin": origin})
+        samples.add(f.UPSTREAM_BEAT_AGE, f"{labelled},{from_there}", age_s)
