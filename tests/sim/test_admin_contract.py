@@ -18,7 +18,11 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import GroupId, TopicName
 
 T, U = TopicName("t"), TopicName("u")
-METHODS = [name for name in vars(ClusterAdmin) if not name.startswith("_")]
+METHODS = [
+    name
+    for name, item in vars(ClusterAdmin).items()
+    if not (name.startswith("_") or isinstance(item, property))
+]
 
 
 class Simulated:

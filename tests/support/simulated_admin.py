@@ -41,6 +41,7 @@ from heliostat.names import (
     TopicName,
     TopicPartition,
 )
+from heliostat.ops.request_times import RequestTimes
 
 NO_LEADER, NO_RIGHT, POLICY = 5, 29, 44
 READS = frozenset({"list_offsets", "list_log_ends", "epoch_ends"})
@@ -65,6 +66,11 @@ class SimulatedAdmin(ClusterAdmin):
     @override
     def close(self) -> None:
         self.is_closed = True
+
+    @property
+    @override
+    def times(self) -> RequestTimes:
+        return RequestTimes()
 
     @override
     def cluster_id(self) -> ClusterId:

@@ -65,10 +65,21 @@ class SeveralReaders:
         groups = [items[first : first + size] for first in range(0, len(items), size)]
         if not groups:
             return
+        errors: list[BaseException] = []
+
+        def worked(group: Sequence[T]) -> list[R]:
+            if errors:
+                raise errors[0]
+            try:
+                return self._worked(work, group)
+            except BaseException as error:
+                errors.append(error)
+                raise
+
         threads = ThreadPoolExecutor(min(READERS, len(groups)), "compare")
         try:
-            for found in threads.map(lambda group: self._worked(work, group), groups):
-                yield from found
+            for results in threads.map(worked, groups):
+                yield from results
         finally:
             threads.shutdown(cancel_futures=True)
 
