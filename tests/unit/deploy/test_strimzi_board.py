@@ -182,10 +182,9 @@ class Page:
 
 
 def ask(prometheus: str, question: str) -> list[dict[str, Any]]:
-    answer = httpx.get(f"http://{prometheus}/api/v1/query", params={"query": question}).json()
-    assert answer["status"] == "success", answer
-    found: list[dict[str, Any]] = answer["data"]["result"]
-    return found
+    answer = httpx.get(f"http://{prometheus}/api/v1/query", params={"query": question})
+    rows: list[dict[str, Any]] = answer.raise_for_status().json()["data"]["result"]
+    return rows
 
 
 @pytest.fixture
