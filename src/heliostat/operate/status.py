@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from functools import partial
 
 from heliostat.clock import SystemClock
@@ -19,8 +20,10 @@ from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import StatusBoard, unreachable
 from heliostat.status.both_ends import read_ends
+from heliostat.status.lag import Ends
 from heliostat.status.reader import last_heard
-from heliostat.status.values import LinkStatus
+from heliostat.status.snapshot import NO_ENDS
+from heliostat.status.values import LinkStatus, PartitionStatus
 
 READ_WITHIN_S = 3.0
 """Enough for a thousand mirrors. Then it counts whether brokers hang: the state topics' leader may.
@@ -48,6 +51,23 @@ def link_statuses(config: Config, link_name: str | None = None) -> list[LinkStat
     return [status for status, _ in found]
 
 
+@dataclass(frozen=True, slots=True)
+class LinkPicture:
+    """A link at one moment with each of its partitions."""
+
+    status: LinkStatus
+    partitions: tuple[PartitionStatus, ...] = ()
+    error: HeliostatError | None = None
+    """Why nothing is known; None: the target answers."""
+
+
+def link_picture(config: Config, link: LinkConfig) -> LinkPicture:
+    """Return the state of one link and all its partitions, as `link_statuses` reads it."""
+    [look] = _looks(config, (link,))
+    status, error = look.status()
+    return LinkPicture(status, look.partitions(), error)
+
+
 def statuses_apart(
     config: Config, link_name: str | None = None
 ) -> list[tuple[LinkStatus, HeliostatError | None]]:
@@ -55,7 +75,10 @@ def statuses_apart(
 
     Links are read concurrently, and their targets probed meanwhile: some of their brokers may hang.
     """
-    links = links_of(config, link_name)
+    return [look.status() for look in _looks(config, links_of(config, link_name))]
+
+
+def _looks(config: Config, links: Sequence[LinkConfig]) -> list[StatusLook]:
     looks = [StatusLook(config, link) for link in links]
     probes = {name: Probe(config.clusters[name]) for name in {link.target for link in links}}
     began_s = time.monotonic()
@@ -65,7 +88,7 @@ def statuses_apart(
         if look.must_probe:
             look.hung = probes[look.link.target].hung(max(0.0, until_s - time.monotonic()))
     _wait([look for look in looks if look.hung is None], began_s + READ_MAX_S)
-    return [look.status() for look in looks]
+    return looks
 
 
 def _wait(looks: Iterable[StatusLook], until_s: float) -> None:
@@ -98,7 +121,7 @@ class StatusLook:
         self.hung: ConnectionLost | None = None
         """Names brokers of the target that hang."""
         self._asked = PendingAnswer(partial(_status, config, link), f"{link.name} look")
-        self._found: LinkStatus | None = None
+        self._found: _Seen | None = None
         self._error: HeliostatError | None = None
 
     def wait(self, within_s: float) -> None:
@@ -119,10 +142,29 @@ class StatusLook:
     def status(self) -> tuple[LinkStatus, HeliostatError | None]:
         """Return the status, or what is wrong with the target."""
         if self._found is not None:
-            return self._found, None
+            return self._found.status(), None
         error = self.hung or self._error or ConnectionLost("the target's answers take too long")
         now_ms = SystemClock().wall_ms()
         return unreachable(LinkName(self.link.name), now_ms, error), error
+
+    def partitions(self) -> tuple[PartitionStatus, ...]:
+        """Return all partitions; none if the target does not answer."""
+        return () if self._found is None else self._found.partitions()
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """The reports of a link, and where logs end of partitions whose lag they don't tell."""
+
+    board: StatusBoard
+    now_ms: int
+    ends: Ends
+
+    def status(self) -> LinkStatus:
+        return self.board.status(self.now_ms, self.ends)
+
+    def partitions(self) -> tuple[PartitionStatus, ...]:
+        return tuple(self.board.partitions(self.now_ms, self.ends))
 
 
 def _hung(cluster: ClusterConfig, signs: SignsOfLife) -> ConnectionLost | None:
@@ -145,24 +187,24 @@ def _hung(cluster: ClusterConfig, signs: SignsOfLife) -> ConnectionLost | None:
     )
 
 
-def _status(config: Config, link: LinkConfig) -> LinkStatus:
+def _status(config: Config, link: LinkConfig) -> _Seen:
     name, target = LinkName(link.name), config.clusters[link.target]
     clock, lent = SystemClock(), LentClusters(target.access(), DialSettings("heliostat-status"))
     with closing(lent), closing(LinkState(link, lent)) as state:
         stops = PendingAnswer(state.read_stops, f"{name} stops")
         heard = last_heard(name, lent, clock)
         if heard is None:
-            return StatusBoard(name).status(clock.wall_ms())
+            return _Seen(StatusBoard(name), clock.wall_ms(), NO_ENDS)
         board, now_ms = heard
         board.know_stops(stops.answer())
     reports = board.to_read(now_ms)
     if not reports:
-        return board.status(now_ms)
+        return _Seen(board, now_ms, NO_ENDS)
     source = config.clusters[link.source].access()
     signs = SignsOfLife()
     read = partial(read_ends, source, target.access(), reports, signs)
     asked = PendingAnswer(read, f"{name} ends")
     with suppress(NoAnswerYet, HeliostatError):
         ends = asked.answer_while(lambda: signs.last_s, ENDS_WITHIN_S, ENDS_MAX_S)
-        return board.status(now_ms, ends)
-    return board.status(now_ms)
+        return _Seen(board, now_ms, ends)
+    return _Seen(board, now_ms, NO_ENDS)

@@ -1,0 +1,91 @@
+"""Why what is copied is late, and why nothing is known of it at the moment; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from heliostat.explaining.moments import span_text
+from heliostat.explaining.values import Evidence, Kind, Step
+from heliostat.records.copier.lane import LineUse
+from heliostat.status.values import LinkStatus
+
+FAR_MS = 30
+"""Answers that take longer are worth a sentence."""
+IDLE_PER_S = 0.05
+
+
+def missing_text(records: int | None, age_s: float | None, *, is_bound: bool) -> str:
+    """Return how much is missing, as far as it is known."""
+    if records is None:
+        return "how much is missing is not known"
+    if not records:
+        return "it may lack records: its lag is not known now" if is_bound else "nothing is missing"
+    least = "at least " if is_bound else ""
+    age = "" if age_s is None else f", the oldest {least}{span_text(age_s)} old"
+    return f"{least}{records:,} {'record is' if records == 1 else 'records are'} missing{age}"
+
+
+def pace_texts(evidence: Evidence, records: int | None, per_s: float) -> Iterator[str]:
+    """Yield how fast it is copied, and until when at the earliest, or about."""
+    if not records:
+        if per_s < IDLE_PER_S:
+            yield "nothing was copied in the last seconds: the source has written nothing new"
+        return
+    if per_s < IDLE_PER_S:
+        yield "nothing was copied in the last seconds"
+        return
+    least_s = records / per_s
+    yield (
+        f"{per_s:,.1f} records a second are copied: {span_text(least_s)} more at this pace, if the "
+        "source writes nothing meanwhile"
+    )
+    if evidence.level_in_s is not None:
+        yield f"the whole link will be level in about {span_text(evidence.level_in_s)}"
+
+
+def line_texts(evidence: Evidence) -> Iterator[str]:
+    """Yield how far clusters are, if that costs time."""
+    status, link = evidence.status, evidence.link
+    for alias, line in ((link.source, status.source_line), (link.target, status.target_line)):
+        if isinstance(line, LineUse) and line.round_trip_ms >= FAR_MS:
+            yield f"answers of {alias} take {line.round_trip_ms} ms at best, for each record"
+
+
+def held_texts(status: LinkStatus, topic: str, partition: int | None) -> Iterator[str]:
+    """Yield open transactions of a topic, or one partition of it."""
+    for each in status.held_back:
+        if each.source == topic and partition in {None, each.partition}:
+            yield each.text()
+
+
+def not_running(evidence: Evidence) -> tuple[Kind, str, tuple[Step, ...]] | None:
+    """Return why nothing of a link is copied, or known, and what to do; None: it runs."""
+    status, link = evidence.status, evidence.link
+    name = link.name
+    start = Step("Start it where it is to run.", f"heliostat run --link {name}")
+    driver = status.driver
+    where = "" if not status.owner else f" (it ran on {status.owner.get('host', '?')})"
+    ago_s = reported_ago_s(status)
+    match status.state:
+        case "running":
+            return None
+        case "stopped":
+            when = "" if ago_s is None else f" since {span_text(ago_s)}"
+            return Kind.STOPPED, f"the link {name} is stopped{when}{where}", (start,)
+        case "silent":
+            ago = "for a while" if ago_s is None else f"for {span_text(ago_s)}"
+            text = f"the driver of the link {name} has not reported {ago}{where}"
+            look = Step("Look whether its process and machine are there, and reach the target.")
+            return Kind.UNKNOWN, text, (look, start)
+        case "unreachable":
+            text = f"the target {link.target} does not answer, so nothing is known now"
+            return Kind.UNKNOWN, text, (Step("Check that its brokers run and can be reached."),)
+        case _:
+            heard = "was never started, or not within the last hour" if not driver else "is unknown"
+            return Kind.UNKNOWN, f"the link {name} {heard}", (start,)
+
+
+def reported_ago_s(status: LinkStatus) -> float | None:
+    """Return how long ago the driver reported; None: that is not known."""
+    at_ms = int(status.driver.get("at_ms", 0))
+    return max(0.0, (status.at_ms - at_ms) / 1000) if at_ms else None
