@@ -11,7 +11,6 @@ from heliostat.errors import KAFKA_ERRORS, HeliostatError, Verdict
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause
 from heliostat.records.batches.converted import StopReason
 from heliostat.records.copier.lane import PartitionCode
-from heliostat.schemas.registry.error_codes import REGISTRY_ERRORS
 from heliostat.topics.topic_plan import RefusalCode
 
 DECIDE = "decide with heliostat resolve, which shows in numbers what each choice does"
@@ -198,6 +197,9 @@ def _meaning_and_hint(code: str) -> tuple[str, str]:
 def _rows() -> Iterator[tuple[str, Verdict, str]]:
     """Yield name, verdict and hint of codes with which brokers and registries answer."""
     yield from ((each.name, each.verdict, each.hint) for each in KAFKA_ERRORS.values())
+    # Only here: its package loads an HTTP client.
+    from heliostat.schemas.registry.error_codes import REGISTRY_ERRORS
+
     yield from ((each.name, each.verdict, each.hint) for each in REGISTRY_ERRORS.values())
 
 

@@ -20,7 +20,6 @@ from heliostat.gaps.ledger import GapRow
 from heliostat.groups.values import Skip
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.log_bounds import bounds_of
-from heliostat.offsets.translation import OffsetTranslator
 from heliostat.offsets.values import Answer
 from heliostat.operate import resolve
 from heliostat.operate.gaps import ledger_of
@@ -207,6 +206,9 @@ class _Look:
         return bounds
 
     def _translated(self, place: TopicPartition, offset: Offset) -> tuple[Answer, Offset | None]:
+        # Only here: it loads numpy.
+        from heliostat.offsets.translation import OffsetTranslator
+
         translator = OffsetTranslator.from_link(self._config, self._link, {place.topic})
         answer = translator.to_target(place.topic, place.partition, offset)
         if answer.to_topic is None or answer.to_partition is None:

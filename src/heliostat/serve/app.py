@@ -19,6 +19,7 @@ from heliostat.metrics.text import CONTENT_TYPE
 from heliostat.names import LinkName
 from heliostat.serve.answers import LinkParameter, answer, status_of
 from heliostat.serve.bodies import Bodies
+from heliostat.serve.explain_routes import add_explain
 from heliostat.serve.messages import (
     EventPage,
     Health,
@@ -63,6 +64,7 @@ def make_app(watch: Watch) -> FastAPI:
     _add_health(app, watch, bodies)
     add_mirrormaker2(app, watch, bodies)
     _add_links(app, watch, bodies)
+    add_explain(app, watch)
     add_page(app)
     _add_problems(app)
     return app

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
 from typing import Any
 
+from heliostat.status.catch_up import CatchUp
 from heliostat.status.values import LinkStatus
 
 FINE_S, FINE_COUNT = 5, 180
 COARSE_S, COARSE_COUNT = 60, 1_440
 STEPS = {FINE_S: FINE_COUNT, COARSE_S: COARSE_COUNT}
 """How many points are kept of each step (s)."""
+LOOK_BACK = 7
+"""Points by which it is told how long a link needs until it is level."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +70,14 @@ class History:
         names = [field.name for field in fields(Point)]
         rows = [astuple(point) for point in points]
         return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+
+
+def level_in_s(columns: Mapping[str, Sequence[Any]]) -> float | None:
+    """Return the seconds until a link is level, by its lag of half a minute; None: not known."""
+    pace = CatchUp()
+    for at_ms, lag in list(zip(columns["at_ms"], columns["lag_records"], strict=True))[-LOOK_BACK:]:
+        pace.observe(at_ms / 1000, lag)
+    return pace.level_in_s()
 
 
 def merged(points: Sequence[Point]) -> Point:
