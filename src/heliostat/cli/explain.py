@@ -57,6 +57,8 @@ def explanation_lines(found: Explanation) -> Iterator[str]:
     """Yield an explanation as text."""
     code = f" [{found.code}]" if found.code else ""
     yield f"{_sentence(found.answer)}{code}"
+    if found.since_ms is not None:
+        yield f"  Since {time_text(found.since_ms)}."
     for reason in found.reasons:
         yield f"  {_sentence(reason)}"
     if found.hint:

@@ -18,6 +18,11 @@ OLD_AFTER_S = 10.0
 """What is older is told as such."""
 LINK_IN_HINTS = "<link>"
 """Stands for the link's name in hints of errors."""
+_WORDS = (
+    "a an and answers both copied how in it its no nothing of offsets so that the there what where"
+)
+BEGINNINGS = frozenset(_WORDS.split())
+"""Words with which our sentences begin; all others may be names."""
 
 
 def explain(question: Question, evidence: Evidence) -> Explanation:
@@ -40,8 +45,14 @@ def explain(question: Question, evidence: Evidence) -> Explanation:
     steps = tuple(
         Step(step.text.replace(LINK_IN_HINTS, name), step.command) for step in answer.next_steps
     )
-    reasons = (*answer.reasons, *old, *evidence.unread)
-    return replace(answer, reasons=reasons, hint=hint, next_steps=steps)
+    reasons = tuple(map(begun, (*answer.reasons, *old, *evidence.unread)))
+    text = begun(answer.answer)
+    return replace(answer, answer=text, reasons=reasons, hint=hint, next_steps=steps)
+
+
+def begun(text: str) -> str:
+    """Return a clause as a sentence begins; one that begins with a name keeps its case."""
+    return text[0].upper() + text[1:] if text.partition(" ")[0].rstrip(",") in BEGINNINGS else text
 
 
 def _answer(question: Question, evidence: Evidence, base: Explanation) -> Explanation:

@@ -35,10 +35,7 @@ def pace_texts(evidence: Evidence, records: int | None, per_s: float) -> Iterato
         yield "nothing was copied in the last seconds"
         return
     least_s = records / per_s
-    yield (
-        f"{per_s:,.1f} records a second are copied: {span_text(least_s)} more at this pace, if the "
-        "source writes nothing meanwhile"
-    )
+    yield f"{per_s:,.1f} records a second are copied: it takes at least {span_text(least_s)} more"
     if evidence.level_in_s is not None:
         yield f"the whole link will be level in about {span_text(evidence.level_in_s)}"
 

@@ -16,10 +16,9 @@ from heliostat.explaining.lateness import (
     pace_texts,
 )
 from heliostat.explaining.values import ChoiceShown, Evidence, Explanation, Kind, Step
-from heliostat.gaps.choices import Facts, GapChoice, effect_of, why_not
+from heliostat.gaps.choices import CAUSE_OF_CODE, OF_RECORDS, Facts, GapChoice, effect_of, why_not
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.ops.events import shortened
-from heliostat.ops.shown import time_text
 from heliostat.records.copier.lane import PartitionState
 from heliostat.status.sums import SILENT, STOPPED
 from heliostat.status.values import PartitionStatus
@@ -122,11 +121,14 @@ def explain_topic(
 
 
 def choices_of(
-    evidence: Evidence, topic: str, partition: int | None, facts: Facts | None
+    evidence: Evidence, code: str, topic: str, partition: int | None, facts: Facts | None
 ) -> tuple[ChoiceShown, ...]:
     """Return what can be decided, with its effect as far as both clusters show it."""
     found: list[ChoiceShown] = []
+    never = GapChoice.RESTART if CAUSE_OF_CODE[code] in OF_RECORDS else GapChoice.DEAD_LETTER
     for choice in GapChoice:
+        if facts is None and choice is never:
+            continue
         command = f"{resolve_command(evidence, topic, partition)} --choose {choice.value}"
         effect = None if facts is None else effect_of(facts, choice)
         does = (
@@ -151,8 +153,6 @@ def _stopped(evidence: Evidence, row: PartitionStatus, base: Explanation) -> Exp
     facts = next((each for each in evidence.stops if each.source == _place(row)), None)
     why = row.reason or known.meaning
     reasons = [f"its next source offset is {row.position:,}"] if row.position >= 0 else []
-    if row.since_ms > 0:
-        reasons.insert(0, f"it has been stopped since {time_text(row.since_ms)}")
     if facts is not None:
         reasons.append(
             f"the source has offsets {facts.source_start:,} to {facts.source_end - 1:,}, "
@@ -167,7 +167,9 @@ def _stopped(evidence: Evidence, row: PartitionStatus, base: Explanation) -> Exp
         since_ms=row.since_ms if row.since_ms > 0 else None,
         hint=known.hint,
         next_steps=_steps_of_stop(evidence, row.source, row.partition, known),
-        choices=choices_of(evidence, row.source, row.partition, facts) if known.is_decided else (),
+        choices=choices_of(evidence, row.code, row.source, row.partition, facts)
+        if known.is_decided
+        else (),
     )
 
 
@@ -193,14 +195,13 @@ def _waiting(
             else "a passing fault"
         )
     words = f"waits ({row.state})" if row.state in _STATES else "waits"
-    since = (f"so since {time_text(row.since_ms)}",) if row.since_ms > 0 else ()
     hint = "" if known is None else known.hint
     told = (Step(f"It goes on by itself. If it lasts: {hint}."),) if hint else ()
     return replace(
         base,
         kind=Kind.WAITING,
         answer=f"{name} {words}: {why}",
-        reasons=(*since, *reasons),
+        reasons=reasons,
         code=row.code,
         since_ms=row.since_ms if row.since_ms > 0 else None,
         hint=hint,

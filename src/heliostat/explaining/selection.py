@@ -103,7 +103,7 @@ def _refused(evidence: Evidence, topic: TopicName, text: str, base: Explanation)
         code=refusal.code,
         hint=known.hint,
         next_steps=(decide,) if known.is_decided else (Step(f"What to do: {known.hint}."),),
-        choices=choices_of(evidence, topic, None, facts) if known.is_decided else (),
+        choices=choices_of(evidence, known.code, topic, None, facts) if known.is_decided else (),
     )
 
 

@@ -82,6 +82,11 @@ def text_of(found: Explanation) -> str:
     return "\n".join(explanation_lines(found))
 
 
+def says(found: Explanation, words: str) -> bool:
+    """Whether an explanation has these words, at the beginning of a sentence or not."""
+    return words.casefold() in text_of(found).casefold()
+
+
 def check_readable(found: Explanation) -> None:
     text = text_of(found)
     assert found.answer
@@ -120,7 +125,7 @@ def test_a_stop_says_since_when_and_where() -> None:
     text = text_of(found)
     assert "offsets 90 to 99 are gone" in text
     assert "2023-11-14 22:12:20Z" in text
-    assert "the source has offsets 100 to 199" in text
+    assert says(found, "the source has offsets 100 to 199")
 
 
 HELD = HeldBack(T, 0, 80, 10, 7, "tx", 65.0)
@@ -131,7 +136,7 @@ LATE: dict[str, tuple[dict[str, Any], dict[str, Any], Kind, list[str]]] = {
         {"lag_records": 600, "lag_s": 300.0, "records_per_s": 10.0},
         {},
         Kind.LATE,
-        ["600 records are missing, the oldest 5 min old", "60 s more at this pace"],
+        ["600 records are missing, the oldest 5 min old", "at least 60 s more"],
     ),
     "one record": ({"lag_records": 1, "lag_s": 0.4}, {}, Kind.LATE, ["1 record is missing"]),
     "far": (
@@ -208,7 +213,7 @@ def test_why_it_is_late(case: str) -> None:
         check_readable(found)
         assert found.kind is kind
         for word in words:
-            assert word in text_of(found)
+            assert says(found, word), text_of(found)
 
 
 def test_a_topic_is_told_by_its_worst_partitions() -> None:
@@ -262,7 +267,7 @@ def test_why_it_is_not_mirrored(case: str) -> None:
     assert found.kind is kind
     assert found.next_steps
     for word in words:
-        assert word in text_of(found)
+        assert says(found, word), text_of(found)
 
 
 def test_a_partition_that_is_not_there() -> None:
@@ -362,7 +367,7 @@ def test_where_a_record_went(case: str) -> None:
     check_readable(found)
     assert found.kind is kind
     for word in words:
-        assert word in text_of(found)
+        assert says(found, word), text_of(found)
     assert (found.landing is not None) == (kind is Kind.COPIED)
 
 
@@ -403,7 +408,7 @@ def test_a_link_as_a_whole() -> None:
     late.topics[0].lag_records, late.topics[0].lag_s = 50, 70.0
     found = explain(Question(), evidence(status=late, level_in_s=30.0))
     assert found.kind is Kind.LATE
-    assert "the whole link will be level in about 30 s" in text_of(found)
+    assert says(found, "the whole link will be level in about 30 s")
     never = explain(Question(), evidence(status=StatusBoard(LinkName("l")).status(NOW_MS)))
     assert never.kind is Kind.UNKNOWN
     assert "was never started" in never.answer
@@ -439,7 +444,7 @@ def test_why_a_group_is_not_synced(case: str) -> None:
     check_readable(found)
     assert found.kind is kind
     assert found.next_steps
-    assert words in text_of(found)
+    assert says(found, words)
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -455,7 +460,7 @@ def test_where_a_group_would_resume(reason: Reason) -> None:
 
 def test_what_could_not_be_read_is_told() -> None:
     found = explain(Question(T), evidence(unread=("the ledger could not be read: no",)))
-    assert "the ledger could not be read: no" in text_of(found)
+    assert says(found, "the ledger could not be read: no")
 
 
 def test_codes_of_other_versions_are_told_as_unknown() -> None:

@@ -16,6 +16,7 @@ import { MapView } from "./views/map.js";
 import { Empty } from "./views/parts.js";
 import { TopicView } from "./views/topic.js";
 import { Topics } from "./views/topics.js";
+import { WhyView } from "./views/why.js";
 
 const GREY_AFTER_S = 10;
 const SAID_AFTER_S = 3;
@@ -56,6 +57,8 @@ function View({ links }) {
       return html`<${TopicView} key=${link + "/" + topic} link=${link} topic=${topic} partition=${partition} />`;
     case "lanes":
       return html`<${Lanes} key=${link} link=${link} />`;
+    case "why":
+      return html`<${WhyView} key=${link} link=${link} />`;
     case "events":
       return html`<${Events} key=${link} link=${link} />`;
     default:

@@ -2,7 +2,7 @@
 
 /**
  * @typedef {object} Route
- * @property {"map" | "link" | "topics" | "topic" | "lanes" | "events" | "nowhere"} view
+ * @property {"map" | "link" | "topics" | "topic" | "lanes" | "events" | "why" | "nowhere"} view
  * @property {string} [link]
  * @property {string} [topic]
  * @property {number} [partition]
@@ -21,7 +21,7 @@ export function parse(hash) {
   if (parts[0] !== "links" || parts.length < 2) return { view: "nowhere", query };
   const [, link, part, topic, number] = parts;
   if (part === undefined) return { view: "link", link, query };
-  if ((part === "events" || part === "lanes") && parts.length === 3) return { view: part, link, query };
+  if ((part === "events" || part === "lanes" || part === "why") && parts.length === 3) return { view: part, link, query };
   if (part !== "topics" || parts.length > 5) return { view: "nowhere", query };
   if (topic === undefined) return { view: "topics", link, query };
   if (number === undefined) return { view: "topic", link, topic, query };
@@ -47,6 +47,8 @@ export function address(parts, query = {}) {
 
 /** @param {string} link */
 export const ofLink = (link) => address(["links", link]);
+/** Why something of a link is so. @param {string} link @param {string} what */
+export const ofWhy = (link, what) => address(["links", link, "why"], { what });
 /** @param {string} link @param {Record<string, string>} [query] */
 export const ofTopics = (link, query) => address(["links", link, "topics"], query);
 /** @param {string} link @param {string} topic @param {number} [partition] */

@@ -18,6 +18,7 @@ export function LinkHead({ name, summary }) {
     ["topics", "Topics", ofTopics(name), shown ? whole(shown.topics) : ""],
     ["lanes", "Lanes", address(["links", name, "lanes"]), data ? whole(data.lanes.length) : ""],
     ["events", "Events", address(["links", name, "events"]), ""],
+    ["why", "Why?", address(["links", name, "why"]), ""],
   ];
   return html`<div class="link-head">
     <h1>${name}</h1>
