@@ -77,6 +77,15 @@ def test_what_is_explained_is_so(cluster_pair: ClusterPair, tmp_path: Path) -> N
         assert "has no topic" in explained("never.seen", code=1)["answer"]
         assert "has no group" in explained("group", "never.seen", code=1)["answer"]
 
+        began_s = time.time()
+        write(source, mapped, 1)
+        wait_for("one more", lambda: ends(target.bootstrap, {mapped: 1})[mapped] == [16])
+        landed_s = time.time()
+        landing = wait_for("its time", lambda: _timed(explained(f"{mapped}-0@{end}", code=0)))
+        assert landing["from_ms"] <= landed_s * 1000
+        assert landing["to_ms"] >= began_s * 1000
+        assert landing["to_ms"] - landing["from_ms"] <= 10_000
+
         write(target, written, 1)
         write(source, written, 1)
         wait_for("the stop", lambda: heliostat(config, "gaps").returncode == 1)
@@ -90,6 +99,11 @@ def test_what_is_explained_is_so(cluster_pair: ClusterPair, tmp_path: Path) -> N
         assert running.stop() == 0
     away = explained(mapped, code=1)
     assert f"he link {name} is stopped" in away["answer"]
+
+
+def _timed(answer: dict[str, Any]) -> dict[str, Any] | None:
+    landing: dict[str, Any] = answer["landing"]
+    return None if landing["from_ms"] is None else landing
 
 
 def _level(explained: Any, topic: str) -> dict[str, Any] | None:

@@ -20,6 +20,8 @@ def copied_text(copied_s: tuple[float, float], now_s: float) -> str:
         return before_text(int(to_s * 1000))
     if ago_s <= HOUR_S and width_s <= TO_THE_SECOND_S:
         return f"at {time_text(int(to_s * 1000))}"
+    if ago_s <= HOUR_S and width_s <= TO_THE_MINUTE_S:
+        return f"between {time_text(int(from_s * 1000))} and {time_text(int(to_s * 1000))}"
     if width_s <= TO_THE_MINUTE_S:
         return f"at about {_to_the_minute(to_s)}"
     return f"between {_to_the_minute(from_s)} and {_to_the_minute(to_s)}"

@@ -29,6 +29,7 @@ from heliostat.operate.plan import plan_link
 from heliostat.operate.status import LinkPicture, link_picture
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.records.copier.lane import PartitionState
+from heliostat.status.copied_when import read_copied_between
 from heliostat.topics.select import selection_of
 from heliostat.topics.topic_plan import TopicPlan
 
@@ -58,7 +59,7 @@ class Seen:
     picture
         The link and its partitions; None: they are read.
     copied_at
-        The history of what was copied when.
+        The history of what was copied when, for what is older than the reports of an hour.
     level_in_s
         Seconds until the link is level; None: not known.
     """
@@ -168,12 +169,22 @@ class _Look:
         if translated is not None:
             answer, landed_to = translated
             self._add(translated=answer, landed_to=landed_to)
-            if answer.to_offset is not None:
-                self._add(copied_s=copied_at(place, offset))
+            if answer.to_offset is not None and (landed_to is None or offset < landed_to):
+                self._read_times(place, offset, copied_at)
         bounds = self._ask(f"the log of {self._link.source}", partial(self._bounds, place))
         self._add(source_bounds=bounds)
         gaps = self._ask("the ledger of gaps", partial(self._gaps, place))
         self._add(gaps=gaps or ())
+
+    def _read_times(self, place: TopicPartition, offset: Offset, copied_at: CopiedAt) -> None:
+        """Read when it was copied: by the reports of the last hour, else by the history."""
+        target = self._config.clusters[self._link.target].access()
+        link = LinkName(self._link.name)
+        ask = partial(read_copied_between, link, target, place, offset)
+        by_reports = self._ask("the reports of the last hour", ask)
+        if by_reports is None or by_reports[0] <= 0:
+            by_reports = copied_at(place, offset) or by_reports
+        self._add(copied_s=by_reports)
 
     def _read_plan(self, topic: TopicName) -> None:
         names = self.evidence.source_topics
