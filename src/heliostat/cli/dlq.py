@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import json
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -94,7 +92,7 @@ def show_command(  # noqa: PLR0917 - click passes them by name
     config, link = _link(config_file, link_name)
     for letter in _wanted(config, link, topic, partition, offset):
         if as_json:
-            click.echo(json.dumps(_json(letter), indent=2))
+            click.echo(json.dumps(letter.whole(), indent=2))
         else:
             _show(letter)
 
@@ -204,15 +202,6 @@ def _line(letter: DeadLetter) -> str:
         f"{time_text(letter.at_ms)}  {letter.source} offset {letter.offset}{many}  "
         f"{letter.cause.words}, decided by {letter.decided_by}: {letter.reason}"
     )
-
-
-def _json(letter: DeadLetter) -> dict[str, Any]:
-    headers = [[name, _base64(content)] for name, content in letter.headers]
-    return {**letter.described(), "value": _base64(letter.value), "headers": headers}
-
-
-def _base64(content: bytes | None) -> str | None:
-    return None if content is None else base64.b64encode(content).decode()
 
 
 def _shown(content: bytes | None) -> str:

@@ -10,12 +10,9 @@ import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option, link_option
-from heliostat.cli.view import SETTLED
 from heliostat.config import load_config
-from heliostat.groups.values import CommitDecision, Reason
+from heliostat.groups.values import CommitDecision
 from heliostat.operate.groups import GroupView, LinkGroups, group_views
-
-_IN_SYNC = frozenset(reason for reason in Reason if reason.name in SETTLED)
 
 
 @click.command("groups")
@@ -51,16 +48,8 @@ def groups_command(
         for each in found:
             for line in _lines(each, group):
                 click.echo(line)
-    in_sync = all(_is_in_sync(view) for each in found for view in each.groups)
+    in_sync = all(view.is_in_sync for each in found for view in each.groups)
     context.exit(IN_SYNC if in_sync else DIFFERENCE)
-
-
-def _is_in_sync(view: GroupView) -> bool:
-    if view.decided is None:
-        return True
-    return not view.decided.problem and all(
-        row.reason in _IN_SYNC for row in view.decided.partitions
-    )
 
 
 def _lines(found: LinkGroups, group: str | None) -> Iterator[str]:
@@ -88,8 +77,7 @@ def _summary(view: GroupView) -> str:
     rows = [row for row in view.decided.partitions if row.target is not None]
     if not rows:
         return f"  - {view.group}  (no offsets of mirrored topics)"
-    open_rows = [row for row in rows if row.reason not in _IN_SYNC]
-    reread = sum(row.reread_records or 0 for row in rows)
+    open_rows, reread = view.open_rows, view.reread_records
     if not open_rows:
         return f"  = {view.group}  {len(rows)} partitions, reread {reread}"
     return (

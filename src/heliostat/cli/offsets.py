@@ -23,6 +23,7 @@ from heliostat.offsets.translation import (
     TranslatedPartition,
 )
 from heliostat.operate.links import link_of
+from heliostat.operate.offsets import translated
 from heliostat.operate.pipes_alone import pipes_alone
 from heliostat.rebuild.offset_maps import Rebuilt, rebuild_maps
 
@@ -93,15 +94,14 @@ def translate_command(
     questions = list(_questions(lines))
     config = load_config(config_file)
     link = link_of(config, link_name)
-    translator = OffsetTranslator.from_link(config, link, {one.topic for one in questions})
-    asked = Side.SOURCE if to == Side.TARGET.value else Side.TARGET
-    answers = list(translator.translate(questions, asked))
+    found = translated(config, link, questions, Side(to))
+    answers = list(found.answers)
     if as_json:
         click.echo(json.dumps([one.to_json() for one in answers], indent=2))
     else:
         for line in _table(answers):
             click.echo(line)
-    _tell_of_source(translator, link)
+    _tell_of_source(link, is_known=found.is_source_known)
     is_answered = all(one.to_offset is not None for one in answers)
     context.exit(IN_SYNC if is_answered else DIFFERENCE)
 
@@ -147,7 +147,7 @@ def show_command(
         lines = _mirror_lines(summaries) if name is None else _partition_lines(summaries)
         for line in [*lines, *(line for one in shown for line in _extent_lines(one))]:
             click.echo(line)
-    _tell_of_source(translator, link)
+    _tell_of_source(link, is_known=translator.is_source_known)
 
 
 @offsets_group.command("rebuild")
@@ -199,8 +199,8 @@ def _rebuilt_line(one: Rebuilt) -> str:
     return f"{one.source} → {one.target}: {one.extents:,} extents of {one.records:,} records"
 
 
-def _tell_of_source(translator: OffsetTranslator, link: LinkConfig) -> None:
-    if not translator.is_source_known:
+def _tell_of_source(link: LinkConfig, *, is_known: bool) -> None:
+    if not is_known:
         text = f"{link.source} does not answer; these answers use {link.target} only"
         click.echo(f"note: {text}", err=True)
 

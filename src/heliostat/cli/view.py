@@ -9,14 +9,13 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from heliostat.groups.values import SETTLED
 from heliostat.status.lag import Lag, summed
 from heliostat.status.values import LinkStatus, TopicStatus
 
 PROBLEM_ROWS = 6
 GROUP_ROWS = 3
-SETTLED = frozenset({"SYNCED", "BELOW_START", "NOT_MIRRORED", "MOVED_AT_TARGET"})
-"""Reasons of groups' offsets for which nothing remains to be done: also where consumers have moved,
-and go on at the target."""
+SETTLED_NAMES = frozenset(reason.name for reason in SETTLED)
 STATE_COLOURS = {
     "running": "green",
     "copying": "green",
@@ -105,7 +104,9 @@ def sync_lines(status: LinkStatus, max_lag_s: float) -> Text:
 
 def _groups(told: Mapping[str, Any]) -> str:
     """Return the number of groups that are synced, and of offsets that are not in sync."""
-    waiting = sum(number for reason, number in told["reasons"].items() if reason not in SETTLED)
+    waiting = sum(
+        number for reason, number in told["reasons"].items() if reason not in SETTLED_NAMES
+    )
     held = f" ({count(waiting)} offsets not in sync)" if waiting else ""
     return f"{count(told['groups'])} groups{held}"
 

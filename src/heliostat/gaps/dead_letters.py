@@ -95,7 +95,7 @@ class DeadLetter:
             "last": self.last,
             "kind": "batch" if self.is_batch else "record",
             "timestamp_ms": self.timestamp_ms,
-            "key": None if self.key is None else base64.b64encode(self.key).decode(),
+            "key": _base64(self.key),
             "value_is_null": self.value is None,
             "cause": self.cause.value,
             "reason": self.reason,
@@ -103,6 +103,11 @@ class DeadLetter:
             "decided_by": self.decided_by,
             "at_ms": self.at_ms,
         }
+
+    def whole(self) -> dict[str, Any]:
+        """Return all of it as JSON, bytes in base64."""
+        headers = [[name, _base64(content)] for name, content in self.headers]
+        return {**self.described(), "value": _base64(self.value), "headers": headers}
 
     def to_record(self) -> NewRecord:
         """Return it as it is stored."""
@@ -225,3 +230,7 @@ class DeadLetters:
         answer = admin.append({self._at: encode_batch(gone)})[self._at]
         if isinstance(answer, BrokerError):
             raise answer
+
+
+def _base64(content: bytes | None) -> str | None:
+    return None if content is None else base64.b64encode(content).decode()

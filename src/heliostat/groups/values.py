@@ -48,6 +48,13 @@ class Reason(Enum):
     """The target refused the commit; retried."""
 
 
+SETTLED = frozenset(
+    {Reason.SYNCED, Reason.BELOW_START, Reason.NOT_MIRRORED, Reason.MOVED_AT_TARGET}
+)
+"""Reasons for which nothing remains to be done: also where consumers have moved, and go on at the
+target."""
+
+
 class Skip(Enum):
     """Why a whole group is not synced."""
 

@@ -19,7 +19,7 @@ from heliostat.groups.plan import GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.select import GroupChoice, compile_selection, is_left_out
 from heliostat.groups.sync import Steps
-from heliostat.groups.values import Published, Skip, SourceGroups
+from heliostat.groups.values import SETTLED, CommitDecision, Published, Skip, SourceGroups
 from heliostat.names import GroupId, LinkName, TopicPartition
 from heliostat.offsets.landed import Landed
 from heliostat.offsets.offset_map import MapReader
@@ -57,6 +57,30 @@ class GroupView:
     decided: GroupDecision | None
     members: tuple[GroupMember, ...] = ()
     published: Published | None = None
+
+    @property
+    def rows(self) -> tuple[CommitDecision, ...]:
+        """Decisions on partitions of mirrored topics."""
+        every = () if self.decided is None else self.decided.partitions
+        return tuple(row for row in every if row.target is not None)
+
+    @property
+    def open_rows(self) -> tuple[CommitDecision, ...]:
+        """Those that are not in sync."""
+        return tuple(row for row in self.rows if row.reason not in SETTLED)
+
+    @property
+    def reread_records(self) -> int:
+        """How many records a consumer that continued at the target now would read again."""
+        return sum(row.reread_records or 0 for row in self.rows)
+
+    @property
+    def is_in_sync(self) -> bool:
+        """Whether nothing of it remains to be done; so it is of a group that is not selected."""
+        if self.decided is None:
+            return True
+        reasons = (row.reason for row in self.decided.partitions)
+        return not self.decided.problem and all(reason in SETTLED for reason in reasons)
 
     def to_json(self) -> dict[str, Any]:
         """Return the row for `--json`."""

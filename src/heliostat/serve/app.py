@@ -20,6 +20,8 @@ from heliostat.names import LinkName
 from heliostat.serve.answers import LinkParameter, answer, status_of
 from heliostat.serve.bodies import Bodies
 from heliostat.serve.explain_routes import add_explain
+from heliostat.serve.gaps_routes import add_gaps
+from heliostat.serve.groups_routes import add_groups
 from heliostat.serve.messages import (
     EventPage,
     Health,
@@ -36,7 +38,9 @@ from heliostat.serve.messages import (
 )
 from heliostat.serve.mirrormaker2_routes import add_mirrormaker2
 from heliostat.serve.pages import LIMIT, LIMIT_MAX, field_of, topics_page
+from heliostat.serve.plans_routes import add_plans
 from heliostat.serve.problems import Problem, documented, of_error, problem
+from heliostat.serve.questions import Asking
 from heliostat.serve.static_files import add_page
 from heliostat.serve.watch import Watch
 from heliostat.status.order import ORDERS
@@ -65,6 +69,10 @@ def make_app(watch: Watch) -> FastAPI:
     add_mirrormaker2(app, watch, bodies)
     _add_links(app, watch, bodies)
     add_explain(app, watch)
+    asking = Asking(watch, bodies)
+    add_groups(app, asking)
+    add_gaps(app, asking)
+    add_plans(app, asking)
     add_page(app)
     _add_problems(app)
     return app

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+from fastapi import Query
 
 from heliostat.clock import Clock
 from heliostat.status.order import chosen, ordered
@@ -12,6 +14,26 @@ from heliostat.status.values import PartitionStatus, TopicStatus
 
 LIMIT = 200
 LIMIT_MAX = 5_000
+T = TypeVar("T")
+After: TypeAlias = Annotated[
+    str, Query(description="The `next` of the page before.", max_length=1000)
+]
+Limit: TypeAlias = Annotated[int, Query(ge=1, le=LIMIT_MAX)]
+PARTITION_MAX = (1 << 31) - 1
+OFFSET_MAX = (1 << 63) - 1
+
+
+def rows_page(
+    rows: Sequence[T], key: Callable[[T], str], after: str, limit: int
+) -> tuple[Sequence[T], str | None]:
+    """Return the rows after the one with that key, and the key of the last; None: no more follow.
+
+    A row that is gone begins anew, as no key at all does.
+    """
+    begin = next((i + 1 for i, row in enumerate(rows) if key(row) == after), 0) if after else 0
+    page = rows[begin : begin + limit]
+    is_last = begin + limit >= len(rows)
+    return page, None if is_last or not page else key(page[-1])
 
 
 def topics_page(
@@ -43,13 +65,11 @@ def topics_page(
     rows = ordered(chosen(list(topics), patterns), order)
     if states:
         rows = [row for row in rows if any(state in row.states for state in states)]
-    begin = next((i + 1 for i, row in enumerate(rows) if row.source == after), 0) if after else 0
-    page = rows[begin : begin + limit]
-    is_last = begin + limit >= len(rows)
+    page, following = rows_page(rows, lambda row: row.source, after, limit)
     items = [asdict(row) for row in page]
     if fields:
         items = [{key: item[key] for key in fields if key in item} for item in items]
-    return items, None if is_last or not page else page[-1].source
+    return items, following
 
 
 def field_of(partitions: Sequence[PartitionStatus], clock: Clock) -> dict[str, Any]:

@@ -7,7 +7,19 @@ from typing import Any
 from pydantic import BaseModel
 from starlette.responses import JSONResponse
 
-from heliostat.errors import ConnectionLost, HeliostatError
+from heliostat.errors import (
+    BrokerError,
+    ConfigError,
+    ConnectionLost,
+    HeliostatError,
+    OffsetMapLost,
+    ProtocolError,
+    Refused,
+    RegistryAnswerInvalid,
+    RegistryError,
+    RegistryUnreachable,
+    StateIncomplete,
+)
 
 TYPE = "about:blank"
 MEDIA_TYPE = "application/problem+json"
@@ -31,18 +43,29 @@ class Problem(BaseModel):
     """What to do."""
 
 
+NO_ANSWER = (
+    ConnectionLost,
+    BrokerError,
+    ProtocolError,
+    RegistryUnreachable,
+    RegistryError,
+    RegistryAnswerInvalid,
+)
+AS_THINGS_ARE = (ConfigError, Refused, StateIncomplete, OffsetMapLost)
 TITLES = {
     400: ("Bad request", "bad_request"),
     401: ("A token is needed", "token_needed"),
     403: ("Not allowed", "not_allowed"),
     404: ("Not found", "not_found"),
     405: ("Method not allowed", "method_not_allowed"),
+    409: ("Not as things are", "conflict"),
     413: ("Request too large", "too_large"),
     415: ("Unsupported media type", "unsupported_media_type"),
     421: ("Unknown host", "unknown_host"),
     422: ("Invalid request", "invalid"),
+    429: ("Too much is asked", "too_many"),
     500: ("Internal error", "internal"),
-    503: ("A cluster does not answer", "unavailable"),
+    503: ("A cluster or registry does not answer, or refuses", "unavailable"),
 }
 
 
@@ -72,7 +95,9 @@ def problem(
 
 def of_error(error: HeliostatError) -> JSONResponse:
     """Return the answer about one of our errors."""
-    status = 503 if isinstance(error, ConnectionLost) else 500
+    status = (
+        503 if isinstance(error, NO_ANSWER) else 409 if isinstance(error, AS_THINGS_ARE) else 500
+    )
     return problem(status, error.text, code=error.code, hint=error.hint or None)
 
 

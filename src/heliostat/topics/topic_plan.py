@@ -169,25 +169,28 @@ class TopicPlan:
         to_do = self.create or self.grow or self.configure or self.remember or self.let_go
         return not (to_do or self.refuse or self.gone or self.pipelines)
 
-    def describe(self) -> list[str]:
-        """Plain lines for people, in the order of execution."""
-        lines = [_created(topic) for topic in self.create]
-        lines += [f"grow {t.target}: {t.has} → {t.wants} partitions" for t in self.grow]
-        lines += [_configured(topic) for topic in self.configure]
+    def lines(self) -> list[tuple[str, str]]:
+        """Return kind and text of each line for people, in the order of execution."""
         told = {t.target for t in self.create} | {t.target for t in self.configure}
-        lines += [
-            f"remember {r.target} as the mirror of {r.source}"
-            for r in self.remember
-            if r.target not in told
+        remembered = (r for r in self.remember if r.target not in told)
+        return [
+            *(("create", _created(t)) for t in self.create),
+            *(("grow", f"grow {t.target}: {t.has} → {t.wants} partitions") for t in self.grow),
+            *(("configure", _configured(t)) for t in self.configure),
+            *(("remember", f"remember {r.target} as the mirror of {r.source}") for r in remembered),
+            *(
+                ("refuse", f"refuse {name}: {refusal.reason} (hint: {refusal.hint})")
+                for name, refusal in self.refuse.items()
+            ),
+            *(("pipeline", line) for line in self.pipelines),
+            *(("gone", f"gone {line}") for line in self.gone),
+            *(("leave_out", f"leave out {name}: {why}") for name, why in self.left_out.items()),
+            *(("note", f"note: {note}") for note in self.notes),
         ]
-        lines += [
-            f"refuse {name}: {refusal.reason} (hint: {refusal.hint})"
-            for name, refusal in self.refuse.items()
-        ]
-        lines += self.pipelines
-        lines += [f"gone {line}" for line in self.gone]
-        lines += [f"leave out {name}: {why}" for name, why in self.left_out.items()]
-        return lines + [f"note: {note}" for note in self.notes]
+
+    def describe(self) -> list[str]:
+        """Return the lines for people."""
+        return [text for _, text in self.lines()]
 
     def to_json(self) -> dict[str, Any]:
         """Return the plan as JSON."""
