@@ -24,6 +24,11 @@ Topic = Annotated[str, Query(max_length=249, description="Only of this source to
 
 def add_gaps(app: FastAPI, asking: Asking) -> None:
     """Answer what was lost, what waits for a decision, and what was put aside."""
+    _add_lost(app, asking)
+    _add_letters(app, asking)
+
+
+def _add_lost(app: FastAPI, asking: Asking) -> None:
     config = asking.watch.config
 
     @app.get(
@@ -56,6 +61,10 @@ def add_gaps(app: FastAPI, asking: Asking) -> None:
             }
 
         return asking.answer(request, f"gaps {name}", partial(gap_reports, config, name), shown)
+
+
+def _add_letters(app: FastAPI, asking: Asking) -> None:
+    config = asking.watch.config
 
     @app.get(
         "/api/v1/links/{link}/dead-letters",

@@ -1,4 +1,4 @@
-"""Explanations by API: what the service has seen is not read again; few are made at once."""
+"""Explanations by API: what the service has seen is not read again."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from unit.serve.test_app import HOST, TOPICS, watch
 
 from heliostat.errors import ConnectionLost
 from heliostat.operate import explain as explaining
-from heliostat.serve import explain_routes
 from heliostat.serve.app import make_app
 from heliostat.serve.guard import Guard
 from heliostat.serve.watch import Watch
@@ -56,15 +55,6 @@ def test_a_cluster_that_does_not_answer_makes_it_say_less(
 def test_what_is_asked_wrongly_is_a_problem(client: TestClient) -> None:
     assert client.get("/api/v1/links/none/explain").status_code == 404
     assert client.get(PATH, params={"what": "x" * 601}).status_code == 422
-
-
-def test_few_are_made_at_once(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(explain_routes, "WAITS_S", 0.01)
-    monkeypatch.setattr(explain_routes, "AT_ONCE", 0)
-    app = Guard(make_app(watch), hosts=[HOST], tokens=None)
-    with TestClient(app, base_url=f"http://{HOST}") as other:
-        answer = other.get(PATH)
-    assert (answer.status_code, answer.headers["retry-after"]) == (503, "3")
 
 
 def test_how_long_a_link_needs_is_told_by_its_lag_of_late() -> None:
