@@ -30,8 +30,7 @@ def test_what_is_explained_is_so(cluster_pair: ClusterPair, tmp_path: Path) -> N
 
     is asked why / then each answer is what both clusters hold, and names what to do.
     """
-    source, target = cluster_pair.source, cluster_pair.target
-    name = fresh_name("link")
+    source, target, name = cluster_pair.source, cluster_pair.target, fresh_name("link")
     mapped, written, excluded = (create_topic(source, fresh_name("explain")) for _ in range(3))
     config = write_config(
         tmp_path,
@@ -56,8 +55,8 @@ def test_what_is_explained_is_so(cluster_pair: ClusterPair, tmp_path: Path) -> N
     write(source, written, 10)
     seen = read_committed(source.bootstrap, mapped)
     with RunningLink(config) as running:
-        wait_for("the copy", lambda: ends(target.bootstrap, {mapped: 1})[mapped] == [15])
-        wait_for("the other", lambda: ends(target.bootstrap, {written: 1})[written] == [10])
+        both = {mapped: 1, written: 1}
+        wait_for("the copy", lambda: ends(target.bootstrap, both) == {mapped: [15], written: [10]})
         level = wait_for("a level status", lambda: _level(explained, mapped))
         assert "everything that the source had" in level["answer"]
         copies = read_committed(target.bootstrap, mapped)
@@ -74,17 +73,15 @@ def test_what_is_explained_is_so(cluster_pair: ClusterPair, tmp_path: Path) -> N
         left = explained(excluded, code=1)
         assert (left["kind"], excluded in left["answer"]) == ("not_mirrored", True)
         assert "excluded by" in left["answer"]
-        assert "has no topic" in explained("never.seen", code=1)["answer"]
-        assert "has no group" in explained("group", "never.seen", code=1)["answer"]
+        for words, told in ((("never.seen",), "no topic"), (("group", "never.seen"), "no group")):
+            assert told in explained(*words, code=1)["answer"]
 
         began_s = time.time()
         write(source, mapped, 1)
         wait_for("one more", lambda: ends(target.bootstrap, {mapped: 1})[mapped] == [16])
         landed_s = time.time()
         landing = wait_for("its time", lambda: _timed(explained(f"{mapped}-0@{end}", code=0)))
-        assert landing["from_ms"] <= landed_s * 1000
-        assert landing["to_ms"] >= began_s * 1000
-        assert landing["to_ms"] - landing["from_ms"] <= 10_000
+        check_time(landing, began_s, landed_s)
 
         write(target, written, 1)
         write(source, written, 1)
@@ -94,11 +91,17 @@ def test_what_is_explained_is_so(cluster_pair: ClusterPair, tmp_path: Path) -> N
         assert "deleted and recreated" in stopped["choices"][2]["does"]
         assert f"heliostat resolve {written} 0 --link {name}" in stopped["next_steps"][0]["command"]
         assert stopped["since_ms"] > 0
-        text = heliostat(config, "explain", name).stdout
-        assert "1 partitions are stopped" in text
+        assert "1 partition is stopped" in heliostat(config, "explain", name).stdout
         assert running.stop() == 0
     away = explained(mapped, code=1)
     assert f"he link {name} is stopped" in away["answer"]
+
+
+def check_time(landing: dict[str, Any], began_s: float, landed_s: float) -> None:
+    """The times that are told hold the true one, and lie near each other."""
+    assert landing["from_ms"] <= landed_s * 1000
+    assert landing["to_ms"] >= began_s * 1000
+    assert landing["to_ms"] - landing["from_ms"] <= 10_000
 
 
 def _timed(answer: dict[str, Any]) -> dict[str, Any] | None:

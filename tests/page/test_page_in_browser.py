@@ -20,6 +20,8 @@ VIEWS = (
     TOPIC,
     f"{TOPIC}/0",
     f"{LINK}/lanes",
+    f"{LINK}/why",
+    f"{LINK}/why?what=no.such.topic",
     "#/events",
     "#/nowhere",
 )

@@ -49,8 +49,8 @@ def explain_link(evidence: Evidence, base: Explanation) -> Explanation:
             for each in list(status.refused)[:NAMED_MAX]
         ]
         kind, next_steps = Kind.STOPPED, tuple(listed)
-        parts = [f"{stopped.total()} partitions are stopped"] if stopped else []
-        parts += [f"{len(status.refused)} topics are refused"] if status.refused else []
+        parts = [_counted(stopped.total(), "partition", "stopped")] if stopped else []
+        parts += [_counted(len(status.refused), "topic", "refused")] if status.refused else []
         text = f"the link {name} runs; {' and '.join(parts)}; of the rest {missing}"
     elif not why:
         kind, next_steps = Kind.COPIED, ()
@@ -143,6 +143,10 @@ def _row_text(row: CommitDecision) -> str:
         f"{row.source}: source {shown(row.source_offset)}, target {shown(row.target_offset)}, "
         f"should be {shown(row.wanted)}: {row.why} [{row.reason.name}]"
     )
+
+
+def _counted(count: int, noun: str, state: str) -> str:
+    return f"{count} {noun} is {state}" if count == 1 else f"{count} {noun}s are {state}"
 
 
 def _is_lasting(state: str) -> bool:

@@ -414,6 +414,7 @@ def test_a_link_as_a_whole() -> None:
     assert "was never started" in never.answer
     refused = explain(Question(), evidence(status=status(refused={"a": "no"})))
     assert refused.kind is Kind.STOPPED
+    assert "1 topic is refused" in refused.answer
     assert "heliostat explain l a" in text_of(refused)
 
 

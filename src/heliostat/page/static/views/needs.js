@@ -37,7 +37,7 @@ export function Needs({ link }) {
 function Stop({ link, problem }) {
   const { source, partition, state, reason, since_ms } = problem;
   return html`<article class="issue tone-edge-bad">
-    <p class="issue-head"><a class="mono" data-step href=${ofTopic(link.name, source, partition)}>${source}<span class="dim">-${partition}</span></a> <${State} state=${state} /> <a class="all" href=${ofWhy(link.name, question(source, partition))}>Why?</a></p>
+    <p class="issue-head"><a class="mono" data-step href=${ofTopic(link.name, source, partition)}>${source}<span class="dim">-${partition}</span></a> <${State} state=${state} /> <a class="why-link" href=${ofWhy(link.name, question(source, partition))}>Why?</a></p>
     <p>${sentence(reason || problem.code)} <${Since} ms=${since_ms} now=${link.at_ms} /></p>
     <${Choices} link=${link.name} problem=${problem} />
   </article>`;
@@ -62,7 +62,7 @@ export function Choices({ link, problem, isOpen = false }) {
 
 /** @param {{link: string, topic: string, why: string}} props */
 function Refused({ link, topic, why }) {
-  return html`<article class="issue tone-edge-bad"><p class="issue-head"><b class="mono">${topic}</b> <span class="state tone-bad"><span class="glyph" aria-hidden="true">✕</span>refused</span> <a class="all" href=${ofWhy(link, topic)}>Why?</a></p><p>${sentence(why)}</p><${Command} text=${resolveCommand(link, topic, null)} /></article>`;
+  return html`<article class="issue tone-edge-bad"><p class="issue-head"><b class="mono">${topic}</b> <span class="state tone-bad"><span class="glyph" aria-hidden="true">✕</span>refused</span> <a class="why-link" href=${ofWhy(link, topic)}>Why?</a></p><p>${sentence(why)}</p><${Command} text=${resolveCommand(link, topic, null)} /></article>`;
 }
 
 /** @param {{link: string, problems: Problem[]}} props */

@@ -25,7 +25,7 @@ export function TopicView({ link, topic, partition }) {
   const chosen = items.find((each) => each.partition === partition);
   return html`<section aria-labelledby="topic-title">
     <p class="path"><a href=${backToTopics(link)}>Topics</a> <span class="dim" aria-hidden="true">/</span></p>
-    <h2 id="topic-title" class="topic-title mono">${topic}${partition !== undefined && html`<span class="dim">-${partition}</span>`} <a class="all" href=${ofWhy(link, question(topic, partition))}>Why?</a></h2>
+    <h2 id="topic-title" class="topic-title mono">${topic}${partition !== undefined && html`<span class="dim">-${partition}</span>`} <a class="why-link" href=${ofWhy(link, question(topic, partition))}>Why?</a></h2>
     ${row && html`<p class="topic-figures"><${States} states=${row.states} /><span class="dim">→ <span class="mono">${row.target}</span></span><span>${counted(row.partitions, "partition")}</span><span class="num">${rate(row.records_per_s)} rec/s</span><span class="num">${bytes(row.bytes_per_s)}/s</span><span class="num">lag ${lag(row.lag_records, row.unknown)}${row.lag_records ? `, ${age(row.lag_s, row.lag_records, row.unknown)}` : ""}</span></p>`}
     ${!row && html`<${Waiting} answer=${answer} what="the topic" />`}
     ${chosen && html`<${Details} link=${link} row=${chosen} />`}
