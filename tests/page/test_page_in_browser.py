@@ -104,6 +104,9 @@ def test_five_thousand_topics_are_filtered_as_one_types(
     assert page.locator(".rows .topic-row").count() < 100, "only rows in sight are drawn"
 
 
+ROW_IN_FOCUS = "(row) => document.activeElement.closest('[data-row]')?.dataset.row === row"
+
+
 def test_keys_lead_everywhere(page: Any, address: str) -> None:
     page.goto(address)
     page.wait_for_selector(".flow-label")
@@ -114,8 +117,9 @@ def test_keys_lead_everywhere(page: Any, address: str) -> None:
     page.keyboard.type("/elevation")
     page.wait_for_url("**filter=elevation**")
     page.keyboard.press("Enter")
+    page.wait_for_function(ROW_IN_FOCUS, arg="0")
     page.keyboard.press("j")
-    assert page.evaluate("document.activeElement.closest('[data-row]').dataset.row") == "1"
+    page.wait_for_function(ROW_IN_FOCUS, arg="1")
     page.keyboard.press("Enter")
     page.wait_for_selector("#topic-title")
     page.keyboard.press("Escape")
