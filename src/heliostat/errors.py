@@ -19,6 +19,7 @@
       LinkTakenOver          another instance owns the link now
       SparkUnavailable       Spark has no executor to run rounds on
       GroupsFailed           what is published for consumer groups was refused
+      HistoryNotWritten      the link's figures over time were not taken by the target
       InterchangeFailed      what is written for MirrorMaker 2's clients was refused
       SandboxError           the local brokers could not be run
       RegistryUnreachable    no address of a schema registry answers
@@ -252,6 +253,14 @@ class GroupsFailed(HeliostatError):
     code = "GROUPS_FAILED"
     verdict = Verdict.RETRY
     hint = "heliostat acls prints the rights needed; or turn groups.sync off in the configuration"
+
+
+class HistoryNotWritten(HeliostatError):
+    """The link's history can't be written at its target; copying goes on, and it is retried."""
+
+    code = "HISTORY_NOT_WRITTEN"
+    verdict = Verdict.RETRY
+    hint = "heliostat acls prints the rights needed; the topic must not be compacted"
 
 
 class SandboxError(HeliostatError):

@@ -20,3 +20,8 @@ def link_of_state_topic(topic: TopicName) -> LinkName | None:
 def offsets_topic(link: LinkName) -> str:
     """Name of the topic that holds the offset maps' rows."""
     return f"{STATE_TOPIC_PREFIX}{link}.offsets"
+
+
+def history_topic(link: LinkName) -> str:
+    """Name of the topic that holds a day of the link's figures and events."""
+    return f"{STATE_TOPIC_PREFIX}{link}.history"

@@ -12,6 +12,7 @@ from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
 from heliostat.link.flow import Lanes
+from heliostat.link.history_part import KeptEvents
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_count import LaneCount
 from heliostat.link.lane_set import Runner
@@ -146,7 +147,8 @@ class Running:
         reader.start()
 
     def _shared(self, link: LinkConfig) -> _Shared:
-        board, events = StatusBoard(LinkName(link.name)), self._events.of(link.name)
+        board = StatusBoard(LinkName(link.name))
+        events = KeptEvents(self._events.of(link.name), link.name, self._clock.wall_ms)
         access = [self._config.clusters[alias].access() for alias in (link.source, link.target)]
         aliases = {each.described: each.alias for each in access}
 

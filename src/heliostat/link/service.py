@@ -19,11 +19,12 @@ from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
-from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
+from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, LinkTakenOver
 from heliostat.gaps.ledger import gaps_topic
 from heliostat.groups.progress import progress_group
 from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
 from heliostat.link.flow import Lanes
+from heliostat.link.history_part import HistoryPart
 from heliostat.link.identity import known_of, own_identity
 from heliostat.link.known import Known
 from heliostat.link.lane_set import Runner
@@ -120,6 +121,7 @@ class LinkService:
             events=events,
             progress_group=progress_group(config.metrics.progress_group, LinkName(link.name)),
         )
+        self._history = HistoryPart(state.history, board, clock, events)
         self._resources = Resources(runner, lane_count, claimed)
         self._loops = Loops(link.name, owner.halt, clock, troubles)
         self._admins: list[ClusterAdmin] = []
@@ -172,6 +174,7 @@ class LinkService:
             LoopSpec("report", REPORT_EVERY_S, report),
             LoopSpec("source", BEGIN_EVERY_S, begin),
         )
+        self._loops.start(self._history.loop(owner.guarded))
         while not self._begun.wait(LOOK_S):
             if self.failure is not None:
                 raise self.failure
@@ -291,6 +294,8 @@ class LinkService:
             with contextlib.suppress(LinkTakenOver):
                 owner.run(lambda: context.keep_stops(reports, self._known))
                 owner.run(lambda: context.state.put_driver(self._report("stopped")))
+                with contextlib.suppress(HeliostatError):
+                    owner.run(self._history.end)  # the last minute is worth no trouble
                 if copying is not None:  # a successor begins at once
                     context.clock.sleep(copying.lanes.lease_left_s())
                 owner.ownership.resign()

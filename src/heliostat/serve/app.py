@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import asdict, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -22,10 +22,10 @@ from heliostat.serve.bodies import Bodies
 from heliostat.serve.explain_routes import add_explain
 from heliostat.serve.gaps_routes import add_gaps
 from heliostat.serve.groups_routes import add_groups
+from heliostat.serve.history_routes import add_history
 from heliostat.serve.messages import (
     EventPage,
     Health,
-    HistoryColumns,
     LinkDetails,
     LinkPage,
     LinkSummary,
@@ -70,6 +70,7 @@ def make_app(watch: Watch) -> FastAPI:
     _add_links(app, watch, bodies)
     asking = Asking(watch, bodies)
     add_explain(app, asking)
+    add_history(app, asking, bodies)
     add_groups(app, asking)
     add_gaps(app, asking)
     add_plans(app, asking)
@@ -170,7 +171,7 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
 
     _add_topics(app, watch, bodies)
     _add_partitions(app, watch, bodies)
-    _add_past(app, watch, bodies)
+    _add_events(app, watch)
 
 
 def _add_topics(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
@@ -259,29 +260,7 @@ def _add_partitions(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         return PartitionPage(items=rows, as_of_ms=watch.clock.wall_ms())
 
 
-def _add_past(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
-    @app.get(
-        "/api/v1/links/{link}/history",
-        operation_id="get_history",
-        response_model=HistoryColumns,
-        responses=documented(404),
-    )
-    def get_history(
-        request: Request,
-        link: LinkParameter,
-        step: Annotated[
-            Literal["5", "60"], Query(description="Seconds between points: 15 min, or a day.")
-        ] = "5",
-    ) -> Response:
-        """Return a link's figures over time, as columns of the same length."""
-        status_of(watch, link)
-
-        def make() -> bytes:
-            columns = watch.history(LinkName(link), int(step))
-            return json.dumps({"step_s": int(step), **columns}).encode()
-
-        return answer(request, bodies, f"history {link} {step}", make)
-
+def _add_events(app: FastAPI, watch: Watch) -> None:
     @app.get(
         "/api/v1/events",
         operation_id="list_events",

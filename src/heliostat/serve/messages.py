@@ -116,7 +116,7 @@ class PartitionPage(BaseModel):
 
 
 class HistoryColumns(BaseModel):
-    """Figures of a link over time; all columns have the same length, the oldest first."""
+    """Figures over time; all columns have the same length, the oldest first."""
 
     step_s: int
     at_ms: list[int]
@@ -127,6 +127,13 @@ class HistoryColumns(BaseModel):
     latency_p50_ms: list[float | None]
     latency_p99_ms: list[float | None]
     state: list[str]
+
+
+class TopicHistory(HistoryColumns):
+    """Figures of a topic over time: each minute while it is busy or late, else each ten."""
+
+    topic: str
+    as_of_ms: int
 
 
 class EventPage(BaseModel):

@@ -6,13 +6,18 @@ import platform
 import sys
 import threading
 from collections.abc import Mapping
+from contextlib import closing
+from functools import partial
 from typing import Any, TextIO
 
 import psutil
 
 from heliostat import __version__
 from heliostat.clock import Clock
+from heliostat.clusters.foreign_records import ForeignRecords
+from heliostat.clusters.past_records import PastRecords
 from heliostat.config import Config
+from heliostat.errors import HeliostatError
 from heliostat.metrics import families as f
 from heliostat.metrics.influx.writer import InfluxWriter
 from heliostat.metrics.link_samples import LinkSamples, WatchedLink
@@ -23,11 +28,17 @@ from heliostat.metrics.voice import Place, Voice, voice_of
 from heliostat.names import LinkName
 from heliostat.ops.events import LogFormat
 from heliostat.serve.bodies import FRESH_S
+from heliostat.state_topics import history_topic
 from heliostat.status.cluster_watch import ClusterWatch
 from heliostat.status.event_log import EventLog, EventRow
 from heliostat.status.follower import LinkFollower
-from heliostat.status.history import FINE_S, History, point_of
+from heliostat.status.history import FINE_COUNT, FINE_S, History, point_of
+from heliostat.status.past import read_link
 from heliostat.status.values import PartitionStatus
+
+DAY_MS = 86_400_000
+RECALL_AGAIN_S = 5.0
+"""Between two tries to read a link's history, when the target does not answer."""
 
 
 class Watch:
@@ -99,6 +110,9 @@ class Watch:
         for follower in self._followers.values():
             follower.start()
         threading.Thread(target=self._keep_history, name="history", daemon=True).start()
+        for name, follower in self._followers.items():
+            recall = partial(self._recall, name, follower)
+            threading.Thread(target=recall, name=f"{name} past", daemon=True).start()
         if self._influx is not None:
             self._influx.start()
 
@@ -169,6 +183,26 @@ class Watch:
             follower.look_for_changes(status)
             with self._lock:
                 self._histories[name].add(point_of(status))
+
+    def _recall(self, link: LinkName, follower: LinkFollower) -> None:
+        """Put what the link's history at the target tells before what is seen from now on."""
+        foreign = ForeignRecords(follower.events.warn)
+        target = self.config.clusters[follower.link.target].access()
+        while not self._stopping.wait(0):
+            now_ms = self.clock.wall_ms()
+            with closing(PastRecords(target, history_topic(link), "heliostat-history")) as records:
+                try:
+                    past = read_link(
+                        *(records, now_ms - DAY_MS, foreign),
+                        fine_from_ms=now_ms - FINE_S * FINE_COUNT * 1000,
+                    )
+                except HeliostatError:  # its status tells that the target does not answer
+                    self._stopping.wait(RECALL_AGAIN_S)
+                    continue
+            follower.events.remember(past.events)
+            with self._lock:
+                self._histories[link].remember(past.fine, past.whole)
+            return
 
     def _keep_history(self) -> None:
         while not self._stopping.wait(FINE_S):

@@ -5,10 +5,12 @@
     heliostat.<link>.control   compacted: which round each lane should have, and its changes
     heliostat.<link>.offsets   compacted: the offset maps of mirrors whose source has holes (I3)
     heliostat.<link>.progress  an hour of reports, one per second and lane
+    heliostat.<link>.history   a day of figures and events, written each minute
 
-Losing `progress` costs the view of the last hour, losing `control` nothing (it is written again),
-losing `state` the knowledge which target topics are ours: the plan then refuses non-empty ones,
-until `heliostat state rebuild` has proved by contents whose they are.
+Losing `progress` costs the view of the last hour, losing `history` that of the last day, losing
+`control` nothing (it is written again), losing `state` the knowledge which target topics are ours:
+the plan then refuses non-empty ones, until `heliostat state rebuild` has proved by contents whose
+they are.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from heliostat.clusters.keyed_topic import (
     missing_topics,
     read_as_row,
 )
+from heliostat.clusters.past_records import A_DAY, PastRecords
 from heliostat.clusters.recent_records import AN_HOUR, RecentRecords
 from heliostat.clusters.wire.lent import LentClusters, lent_clusters
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
@@ -43,7 +46,7 @@ from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schem
 from heliostat.state.owner_record import OWNER_KEY, OwnerRecord
 from heliostat.state.ownership import Owner
 from heliostat.state.stops import Changed, StopBook, Stops, sound_stops_in, stop_key, stop_row
-from heliostat.state_topics import state_topic
+from heliostat.state_topics import history_topic, state_topic
 from heliostat.topics.values import Feed, MirrorRecord
 
 CLIENT_ID = "heliostat-state"
@@ -252,6 +255,8 @@ class LinkState:
         """The owner's record."""
         self._progress = RecentRecords(access, progress_topic(link.name))
         self._progress_writer = KeyedTopic(access, progress_topic(link.name))
+        self.history = PastRecords(access, history_topic(link.name), CLIENT_ID)
+        """A day of figures and events."""
 
     def ensure(self, target: ClusterAdmin | None = None, *others: TopicName) -> None:
         """Create missing state topics, and other compacted ones, all with one request."""
@@ -261,6 +266,7 @@ class LinkState:
             self._control.topic: COMPACTED,
             self.offsets.topic: COMPACTED,
             self._progress.topic: AN_HOUR,
+            self.history.topic: A_DAY,
         }
         opened = (
             ClusterAdmin(self.clusters, CLIENT_ID)
@@ -274,7 +280,7 @@ class LinkState:
 
     def missing(self, target: ClusterAdmin) -> list[TopicName]:
         """Return the state topics that do not exist, by the word of all brokers."""
-        topics = (self._state, self._control, self._progress, self.offsets)
+        topics = (self._state, self._control, self._progress, self.offsets, self.history)
         return missing_topics(target, [each.topic for each in topics])
 
     def restore(
@@ -306,6 +312,7 @@ class LinkState:
         self._control.close()
         self._progress.close()
         self._progress_writer.close()
+        self.history.close()
         if self._are_ours:
             self.clusters.close()
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
+import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import TextIO
 
@@ -13,10 +13,20 @@ from typing_extensions import override
 
 from heliostat.names import LinkName
 from heliostat.ops.events import NOTHING, Events, LogFormat, Subject
+from heliostat.status.history_records import PastEvent
 
 KEPT = 1_000
-_NUMBERS = itertools.count(1)
-"""Over all links of this process."""
+IN_A_MS = 1_000
+"""Numbers of events for each ms."""
+_LAST = [0]
+_LAST_LOCK = threading.Lock()
+
+
+def _next_number(at_ms: int) -> int:
+    """Return a number for an event: by its time, and larger than any before in this process."""
+    with _LAST_LOCK:
+        _LAST[0] = max(_LAST[0] + 1, at_ms * IN_A_MS)
+        return _LAST[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +34,7 @@ class EventRow:
     """One event."""
 
     id: int
-    """Later events have larger ones, over all links of a service, until it is started again."""
+    """Later events have larger ones, over all links of a service, after its restart too."""
     at_ms: int
     """When it was noticed, in ms since the epoch."""
     level: str
@@ -66,10 +76,24 @@ class EventLog(Events):
         """Keep an event."""
         own = " ".join(text.split()).removeprefix(f"link {self._link}: ")
         with self._rows_lock:
-            row = EventRow(next(_NUMBERS), self._clock_ms(), level, self._link, own)
+            at_ms = self._clock_ms()
+            row = EventRow(_next_number(at_ms), at_ms, level, self._link, own)
             self._rows.append(row)
         named = f"link {self._link}: {own}" if self._link else own
         super().write(level, named, replace(about, link=self._link))
+
+    def remember(self, events: Iterable[PastEvent]) -> None:
+        """Put what the link's history tells before what is kept already."""
+        with self._rows_lock:
+            until_ms = self._rows[0].at_ms if self._rows else sys.maxsize
+            earlier = [
+                EventRow(
+                    event.at_ms * IN_A_MS + number % IN_A_MS, *event[:2], self._link, event.text
+                )
+                for number, event in enumerate(events)
+                if event.at_ms < until_ms
+            ]
+            self._rows = deque(sorted([*earlier, *self._rows], key=lambda row: row.id), KEPT)
 
     def rows(self, after: int = 0) -> list[EventRow]:
         """Return events with larger numbers, the oldest first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, fields
@@ -62,14 +63,28 @@ class History:
             self._minute = []
         self._minute.append(point)
 
+    def remember(self, fine: Iterable[Point], whole: Iterable[Point]) -> None:
+        """Put points that were noted elsewhere before those added here."""
+        own = self._points[FINE_S][0].at_ms if self._points[FINE_S] else sys.maxsize
+        for step_s, points in ((FINE_S, fine), (COARSE_S, whole)):
+            # A minute that was begun elsewhere is there in part already.
+            before_ms = own if step_s == FINE_S else own - own % 60_000
+            earlier = [point for point in points if point.at_ms < before_ms]
+            self._points[step_s] = deque([*earlier, *self._points[step_s]], STEPS[step_s])
+
     def columns(self, step_s: int) -> dict[str, list[Any]]:
         """Return the points of a step as columns of the same length, the oldest first."""
         points = list(self._points[step_s])
         if step_s == COARSE_S and self._minute:
             points.append(merged(self._minute))
-        names = [field.name for field in fields(Point)]
-        rows = [astuple(point) for point in points]
-        return {name: [row[place] for row in rows] for place, name in enumerate(names)}
+        return columns_of(points)
+
+
+def columns_of(points: Iterable[Point]) -> dict[str, list[Any]]:
+    """Return points as columns of the same length."""
+    names = [field.name for field in fields(Point)]
+    rows = [astuple(point) for point in points]
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
 def level_in_s(columns: Mapping[str, Sequence[Any]]) -> float | None:
