@@ -30,6 +30,8 @@ class OnePartitionTopic:
 
     COMMITTED: ClassVar[bool] = False
     """Whether records of open and aborted transactions are left out."""
+    CHECKED: ClassVar[bool] = True
+    """Whether checksums of batches are checked, see `LogReader`."""
     WRITE_S: ClassVar[float] = 60.0
     """How long a write may take: a broker that restarts is back in less."""
     REQUEST_S: ClassVar[float] = 5.0
@@ -64,7 +66,9 @@ class OnePartitionTopic:
     def _reader(self) -> LogReader | None:
         """The reader, initially at the topic's beginning; None while the topic is missing."""
         if self._log is None:
-            log = LogReader(self._clusters, self.topic, committed=self.COMMITTED)
+            log = LogReader(
+                self._clusters, self.topic, committed=self.COMMITTED, checked=self.CHECKED
+            )
             if not log.exists():
                 return None
             self._log = log

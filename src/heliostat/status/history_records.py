@@ -81,13 +81,18 @@ def encode_link(minute: LinkMinute) -> bytes:
     return _value(json.dumps(content, separators=(",", ":")).encode())
 
 
-def decode_link(value: bytes | None) -> LinkMinute:
-    """Return a minute of a link; raises one of `NOT_A_ROW` if it is none."""
+def decode_link(value: bytes | None, fine_from_ms: int = 0) -> LinkMinute:
+    """Return a minute of a link, with points at 5 s from a time on.
+
+    It raises one of `NOT_A_ROW` if it is none.
+    """
     content = json.loads(_content(value))
     names = content["fields"]
+    fine = content["fine"] if int(content["whole"][names.index("at_ms")]) >= fine_from_ms else ()
+    points = [_point(names, row) for row in fine]
     return LinkMinute(
         _point(names, content["whole"]),
-        tuple(_point(names, row) for row in content["fine"]),
+        tuple(point for point in points if point.at_ms >= fine_from_ms),
         tuple(
             PastEvent(int(at_ms), str(level), str(text)) for at_ms, level, text in content["events"]
         ),

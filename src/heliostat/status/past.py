@@ -52,13 +52,13 @@ def read_link(
         try:
             if record.key != LINK_KEY:
                 raise KeyError(record.key)  # one way for all that is odd
-            minute = decode_link(record.value)
+            minute = decode_link(record.value, fine_from_ms)
         except NOT_A_ROW as error:
             foreign.note(topic.topic, record.offset, record.key, error)
             continue
         if minute.whole.at_ms >= from_ms:
             past.whole.append(minute.whole)
-        past.fine += [point for point in minute.fine if point.at_ms >= fine_from_ms]
+        past.fine += minute.fine
         past.events += [event for event in minute.events if event.at_ms >= from_ms]
     past.fine = with_breaks(past.fine, FINE_S)
     past.whole = with_breaks(past.whole, COARSE_S)

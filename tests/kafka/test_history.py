@@ -1,0 +1,149 @@
+"""A link's history lies at its target: there after a restart of the driver, and of the service."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+from support.clusters import ClusterPair, create_topic, fresh_name
+from support.links import RunningLink, wait_for, write_config
+from support.records import Sample, encode, write_batches
+
+from heliostat.clock import SystemClock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.keyed_topic import ensure_own_topics
+from heliostat.clusters.past_records import A_DAY, PastRecords
+from heliostat.config import Config, load_config
+from heliostat.names import LinkName
+from heliostat.operate.history import past_of
+from heliostat.serve.app import make_app
+from heliostat.serve.watch import Watch
+from heliostat.state_topics import history_topic
+from heliostat.status.history import Point
+from heliostat.status.history_records import (
+    LINK_KEY,
+    TOPICS_KEY,
+    LinkMinute,
+    TopicsMinute,
+    encode_link,
+    encode_topics,
+)
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+
+RECORDS = 50
+DAY_MINUTES = 1_440
+EFD_TOPICS, BUSY = 3_348, 200
+WITHIN_S = 0.5
+"""The issue's limit for a day of history."""
+
+
+@contextmanager
+def serving(config: Config) -> Iterator[TestClient]:
+    """Yield a service that has just begun."""
+    watch = Watch(config, SystemClock())
+    watch.start()
+    try:
+        yield TestClient(make_app(watch), base_url="http://localhost")
+    finally:
+        watch.stop()
+
+
+def test_history_is_there_after_restarts_and_is_appended_to(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    source, target = cluster_pair.source, cluster_pair.target
+    topic, name = create_topic(source), fresh_name("link")
+    file = write_config(
+        tmp_path,
+        source.bootstrap,
+        target.bootstrap,
+        name=name,
+        topics={"include": [topic], "refresh_interval_s": 1},
+    )
+    config = load_config(file)
+    ends_ms: list[int] = []
+    for _ in range(2):
+        with RunningLink(file) as link:
+            wait_for("history", lambda: " runs" in link.text())
+            time.sleep(3)  # what lanes report first is no figure of that moment
+            now_ms = int(time.time() * 1000)
+            batch = encode([Sample(b"k", b"v", now_ms) for _ in range(RECORDS)])
+            write_batches(source.bootstrap, topic, [batch])
+            time.sleep(3)
+        past = past_of(config, name, None, 600, 60)
+        assert past.points[-1].state == "stopped"
+        assert any(" runs" in text for _, _, text in past.events)
+        ends_ms.append(past.points[-1].at_ms)
+    assert ends_ms[0] < ends_ms[1]
+    assert [point.at_ms for point in past.points if point.state == "stopped"] == ends_ms
+    assert max(point.records_per_s for point in past.points) > 0
+    rows = past_of(config, name, topic, 600).points
+    assert sum(point.records_per_s > 0 for point in rows) == 2
+    with serving(config) as client:
+
+        def columns(step: int) -> dict[str, list[object]]:
+            return client.get(f"/api/v1/links/{name}/history?step={step}").json()
+
+        wait_for("the past", lambda: set(ends_ms) <= set(columns(60)["at_ms"]))
+        assert set(ends_ms) <= set(columns(5)["at_ms"])
+        events = client.get(f"/api/v1/events?link={name}").json()["items"]
+        assert any(" runs" in row["text"] for row in events)
+        assert [row["id"] for row in events] == sorted({row["id"] for row in events})
+        answer = client.get(f"/api/v1/links/{name}/topics/{topic}/history")
+        assert [at_ms in answer.json()["at_ms"] for at_ms in ends_ms] == [True, True]
+
+
+def test_a_day_of_an_efd_is_read_in_time_and_odd_records_are_told(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given a day of minutes, as many bytes as an EFD's / then a link and a topic are read."""
+    name = LinkName(fresh_name("link"))
+    bootstrap = cluster_pair.target.bootstrap
+    file = write_config(tmp_path, cluster_pair.source.bootstrap, bootstrap, name=name)
+    config = load_config(file)
+    now_ms = int(time.time() * 1000)
+    with ClusterAdmin(bootstrap.split(",")) as admin:
+        ensure_own_topics(admin, {history_topic(name): A_DAY}, 1)
+    target = config.clusters["west"].access()
+    with closing(PastRecords(target, history_topic(name), "test")) as records:
+        records.append([(b"link", b"\x02newer"), (b"other", b"{}"), (TOPICS_KEY, b"\x01odd")])
+        for first in range(0, DAY_MINUTES, 60):
+            records.append(
+                record
+                for minute in range(first, first + 60)
+                for record in _minute(now_ms - (DAY_MINUTES - minute - 1) * 60_000, minute)
+            )
+    for topic, count in ((None, DAY_MINUTES), (_topic(7), DAY_MINUTES), (_topic(3_000), 144)):
+        began_s = time.monotonic()
+        past = past_of(config, name, topic, 86_400)
+        took_s = time.monotonic() - began_s
+        print(f"{topic}: {len(past.points)} points in {took_s:.3f} s")
+        assert count - 2 <= len(past.points) <= count
+        assert "is ignored" in past.notes[0]
+        assert took_s <= WITHIN_S
+
+
+def _topic(number: int) -> str:
+    return f"lsst.sal.CSC{number % 60}.logevent_{number * 7919 % 1_000_003:x}"
+
+
+ROWS = {
+    number: Point(0, number * 1.7, number * 977.0, number % 9, 0.3, 8.0, 64.0, "copying")
+    for number in range(EFD_TOPICS)
+}
+
+
+def _minute(at_ms: int, minute: int) -> list[tuple[bytes, bytes]]:
+    is_tick = minute % 10 == 0
+    count = EFD_TOPICS if is_tick else BUSY
+    points = {_topic(number): ROWS[number] for number in range(count)}
+    whole = Point(at_ms, 3_000.0, 1e6, 7, 0.5, 9.0, 90.0, "running")
+    return [
+        (LINK_KEY, encode_link(LinkMinute(whole, (whole,) * 12))),
+        (TOPICS_KEY, encode_topics(TopicsMinute(at_ms, is_tick, points))),
+    ]
