@@ -260,7 +260,7 @@ class HistoryNotWritten(HeliostatError):
 
     code = "HISTORY_NOT_WRITTEN"
     verdict = Verdict.RETRY
-    hint = "heliostat acls prints the rights needed; the topic must not be compacted"
+    hint = "the reason stands in the text; heliostat acls prints the rights needed"
 
 
 class SandboxError(HeliostatError):

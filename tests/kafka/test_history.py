@@ -20,6 +20,7 @@ from heliostat.clusters.past_records import A_DAY, PastRecords
 from heliostat.config import Config, load_config
 from heliostat.names import LinkName
 from heliostat.operate.history import past_of
+from heliostat.operate.status import link_statuses
 from heliostat.serve.app import make_app
 from heliostat.serve.watch import Watch
 from heliostat.state_topics import history_topic
@@ -67,10 +68,15 @@ def test_history_is_there_after_restarts_and_is_appended_to(
     )
     config = load_config(file)
     ends_ms: list[int] = []
+
+    def is_level() -> bool:
+        return link_statuses(config)[0].is_in_sync()
+
     for _ in range(2):
         with RunningLink(file) as link:
-            wait_for("history", lambda: " runs" in link.text())
-            time.sleep(3)  # what lanes report first is no figure of that moment
+            wait_for("a link that runs", lambda: " runs" in link.text())
+            # What lanes report first is no figure of that moment.
+            wait_for("a link in sync", is_level)
             now_ms = int(time.time() * 1000)
             batch = encode([Sample(b"k", b"v", now_ms) for _ in range(RECORDS)])
             write_batches(source.bootstrap, topic, [batch])

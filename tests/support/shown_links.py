@@ -20,12 +20,13 @@ from typing_extensions import override
 from heliostat.clock import SystemClock
 from heliostat.config import Config
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.operate.history import Past
 from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress
 from heliostat.serve.app import make_app
 from heliostat.serve.guard import Guard
 from heliostat.serve.watch import Watch
-from heliostat.status.history import FINE_S, Point
+from heliostat.status.history import COARSE_S, FINE_S, Point
 
 HOST_NAMES = ("127.0.0.1", "localhost")
 SYSTEMS = [
@@ -278,6 +279,23 @@ class Feed:
         }
 
 
+class ShownWatch(Watch):
+    """A watch whose topics have an invented past."""
+
+    @override
+    def topic_past(self, link: LinkName, topic: str, since_s: float) -> Past:
+        """Return a wave with a point each minute."""
+        now_ms, luck = self.clock.wall_ms(), random.Random(topic)
+        points = [
+            Point(
+                *(at_ms, 9 + 4 * math.sin(at_ms / 5e6) + luck.random(), 5e3 * luck.random(), 3),
+                *(luck.random(), 2 + luck.random(), 40 + 30 * luck.random(), "copying"),
+            )
+            for at_ms in range(now_ms - int(since_s * 1000), now_ms, 60_000)
+        ]
+        return Past(link, topic, COARSE_S, points, [], [])
+
+
 def _remember(watch: Watch, clock: ShiftedClock, link: str, busy: float) -> None:
     """Write a day of history and some events."""
     now_ms = clock.wall_ms()
@@ -324,7 +342,7 @@ def shown_watch(topics: int, count: int) -> tuple[Watch, list[Feed], ShiftedCloc
     links = [{"name": name, "source": one, "target": two} for name, one, two in LINKS]
     clock = ShiftedClock()
     given = {"clusters": clusters, "links": links, "metrics": {"foreign": True}}
-    watch = Watch(Config.model_validate(given), clock)
+    watch = ShownWatch(Config.model_validate(given), clock)
     now_ms = clock.wall_ms()
     feeds: list[Feed] = []
     for place, (name, _, _) in enumerate(LINKS):

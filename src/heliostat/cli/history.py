@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from typing_extensions import override
 
 from heliostat.cli.options import config_option, json_option
 from heliostat.config import load_config
@@ -31,6 +32,7 @@ class _Duration(click.ParamType[int]):
 
     name = "duration"
 
+    @override
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
     ) -> int:

@@ -6,6 +6,7 @@ and written with the next minutes.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -109,9 +110,10 @@ class HistoryPart:
         self._write(self._minutes.take(self._figures()))
 
     def end(self) -> None:
-        """Write what was not: the link stops. Raises as `turn`."""
+        """Write what was not: the link stops. If that fails, the last minute is lost."""
         self._take_events()
-        self._write(self._minutes.end(self._figures()))
+        with contextlib.suppress(HeliostatError):  # of the service's own writes it is the least
+            self._write(self._minutes.end(self._figures()))
 
     def _take_events(self) -> None:
         if isinstance(self._events, KeptEvents):

@@ -19,7 +19,7 @@ from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
-from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, LinkTakenOver
+from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.gaps.ledger import gaps_topic
 from heliostat.groups.progress import progress_group
 from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
@@ -284,18 +284,16 @@ class LinkService:
 
     def _end(self) -> None:
         self._loops.stop()
-        context, copying = self._context, self._copying
+        context, copying, owner = self._context, self._copying, self._context.owner
         reports = [] if copying is None else copying.reports()
         if copying is not None:
             with contextlib.suppress(LinkTakenOver):  # the link has another owner: no report
                 copying.lanes.stop()
-        owner = context.owner
         if owner.ownership.is_ours:
             with contextlib.suppress(LinkTakenOver):
                 owner.run(lambda: context.keep_stops(reports, self._known))
                 owner.run(lambda: context.state.put_driver(self._report("stopped")))
-                with contextlib.suppress(HeliostatError):
-                    owner.run(self._history.end)  # the last minute is worth no trouble
+                owner.run(self._history.end)
                 if copying is not None:  # a successor begins at once
                     context.clock.sleep(copying.lanes.lease_left_s())
                 owner.ownership.resign()

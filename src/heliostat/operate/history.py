@@ -78,7 +78,11 @@ def past_of(
 
 
 def link_past(
-    link: LinkConfig, target: Reachable, topic: str | None, since_s: float, step_s: int | None
+    link: LinkConfig,
+    target: Reachable,
+    topic: str | None,
+    since_s: float,
+    step_s: int | None = None,
 ) -> Past:
     """As `past_of`, of a link whose target can be reached."""
     is_fine = topic is None and since_s <= FINE_WITHIN_S

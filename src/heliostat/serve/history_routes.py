@@ -10,7 +10,7 @@ from fastapi import FastAPI, Path, Query, Request
 from starlette.responses import Response
 
 from heliostat.names import LinkName
-from heliostat.operate.history import DAY_S, Past, link_past
+from heliostat.operate.history import DAY_S, Past
 from heliostat.serve.answers import LinkParameter, answer, status_of
 from heliostat.serve.bodies import Bodies
 from heliostat.serve.messages import HistoryColumns, TopicHistory
@@ -60,9 +60,8 @@ def add_history(app: FastAPI, asking: Asking, bodies: Bodies) -> None:
         ] = DAY_S,
     ) -> Response:
         """Return a topic's figures over time, as `heliostat history --topic` does."""
-        config = asking.link(link)
-        target = watch.config.clusters[config.target].access()
-        ask = partial(link_past, config, target, topic, since_s, None)
+        asking.link(link)
+        ask = partial(watch.topic_past, LinkName(link), topic, since_s)
         key = json.dumps(["history", link, topic, since_s])
         return asking.answer(request, key, ask, _topic_columns)
 

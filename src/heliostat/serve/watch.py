@@ -26,6 +26,7 @@ from heliostat.metrics.mirrormaker_samples import MirrorMakerSamples
 from heliostat.metrics.text import Samples, labels
 from heliostat.metrics.voice import Place, Voice, voice_of
 from heliostat.names import LinkName
+from heliostat.operate.history import Past, link_past
 from heliostat.ops.events import LogFormat
 from heliostat.serve.bodies import FRESH_S
 from heliostat.state_topics import history_topic
@@ -33,7 +34,7 @@ from heliostat.status.cluster_watch import ClusterWatch
 from heliostat.status.event_log import EventLog, EventRow
 from heliostat.status.follower import LinkFollower
 from heliostat.status.history import FINE_COUNT, FINE_S, History, point_of
-from heliostat.status.past import read_link
+from heliostat.status.past import LinkPast, read_link
 from heliostat.status.values import PartitionStatus
 
 DAY_MS = 86_400_000
@@ -176,6 +177,11 @@ class Watch:
         with self._lock:
             return self._histories[link].columns(step_s)
 
+    def topic_past(self, link: LinkName, topic: str, since_s: float) -> Past:
+        """Return a topic's figures over time; its link's target is asked."""
+        config = self._followers[link].link
+        return link_past(config, self.config.clusters[config.target].access(), topic, since_s)
+
     def note(self) -> None:
         """Add what is seen now to histories and events."""
         for name, follower in self._followers.items():
@@ -199,10 +205,14 @@ class Watch:
                 except HeliostatError:  # its status tells that the target does not answer
                     self._stopping.wait(RECALL_AGAIN_S)
                     continue
-            follower.events.remember(past.events)
-            with self._lock:
-                self._histories[link].remember(past.fine, past.whole)
+            self.remember(link, past)
             return
+
+    def remember(self, link: LinkName, past: LinkPast) -> None:
+        """Put what was noted earlier before what is kept of a link."""
+        self._followers[link].events.remember(past.events)
+        with self._lock:
+            self._histories[link].remember(past.fine, past.whole)
 
     def _keep_history(self) -> None:
         while not self._stopping.wait(FINE_S):

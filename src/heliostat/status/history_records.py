@@ -106,7 +106,8 @@ def _point(names: Sequence[str], row: Sequence[Any]) -> Point:
     figures["lag_records"] = None if lag is None else int(lag)
     for name in ("records_per_s", "bytes_per_s"):
         figures[name] = figures[name] or 0.0
-    return Point(at_ms=int(known["at_ms"]), state=str(known["state"]), **figures)  # type: ignore[arg-type]  # by name
+    at_ms, state = int(known["at_ms"]), str(known["state"])
+    return Point(at_ms=at_ms, state=state, **figures)  # type: ignore[arg-type]  # by name
 
 
 def _number(value: object) -> float | None:

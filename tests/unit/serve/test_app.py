@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from starlette.testclient import TestClient
@@ -17,12 +18,16 @@ from heliostat.config import Config
 from heliostat.errors import ConfigError, ConnectionLost
 from heliostat.metrics.voice import Place, Voice, voice_of
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.operate.history import Past
 from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress
 from heliostat.serve.app import health_app, make_app
 from heliostat.serve.guard import Guard
 from heliostat.serve.tokens import Tokens
 from heliostat.serve.watch import Watch
+from heliostat.status.history import Point
+from heliostat.status.history_records import PastEvent
+from heliostat.status.past import LinkPast
 
 HOST = "127.0.0.1:8083"
 TOPICS = 5
@@ -401,3 +406,30 @@ def test_history_and_events_of_what_was_seen(client: TestClient, watch: Watch) -
     newer = client.get(f"/api/v1/events?link=l&after={events[-2]['id']}").json()["items"]
     assert newer == events[-1:]
     assert client.get("/api/v1/events?link=x").status_code == 404
+
+
+def test_what_the_target_remembers_comes_before_what_is_seen(
+    client: TestClient, watch: Watch
+) -> None:
+    watch.note()
+    point = Point(NOW_MS - 60_000, 7.0, 70.0, 0, None, None, None, "running")
+    past = [PastEvent(NOW_MS - 60_000, "WARN", "t3-0 is blocked")]
+    watch.remember(LinkName("l"), LinkPast([point], [point], past))
+    for step in (5, 60):
+        columns = client.get(f"/api/v1/links/l/history?step={step}").json()
+        assert columns["records_per_s"][0] == 7.0
+        assert len(columns["at_ms"]) == 2
+    events = client.get("/api/v1/events").json()["items"]
+    assert events[0]["text"] == "t3-0 is blocked"
+    assert events == sorted(events, key=lambda row: row["id"])
+
+
+def test_a_topics_history_is_read_from_the_target(client: TestClient, watch: Watch) -> None:
+    point = Point(NOW_MS, 7.0, 70.0, None, None, None, None, "copying")
+    read = Mock(return_value=Past("l", "t3", 60, [point], [], []))
+    watch.topic_past = read  # type: ignore[method-assign]  # no target is asked
+    answer = client.get("/api/v1/links/l/topics/t3/history?since_s=3600").json()
+    assert (answer["topic"], answer["step_s"], answer["records_per_s"]) == ("t3", 60, [7.0])
+    read.assert_called_once_with("l", "t3", 3_600)
+    assert client.get("/api/v1/links/none/topics/t3/history").status_code == 404
+    assert client.get("/api/v1/links/l/topics/t3/history?since_s=1").status_code == 422

@@ -8,12 +8,16 @@ import { ofApi, usePolled } from "../service.js";
 import { colour, colours } from "../theme_switch.js";
 import { useWidth } from "./parts.js";
 
-/** @typedef {{step_s: number, at_ms: number[], records_per_s: number[], bytes_per_s: number[], lag_records: (number | null)[], lag_s: (number | null)[], latency_p50_ms: (number | null)[], latency_p99_ms: (number | null)[], state: string[]}} History */
+/** @typedef {{step_s: number, at_ms: number[], records_per_s: number[], bytes_per_s: number[], lag_records: (number | null)[], lag_s: (number | null)[], latency_p50_ms: (number | null)[], latency_p99_ms: (number | null)[], state: string[], topic?: string}} History */
 
 const RANGES = /** @type {const} */ ([
   ["15m", "15 min", 900, 5],
   ["6h", "6 h", 21_600, 60],
   ["24h", "24 h", 86_400, 60],
+]);
+const TOPIC_RANGES = /** @type {const} */ ([
+  ["6h", "6 h", 21_600],
+  ["24h", "24 h", 86_400],
 ]);
 const HEIGHT = 112;
 const NARROW_PX = 240;
@@ -47,6 +51,28 @@ export function Charts({ name, link }) {
       <${Chart} title="Bytes a second" ...${frame} series=${[["bytes_per_s", "--line-1"]]} format=${bytes}><span class="big">${size} <small>${unit}/s</small></span><//>
       <${Chart} title="Oldest record missing at ${link.target}" ...${frame} series=${[["lag_s", "--line-2"]]} format=${span}><span class="big">${lag} <small>${missing}</small></span><//>
       <${Chart} title="Latency, p99 and p50" ...${frame} series=${[["latency_p99_ms", "--line-4"], ["latency_p50_ms", "--line-3"]]} format=${(/** @type {number} */ ms) => latencyParts(ms).join(" ")}><span class="big">${slow} <small>${slowUnit} · p50 ${usual} ${usualUnit}</small></span><//>
+    </div>
+  </section>`;
+}
+
+/** What a topic was like: each minute while it was busy or late, else each ten. @param {{link: string, topic: string}} props */
+export function TopicCharts({ link, topic }) {
+  const chosen = TOPIC_RANGES.find(([key]) => key === route.value.query.range) ?? TOPIC_RANGES[0];
+  const [range, , seconds] = chosen;
+  const answer = usePolled(ofApi(link, `/topics/${encodeURIComponent(topic)}/history?since_s=${seconds}`), 60_000);
+  /** @type {History | null} */
+  const history = answer.data ?? null;
+  const frame = { history, seconds, range };
+  return html`<section aria-label="Charts">
+    <div class="bar chart-bar">
+      <div class="choice" role="group" aria-label="Time shown">${TOPIC_RANGES.map(([key, word]) => html`<button key=${key} type="button" aria-pressed=${key === range} onClick=${() => replaceQuery({ ...route.peek().query, range: key === TOPIC_RANGES[0][0] ? "" : key })}>${word}</button>`)}</div>
+      ${(answer.problem || history?.at_ms.length === 0) && html`<span class="dim">There is no history yet.</span>`}
+    </div>
+    <div class="grid charts">
+      <${Chart} title="Records a second" ...${frame} series=${[["records_per_s", "--line-1"]]} format=${rate} />
+      <${Chart} title="Bytes a second" ...${frame} series=${[["bytes_per_s", "--line-1"]]} format=${bytes} />
+      <${Chart} title="Oldest missing record" ...${frame} series=${[["lag_s", "--line-2"]]} format=${span} />
+      <${Chart} title="Latency, p99 and p50" ...${frame} series=${[["latency_p99_ms", "--line-4"], ["latency_p50_ms", "--line-3"]]} format=${(/** @type {number} */ ms) => latencyParts(ms).join(" ")} />
     </div>
   </section>`;
 }
@@ -135,15 +161,21 @@ function timesOf(plot, at) {
 /** @param {string} rgb */
 const faded = (rgb) => rgb.replace(/^rgb\((.*)\)$/, "rgba($1, 0.13)");
 
+/** @param {string} state */
+const isNotRunning = (state) => state !== "running";
+/** @param {string} state */
+const isUnknown = (state) => state === "unknown";
+
 /** Shades the time in which the link did not run. @param {any} plot @param {History | null} history */
 function drawStops(plot, history) {
   if (!history) return;
+  const isBad = history.topic ? isUnknown : isNotRunning;
   const { ctx, bbox } = plot;
   ctx.save();
   ctx.fillStyle = faded(colour("--bad"));
   const half = (history.step_s ?? 5) / 2;
   history.state.forEach((state, place) => {
-    if (state === "running") return;
+    if (!isBad(state)) return;
     const s = history.at_ms[place] / 1000;
     const from = Math.max(bbox.left, plot.valToPos(s - half, "x", true));
     const to = Math.min(bbox.left + bbox.width, plot.valToPos(s + half, "x", true));

@@ -6,6 +6,7 @@ import { question } from "../pure/explanation.js";
 import { ofTopic, ofWhy } from "../pure/route.js";
 import { STOPPED } from "../pure/states.js";
 import { ofApi, usePolled } from "../service.js";
+import { TopicCharts } from "./charts.js";
 import { Choices, sentence } from "./needs.js";
 import { State, States, Time, Waiting } from "./parts.js";
 
@@ -31,6 +32,7 @@ export function TopicView({ link, topic, partition }) {
     ${chosen && html`<${Details} link=${link} row=${chosen} />`}
     ${partition !== undefined && parts.data && !chosen && html`<p class="tone-lag">There is no partition ${partition}.</p>`}
     ${items.length > 0 && html`<div class="card over"><${PartitionTable} link=${link} topic=${topic} items=${items} chosen=${partition} /></div>`}
+    ${row && partition === undefined && html`<${TopicCharts} link=${link} topic=${topic} />`}
   </section>`;
 }
 
