@@ -11,19 +11,25 @@ import pytest
 from starlette.testclient import TestClient
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.links import RunningLink, wait_for, write_config
+from support.provoked import Provoked
 from support.records import Sample, encode, write_batches
+from typing_extensions import override
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.keyed_topic import ensure_own_topics
 from heliostat.clusters.past_records import A_DAY, PastRecords
-from heliostat.config import Config, load_config
-from heliostat.names import LinkName
+from heliostat.config import ClusterConfig, Config, load_config
+from heliostat.errors import HistoryNotWritten, Verdict
+from heliostat.link.history_part import HistoryPart
+from heliostat.names import LinkName, TopicName
 from heliostat.operate.history import past_of
 from heliostat.operate.status import link_statuses
+from heliostat.ops.events import Events
 from heliostat.serve.app import make_app
 from heliostat.serve.watch import Watch
 from heliostat.state_topics import history_topic
+from heliostat.status.board import StatusBoard
 from heliostat.status.history import Point
 from heliostat.status.history_records import (
     LINK_KEY,
@@ -132,6 +138,37 @@ def test_a_day_of_an_efd_is_read_in_time_and_odd_records_are_told(
         assert count - 2 <= len(past.points) <= count
         assert "is ignored" in past.notes[0]
         assert took_s <= WITHIN_S
+
+
+@pytest.mark.provokes("HISTORY_NOT_WRITTEN")
+def test_a_history_that_the_target_refuses_is_tried_again(
+    cluster_pair: ClusterPair, provoked: Provoked
+) -> None:
+    """Given a topic that takes no record of this size / then that is told, and is no halt."""
+    bootstrap = cluster_pair.target.bootstrap.split(",")
+    topic = history_topic(LinkName(fresh_name("link")))
+    with ClusterAdmin(bootstrap) as admin:
+        ensure_own_topics(admin, {TopicName(topic): {**A_DAY, "max.message.bytes": "100"}}, 1)
+    clock = StillClock()
+    target = ClusterConfig(bootstrap=bootstrap).access()
+    with closing(PastRecords(target, topic, "test")) as records:
+        part = HistoryPart(records, StatusBoard(LinkName("l")), clock, Events(clock.wall_ms, None))
+        part.turn()
+        clock.now_ms += 60_000
+        with pytest.raises(HistoryNotWritten) as failed:
+            part.turn()
+    provoked("HISTORY_NOT_WRITTEN", failed.value)
+    assert failed.value.verdict is Verdict.RETRY
+
+
+class StillClock(SystemClock):
+    """Stands still, unless it is set."""
+
+    now_ms = 1_700_000_000_000
+
+    @override
+    def wall_ms(self) -> int:
+        return self.now_ms
 
 
 def _topic(number: int) -> str:
