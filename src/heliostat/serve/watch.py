@@ -70,16 +70,19 @@ class Watch:
         self._driver = driver
         self.clock = clock
         aliases = {alias for link in config.links for alias in (link.source, link.target)}
+        self._service_events = EventLog(clock.wall_ms, LinkName(""), sys.stderr, form)
         self._clusters = {
-            alias: ClusterWatch(config.clusters[alias].access(), clock) for alias in aliases
+            alias: ClusterWatch(config.clusters[alias].access(), clock, self._service_events)
+            for alias in aliases
         }
         self._followers = {
             LinkName(link.name): LinkFollower(
                 config,
                 link,
                 clock,
+                self._clusters[link.source],
                 self._clusters[link.target],
-                EventLog(clock.wall_ms, LinkName(link.name), log, form),
+                events=EventLog(clock.wall_ms, LinkName(link.name), log, form),
             )
             for link in config.links
         }
@@ -92,7 +95,6 @@ class Watch:
             for name, follower in self._followers.items()
         }
         self._histories = {name: History() for name in self._followers}
-        self._service_events = EventLog(clock.wall_ms, LinkName(""), sys.stderr, form)
         influx = config.metrics.influx
         self._influx = (
             None

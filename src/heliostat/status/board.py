@@ -226,3 +226,13 @@ def as_unreachable(status: LinkStatus, error: HeliostatError) -> None:
     for topic in status.topics:
         topic.lag_records = topic.lag_s = None
         topic.records_per_s = topic.bytes_per_s = 0.0
+
+
+def blame_source(status: LinkStatus, error: HeliostatError) -> None:
+    """Name a source that does not answer as the reason why a running link is not in sync.
+
+    It decides nothing: lanes may reach a source that we don't.
+    """
+    is_told = any(error.text in trouble for trouble in status.troubles)
+    if status.state == "running" and not is_told and not status.is_in_sync():
+        status.troubles.insert(0, str(error))

@@ -14,6 +14,7 @@ from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.errors import HeliostatError
 from heliostat.names import BrokerId
+from heliostat.ops.events import Events
 
 EVERY_S = 5.0
 ANSWER_S = 3.0
@@ -41,10 +42,13 @@ class ClusterWatch:
         Access to the cluster.
     clock
         The clock.
+    events
+        Told when no broker answers, and when one does again.
     """
 
-    def __init__(self, access: ClusterAccess, clock: Clock) -> None:
+    def __init__(self, access: ClusterAccess, clock: Clock, events: Events) -> None:
         self._access = access
+        self._events = events
         self._clock = clock
         self._stopping = threading.Event()
         self._brokers: dict[BrokerId, bool] = {}
@@ -74,12 +78,24 @@ class ClusterWatch:
                     return
 
     def _ask(self, cluster: WireCluster) -> None:
+        """Ask once, and once more before an outage is told."""
         began_s = self._clock.monotonic_s()
-        try:
-            cluster.metadata([])
-            self._lost = None
-        except HeliostatError as error:
-            self._lost = error
+        lost = _why_lost(cluster)
+        if lost is not None and self._lost is None:
+            lost = _why_lost(cluster)
+            if lost is not None:
+                self._events.warn(f"{self._access.alias} does not answer: {lost}")
+        elif lost is None and self._lost is not None:
+            self._events.info(f"{self._access.alias} answers again")
+        self._lost = lost
         self._brokers |= answering(cluster)
-        if self._lost is None and all(self._brokers.values()):
+        if lost is None and all(self._brokers.values()):
             self._answered_at_s = began_s
+
+
+def _why_lost(cluster: WireCluster) -> HeliostatError | None:
+    try:
+        cluster.metadata([])
+    except HeliostatError as error:
+        return error
+    return None

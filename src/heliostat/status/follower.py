@@ -15,7 +15,7 @@ from heliostat.errors import HeliostatError
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.state.link_state import LinkState
-from heliostat.status.board import as_unreachable
+from heliostat.status.board import as_unreachable, blame_source
 from heliostat.status.both_ends import read_ends
 from heliostat.status.changes import Changes
 from heliostat.status.cluster_watch import ClusterWatch
@@ -51,8 +51,9 @@ class LinkFollower:
         The link.
     clock
         The clock.
-    target
-        Watches its target: a reader of reports waits for a dead one without an error.
+    source, target
+        Watch its clusters: a lane does not report while it waits for a frozen source, and a reader
+        of reports waits for a dead target without an error.
     events
         Keeps what happens.
     """
@@ -62,11 +63,14 @@ class LinkFollower:
         config: Config,
         link: LinkConfig,
         clock: Clock,
+        source: ClusterWatch,
         target: ClusterWatch,
+        *,
         events: EventLog,
     ) -> None:
         self.link = link
         self._config = config
+        self._source = source
         self._target = target
         source_access = config.clusters[link.source].access()
         target_access = config.clusters[link.target].access()
@@ -103,6 +107,8 @@ class LinkFollower:
         error = self.reports.lost or self._target.reach().lost
         if error is not None:
             as_unreachable(status, error)
+        elif (lost := self._source.reach().lost) is not None:
+            blame_source(status, lost)
         return Observation(status, board.totals())
 
     def partitions(self) -> list[PartitionStatus]:

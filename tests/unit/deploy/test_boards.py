@@ -7,18 +7,16 @@ import re
 import subprocess
 import threading
 import time
-import urllib.parse
-import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
-from support.fetched import debian_program, go_installed
+from support.fetched import go_installed
 from support.filled_samples import fill
 from support.influxd import Influxd
 from support.links import wait_for
+from support.prometheus import Prometheus
 from unit.deploy.test_monitoring import FOLDER, NAME, series_names
 
 from heliostat.config.influx import InfluxConfig
@@ -87,43 +85,22 @@ def scraped() -> Iterator[int]:
 
 
 @pytest.fixture
-def prometheus(tmp_path: Path, scraped: int) -> Iterator[str]:
-    """Address of a real one that scrapes them each second."""
-    (port,) = free_ports(1)
-    config = tmp_path / "prometheus.yml"
-    config.write_text(
-        "global: {scrape_interval: 1s}\nscrape_configs: [{job_name: heliostat, static_configs: "
-        f'[{{targets: ["127.0.0.1:{scraped}"]}}]}}]\n'
-    )
-    words = (f"--config.file={config}", f"--storage.tsdb.path={tmp_path}/data",
-             f"--web.listen-address=127.0.0.1:{port}", "--log.level=error")  # fmt: skip
-    program = debian_program("prometheus", "usr/bin/prometheus")
-    with subprocess.Popen([program, *words]) as process:
-        try:
-            wait_for("scrapes", lambda: Scraped.turn >= 6, 30)
-            yield f"http://127.0.0.1:{port}"
-        finally:
-            process.terminate()
-            process.wait(20)
-
-
-def asked(address: str, expr: str) -> list[dict[str, Any]]:
-    query = urllib.parse.urlencode({"query": expr})
-    place = f"{address}/api/v1/query?{query}"
-    with urllib.request.urlopen(place, timeout=10) as answer:  # noqa: S310  # ours
-        found: list[dict[str, Any]] = json.load(answer)["data"]["result"]
-        return found
+def prometheus(tmp_path: Path, scraped: int) -> Iterator[Prometheus]:
+    """A real one that scrapes them each second."""
+    with Prometheus(tmp_path, f"127.0.0.1:{scraped}") as server:
+        wait_for("scrapes", lambda: Scraped.turn >= 6, 30)
+        yield server
 
 
 @pytest.mark.thorough
-def test_each_expression_of_the_grafana_board_has_data(prometheus: str) -> None:
+def test_each_expression_of_the_grafana_board_has_data(prometheus: Prometheus) -> None:
     for name, expr in expressions():
         text = expr
         for variable, value in WINDOW.items():
             text = text.replace(variable, value)
-        found = asked(prometheus, text)
-        assert found, f"{name}: {text}"
-        assert all(item["value"][1] != "NaN" for item in found), f"{name}: {text}"
+        series = prometheus.query(text)
+        assert series, f"{name}: {text}"
+        assert all(item["value"][1] != "NaN" for item in series), f"{name}: {text}"
 
 
 @pytest.fixture

@@ -7,21 +7,17 @@ Prometheus' JMX exporter and the one for Strimzi's own reporter), in questions o
 from __future__ import annotations
 
 import re
-import subprocess
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
-import httpx
 import pytest
-import yaml
 from prometheus_client.parser import text_string_to_metric_families
-from support.fetched import debian_program
+from support.links import wait_for
+from support.prometheus import Prometheus
 from unit.status.test_truth import DRIVER, LEVEL, NOW_MS
 
 from heliostat.config import LinkConfig, MetricsConfig
@@ -181,52 +177,24 @@ class Page:
         self.address = f"127.0.0.1:{self.server.server_port}"
 
 
-def ask(prometheus: str, question: str) -> list[dict[str, Any]]:
-    answer = httpx.get(f"http://{prometheus}/api/v1/query", params={"query": question})
-    rows: list[dict[str, Any]] = answer.raise_for_status().json()["data"]["result"]
-    return rows
-
-
 @pytest.fixture
-def prometheus(tmp_path: Path) -> Iterator[str]:
-    """Address of a Prometheus that has scraped our answer twice."""
-    program = debian_program("prometheus", "usr/bin/prometheus")
-    page, free = Page(), ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler)
-    address = f"127.0.0.1:{free.server_port}"
-    free.server_close()
-    config = {
-        "global": {"scrape_interval": "1s"},
-        "scrape_configs": [{"job_name": "h", "static_configs": [{"targets": [page.address]}]}],
-    }
-    (tmp_path / "p.yml").write_text(yaml.safe_dump(config))
-    words = (f"--config.file={tmp_path}/p.yml", f"--storage.tsdb.path={tmp_path}/data")
-    with (tmp_path / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [program, *words, f"--web.listen-address={address}"], stdout=log, stderr=log
-        )
+def prometheus(tmp_path: Path) -> Iterator[Prometheus]:
+    """One that has scraped our answer twice."""
+    page = Page()
     try:
-        until_s = time.monotonic() + 40
-        while True:
-            try:
-                if ask(address, f"sum(rate({RATES[0]}[1m])) > 0"):
-                    break
-            except httpx.HTTPError:
-                pass
-            assert time.monotonic() < until_s, (tmp_path / "log").read_text()
-            time.sleep(0.3)
-        yield address
+        with Prometheus(tmp_path, page.address) as server:
+            server.wait_ready()
+            wait_for("two", lambda: server.query(f"sum(rate({RATES[0]}[1m])) > 0"), 40)
+            yield server
     finally:
-        process.terminate()
-        process.wait(20)
         page.server.shutdown()
 
 
 @pytest.mark.thorough
-def test_a_real_prometheus_answers_each_question_of_the_boards(prometheus: str) -> None:
-    silent = [question for question in QUESTIONS if not ask(prometheus, question)]
+def test_a_real_prometheus_answers_each_question_of_the_boards(prometheus: Prometheus) -> None:
+    silent = [question for question in QUESTIONS if not prometheus.query(question)]
     assert not silent
-    (rate,) = ask(prometheus, f"sum(rate({RATES[1]}{{{WHERE}}}[1m]))")
+    (rate,) = prometheus.query(f"sum(rate({RATES[1]}{{{WHERE}}}[1m]))")
     assert float(rate["value"][1]) > 0
-    assert (
-        len(ask(prometheus, f"sum({MIRROR}_record_age_ms{{{WHERE}}}) by (partition, topic)")) == 2
-    )
+    ages = prometheus.query(f"sum({MIRROR}_record_age_ms{{{WHERE}}}) by (partition, topic)")
+    assert len(ages) == 2
