@@ -65,6 +65,19 @@ def test_each_mutation_can_be_applied_and_has_its_tests(mutation: run.Mutation) 
     assert mutation.breaks
 
 
+def test_cases_of_parametrized_tests_exist() -> None:
+    """Given tests named with their case / then pytest finds each, in the run's own environment."""
+    cases = sorted({test for each in MUTATIONS for test in each.tests if "[" in test})
+    words = ("-m", "pytest", "--run", "any", "-n", "0", "--collect-only", "-q", *cases)
+    environment = {**os.environ, **run.SEEDS}
+    done = subprocess.run(
+        [sys.executable, *words], cwd=ROOT, env=environment, capture_output=True, text=True,
+        timeout=100, check=False,
+    )  # fmt: skip
+    assert cases
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("of", [1, 7, 10])
 def test_shares_cover_all_mutations_once(of: int) -> None:
     shares = [run.share_of(MUTATIONS, f"{number}/{of}") for number in range(of)]
