@@ -1,7 +1,8 @@
 """Compare Heliostat with MirrorMaker 2 on this machine.
 
 `latency`, `efd`, `many` and `catchup` are live scenarios, see `live.py`. `maps` needs no brokers,
-see `maps.py`; `steady` runs Heliostat alone and looks for growth, see `steady.py`. `bulk`, `tiny`,
+see `maps.py`; `steady` runs Heliostat alone and looks for growth, see `steady.py`, and `watched`
+while many clients ask for its status, see `watched.py`. `bulk`, `tiny`,
 `transactional` and `compacted` copy existing records: two brokers, one source topic per codec, and
 one part after another copies it to a fresh target topic: MirrorMaker 2 with defaults, MirrorMaker 2
 tuned, Heliostat, and the most that the target can append. See bench/README.md for what each figure
@@ -26,6 +27,7 @@ import peer
 import report
 import schemas
 import steady
+import watched
 from clusters import KAFKA_VERSION, SIDES, pair_of_clusters
 from live_report import BASE_LINE
 from live_scenarios import LIVE
@@ -34,7 +36,7 @@ from scenarios import PART_NAMES, PARTS_WITH_HOLES, SCENARIOS, WORKERS, Bench, S
 
 from heliostat_sandbox import find_java
 
-ALONE = (groups.NAME, maps.NAME, schemas.NAME, steady.NAME)
+ALONE = (groups.NAME, maps.NAME, schemas.NAME, steady.NAME, watched.NAME)
 """Scenarios that are like no other one."""
 EXIT_UNFINISHED = 1
 ROUND_TRIP_MS = 150.0
@@ -96,8 +98,8 @@ def complete(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None
         given.part = given.part or list(schemas.PARTS)
     if (given.scenario == schemas.NAME) != any(each in schemas.PARTS for each in given.part or ()):
         parser.error(f"{', '.join(schemas.PARTS)} are the parts of schemas, which has no others")
-    if given.scenario == steady.NAME and given.part not in (None, ["ours"]):
-        parser.error("steady runs ours alone")
+    if given.scenario in (steady.NAME, watched.NAME) and given.part not in (None, ["ours"]):
+        parser.error(f"{given.scenario} runs ours alone")
     if given.part is None:
         scenario = SCENARIOS.get(given.scenario)
         has_holes = scenario is not None and (scenario.holes or scenario.steps)
@@ -142,6 +144,8 @@ def main() -> int:
             return schemas.run(given, folder)
         if given.scenario == steady.NAME:
             return steady.run(given, folder)
+        if given.scenario == watched.NAME:
+            return watched.run(given, folder)
         return live_main.run(given, folder) if given.scenario in LIVE else run(given, folder)
 
 

@@ -66,9 +66,10 @@ def _cluster(way: Way) -> dict[str, Any]:
     return {"bootstrap": [way.bootstrap], **security}
 
 
-def command(folder: Path, wanted: dict[str, Any]) -> Sequence[str]:
+def command(folder: Path, wanted: dict[str, Any], *, serve: bool = False) -> Sequence[str]:
     """Write the configuration file and return the command line that runs it."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / "heliostat.yaml"
     file.write_text(yaml.safe_dump(wanted, sort_keys=False))
-    return [sys.executable, "-m", "heliostat.cli.entry", "run", "--no-serve", "-c", str(file)]
+    flags = [] if serve else ["--no-serve"]
+    return [sys.executable, "-m", "heliostat.cli.entry", "run", *flags, "-c", str(file)]

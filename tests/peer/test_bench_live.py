@@ -247,6 +247,24 @@ def test_a_small_steady_run_reports_what_is_held_and_what_grew(tmp_path: Path) -
     assert "too short to judge" in output
 
 
+def test_a_small_watched_run_reports_what_clients_cost(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    command = [str(BENCH / "compare"), "watched", "--small", "--json", str(file)]
+    returncode, output = run(command, tmp_path / "output.log")
+
+    assert returncode == 0, output  # so small a run is not judged
+    report = json.loads(file.read_text())
+    assert [turn["case"] for turn in report["turns"]] == ["alone", "asked"] * 3
+    for turn in report["turns"]:
+        assert 0 < turn["p50_ms"] <= turn["p99_ms"]
+        assert 0 < turn["serve_cores"] < turn["cpu_cores"]
+    for turn in report["turns"][1::2]:
+        assert turn["answers"] > 100
+        assert turn["answer_p99_ms"] > 0
+        assert turn["failed"] == 0
+    assert {"cpu", "p99", "answer_p99_ms"} <= report["ratios"].keys()
+
+
 def test_a_stopped_load_ends_without_sending(bench: Any, tmp_path: Path) -> None:
     stamped, live = bench("stamped"), bench("live")
     stamped.write_streams(tmp_path / "streams.json", [stamped.Stream("t", 1, 1.0, 100)])
