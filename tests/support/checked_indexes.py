@@ -10,6 +10,7 @@ import tempfile
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 from numba import config
 
@@ -21,12 +22,14 @@ def with_checked_indexes(*names: str) -> list[Any]:
 
     Numba keeps no note of the setting: what is compiled with checks has a folder of its own, beside
     what is kept without, or else one that goes with the process. The copies have names of their
-    own, for compiled code is found by its module's.
+    own, for compiled code is found by its module's; and so has each list of modules a folder, for
+    compiled code names the copies that it calls.
     """
     originals = {name: sys.modules[name] for name in names}
     before = config.BOUNDSCHECK, config.CACHE_DIR
     kept = config.CACHE_DIR or _SCRATCH.name
-    config.BOUNDSCHECK, config.CACHE_DIR = 1, str(Path(kept) / "checked")
+    folder = Path(kept) / "checked" / f"{crc32(' '.join(names).encode()):08x}"
+    config.BOUNDSCHECK, config.CACHE_DIR = 1, str(folder)
     try:
         for name, original in originals.items():
             assert original.__file__ is not None

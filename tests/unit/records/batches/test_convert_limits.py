@@ -51,8 +51,9 @@ def test_a_reencoded_record_may_take_the_limit_and_no_byte_more() -> None:
     """Given a LogAppendTime record / when it fits exactly / then copied, else named TOO_LARGE."""
     stored = ref.StoredBatch(0, records(1), append_time=NOW)
     [batch] = converted(LARGE, stored).batches
-    [exact] = converted(batch.size, stored).batches
-    assert exact.size == batch.size
+    exact = converted(batch.size, stored)
+    assert [each.size for each in exact.batches] == [batch.size]
+    assert (exact.stop, exact.next_offset) == (None, 1)
     outcome = converted(batch.size - 1, stored)
     assert outcome.batches == []
     assert outcome.stop is not None
