@@ -81,11 +81,11 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def shown_links(*, topics: int, partitions: int) -> Iterator[str]:
-    """Give the address of a service with invented links."""
+def shown_links(*, topics: int, partitions: int, pace: int = 1) -> Iterator[str]:
+    """Give the address of a service with invented links, whose clock runs at a pace."""
     script = ROOT / "tests" / "support" / "shown_links.py"
     words = [sys.executable, str(script), "--port", "0"]
-    words += ["--topics", str(topics), "--partitions", str(partitions)]
+    words += ["--topics", str(topics), "--partitions", str(partitions), "--pace", str(pace)]
     paths = os.pathsep.join(str(ROOT / name) for name in ("src", "sandbox", "tests"))
     process = subprocess.Popen(  # our own script
         words, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}

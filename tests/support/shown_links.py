@@ -103,13 +103,27 @@ STOPPED = {
 
 
 class ShiftedClock(SystemClock):
-    """A clock that can be set back, to write what happened before."""
+    """A clock that can be set back, to write what happened before, and that may run faster.
 
-    ago_ms = 0
+    Parameters
+    ----------
+    pace
+        Seconds it shows for each that passes.
+    """
+
+    def __init__(self, pace: int = 1) -> None:
+        self.ago_ms = 0
+        self.pace = pace
+        self._began_ms, self._began_s = super().wall_ms(), super().monotonic_s()
 
     @override
     def wall_ms(self) -> int:
-        return super().wall_ms() - self.ago_ms
+        passed_ms = super().wall_ms() - self._began_ms
+        return self._began_ms + passed_ms * self.pace - self.ago_ms
+
+    @override
+    def monotonic_s(self) -> float:
+        return self._began_s + (super().monotonic_s() - self._began_s) * self.pace
 
 
 @dataclass
@@ -336,11 +350,11 @@ def _remember(watch: Watch, clock: ShiftedClock, link: str, busy: float) -> None
     clock.ago_ms = 0
 
 
-def shown_watch(topics: int, count: int) -> tuple[Watch, list[Feed], ShiftedClock]:
+def shown_watch(topics: int, count: int, pace: int = 1) -> tuple[Watch, list[Feed], ShiftedClock]:
     """Return a watch that reads nothing, and what feeds it."""
     clusters = {"summit": {"bootstrap": "127.0.0.1:1"}, "usdf": {"bootstrap": "127.0.0.1:2"}}
     links = [{"name": name, "source": one, "target": two} for name, one, two in LINKS]
-    clock = ShiftedClock()
+    clock = ShiftedClock(pace)
     given = {"clusters": clusters, "links": links, "metrics": {"foreign": True}}
     watch = ShownWatch(Config.model_validate(given), clock)
     now_ms = clock.wall_ms()
@@ -354,9 +368,9 @@ def shown_watch(topics: int, count: int) -> tuple[Watch, list[Feed], ShiftedCloc
 
 
 def feed(watch: Watch, feeds: list[Feed], clock: ShiftedClock, ended: threading.Event) -> None:
-    """Report each second until it is ended."""
-    turn = 0
-    while not ended.wait(max(0.0, 1 - time.time() % 1)):
+    """Report each second of the clock until it is ended."""
+    turn, every_s = 0, 1 / clock.pace
+    while not ended.wait(max(0.0, every_s - time.time() % every_s)):
         for each in feeds:
             each.report(clock.wall_ms())
         if turn % FINE_S == 0:
@@ -370,8 +384,9 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=PORT)
     parser.add_argument("--topics", type=int, default=3_348)
     parser.add_argument("--partitions", type=int, default=PARTITION_COUNT)
+    parser.add_argument("--pace", type=int, default=1, help="seconds shown for each that passes")
     given = parser.parse_args()
-    watch, feeds, clock = shown_watch(given.topics, given.partitions)
+    watch, feeds, clock = shown_watch(given.topics, given.partitions, given.pace)
     listener = socket.create_server(("127.0.0.1", given.port))
     port = listener.getsockname()[1]
     for each in feeds:
