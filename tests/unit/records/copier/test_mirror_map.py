@@ -95,3 +95,11 @@ def test_each_attempt_of_a_round_has_a_later_stamp() -> None:
         made.begin(OffsetMap(), 0)
     assert stamps == sorted(set(stamps))
     assert all(Stamp(1, 4) < stamp < Stamp(1, 5) for stamp in stamps)
+
+
+def test_a_record_behind_a_hole_needs_a_break_first() -> None:
+    """Given a mirror that ends at 6, three behind its source / then only source 9 goes on (I3)."""
+    made = begun(OffsetMap.of([Break(5, 8)]), 6)
+    assert made.goes_on_at(9)
+    assert not made.goes_on_at(10)
+    assert not made.goes_on_at(8)
