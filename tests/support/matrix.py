@@ -55,7 +55,7 @@ LOADS = (
 )
 LEASE_S, ROUNDS = 5, 2
 TOLD_WITHIN_S, TOLD_AT_ALL_S = 5.0, 60.0
-OUT_OF_TOUCH = ("has not reported for", "[LEASE_ENDED]")
+OUT_OF_TOUCH = ("has not reported for", "has not begun after", "[LEASE_ENDED]")
 LEVEL_WITHIN_S = 180.0
 CALM_WITHIN_S = 60.0
 STARTED_WITHIN_S = 120.0

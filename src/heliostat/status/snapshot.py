@@ -20,6 +20,8 @@ from heliostat.status.values import MAX_LAG_S, HeldBack, LinkStatus, PartitionSt
 NO_LANE = LaneId(-1)
 SILENT_AFTER_S = 10.0
 """A lane reports every second; after this silence its figures are outdated."""
+FIRST_REPORT_WITHIN_S = 30.0
+"""A worker starts, and compiles its code in a fresh installation, before it reports."""
 DRIVER_SILENT_AFTER_S = 5.0
 """The driver reports every second, whatever its lanes do."""
 FAILED_TOLD_S = 15.0
@@ -57,7 +59,7 @@ class Snapshot:
         """Return lines about silent lanes and long-open transactions, each under its own key."""
         if self.state != "running":
             return {}
-        found = {f"lane {n}": _silence(n, s) for n, s in self._silent_lanes().items()}
+        found = {f"lane {lane}": text for lane, text in self._silent_lanes().items()}
         found |= {f"rounds of lane {n}": text for n, text in self._failing_lanes().items()}
         held = _held_back(self._reports.driver, self._now_ms)
         return found | {item.key: item.text() for item in held if item.age_s > MAX_LAG_S}
@@ -124,7 +126,7 @@ class Snapshot:
             held_back=_held_back(self._reports.driver, now_ms),
             troubles=[
                 *_troubles(self._reports.driver),
-                *(_silence(*item) for item in silent.items()),
+                *silent.values(),
                 *(text for lane, text in failing.items() if lane not in silent),
             ],
         )
@@ -203,16 +205,17 @@ class Snapshot:
         """Return the number of partitions assigned to lanes that no lane has reported."""
         return max(0, int(self._reports.driver.get("partitions", 0)) - reported)
 
-    def _silent_lanes(self) -> dict[LaneId, float]:
-        """Return lanes that have not reported for too long, and for how many seconds."""
-        now_ms, first = self._now_ms, first_generation(self._reports.claim)
-        silent: dict[LaneId, float] = {}
-        for lane, since_ms in self._reports.wanted_since.items():
+    def _silent_lanes(self) -> dict[LaneId, str]:
+        """Return lanes that have not reported for too long, with a line about each."""
+        first = first_generation(self._reports.claim)
+        silent: dict[LaneId, str] = {}
+        for lane, wanted_ms in self._reports.wanted_since.items():
             known = self._reports.lanes.get(lane)
-            is_own = known is not None and known.newest.report.generation >= first
-            reported_ms = known.newest.at_ms if known is not None and is_own else since_ms
-            if _is_silent(reported_ms, now_ms):
-                silent[lane] = (now_ms - reported_ms) / 1000
+            if known is not None and known.newest.report.generation >= first:
+                if _is_silent(known.newest.at_ms, self._now_ms):
+                    silent[lane] = _silence(lane, (self._now_ms - known.newest.at_ms) / 1000)
+            elif self._now_ms - wanted_ms > FIRST_REPORT_WITHIN_S * 1000:
+                silent[lane] = _not_begun(lane, (self._now_ms - wanted_ms) / 1000)
         return silent
 
     def _state(self) -> str:
@@ -270,6 +273,13 @@ def _silence(lane: LaneId, seconds: float) -> str:
     return (
         f"lane {lane} has not reported for {seconds:.0f} s: it is unknown whether its partitions "
         "are copied (see Spark's page: its worker or executor may be gone, frozen or waiting)"
+    )
+
+
+def _not_begun(lane: LaneId, seconds: float) -> str:
+    return (
+        f"lane {lane} has not begun after {seconds:.0f} s: Spark has no core for it, or its worker "
+        "still starts (see Spark's page)"
     )
 
 
