@@ -22,7 +22,6 @@ from heliostat.operate.plan import NotCopied, not_copied
 from heliostat.operate.status import link_statuses
 from heliostat.operate.topics import TopicPreview, preview_topics
 from heliostat.ops.asked import PendingAnswer, asked_at_once
-from heliostat.records.copier.lane import PartitionState
 from heliostat.verify.ranges import NotMirrored, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
 from heliostat.verify.schema_ids import NO_IDS, MirroredIds
@@ -178,7 +177,7 @@ def _blocked(config: Config, link: LinkConfig) -> Mapping[TopicPartition, NotMir
     [status] = link_statuses(config, link.name)
     return {
         TopicPartition(TopicName(one.source), PartitionId(one.partition)): NotMirrored(
-            f"{one.state}: {one.reason}", is_problem=PartitionState(one.state).is_stopped
+            f"{one.state}: {one.reason}", is_problem=one.is_stopped
         )
         for one in status.problems
     }

@@ -33,7 +33,7 @@ def explain_link(evidence: Evidence, base: Explanation) -> Explanation:
             base, kind=kind, answer=text, reasons=(*status.troubles, missing), next_steps=to_do
         )
     why = status.why_not_in_sync()
-    stopped = Counter(each.code for each in status.problems if _is_lasting(each.state))
+    stopped = Counter(each.code for each in status.problems if each.is_stopped)
     if stopped or status.refused:
         listed = [Step("See each, and decide.", f"heliostat gaps --link {shlex.quote(name)}")]
         listed += [
@@ -42,7 +42,7 @@ def explain_link(evidence: Evidence, base: Explanation) -> Explanation:
                 _ask(name, f"{each.source}-{each.partition}"),
             )
             for each in status.problems
-            if _is_lasting(each.state)
+            if each.is_stopped
         ][:NAMED_MAX]
         listed += [
             Step(f"{each}: ask why it is refused.", _ask(name, each))
@@ -147,10 +147,6 @@ def _row_text(row: CommitDecision) -> str:
 
 def _counted(count: int, noun: str, state: str) -> str:
     return f"{count} {noun} is {state}" if count == 1 else f"{count} {noun}s are {state}"
-
-
-def _is_lasting(state: str) -> bool:
-    return state in {"blocked", "gap", "diverged"}
 
 
 def _ask(link: str, what: str) -> str:

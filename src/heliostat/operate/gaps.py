@@ -18,7 +18,6 @@ from heliostat.operate.plan import plan_link
 from heliostat.operate.reach import require_answer
 from heliostat.operate.status import link_statuses
 from heliostat.ops.asked import PendingAnswer, asked_at_once, each_answer
-from heliostat.records.copier.lane import PartitionState
 from heliostat.status.values import LinkStatus
 from heliostat.topics.topic_plan import TopicPlan
 
@@ -148,7 +147,7 @@ def _decisions_pending(
     ledger: GapLedger, status: LinkStatus, plan: TopicPlan
 ) -> Iterator[PendingDecision]:
     for problem in status.problems:
-        if PartitionState(problem.state).is_stopped and problem.code in CAUSE_OF_CODE:
+        if problem.is_stopped and problem.code in CAUSE_OF_CODE:
             topic, partition = TopicName(problem.source), PartitionId(problem.partition)
             decision = ledger.decision_for(topic, partition, problem.code)
             yield PendingDecision(

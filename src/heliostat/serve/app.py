@@ -332,5 +332,6 @@ def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
         latency_p50_ms=status.latency_p50_ms,
         latency_p99_ms=status.latency_p99_ms,
         problems=len(status.problems),
+        stopped=sum(item.is_stopped for item in status.problems),
         refused=len(status.refused),
     )

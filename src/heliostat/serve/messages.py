@@ -52,6 +52,8 @@ class LinkSummary(BaseModel):
     latency_p50_ms: float | None
     latency_p99_ms: float | None
     problems: int
+    stopped: int
+    """How many of them are stopped until a person decides; the others are retried."""
     refused: int
 
 

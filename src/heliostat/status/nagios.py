@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import IntEnum
 
-from heliostat.records.copier.lane import PartitionState
 from heliostat.status.values import LinkStatus
 
 WORDS_MAX = 300
@@ -33,7 +32,7 @@ def service_of(status: LinkStatus, max_lag_s: float) -> Service:
     """Return the state of a link as a service."""
     if status.state in _UNKNOWN_STATES:
         return Service.UNKNOWN
-    stopped = any(PartitionState(item.state).is_stopped for item in status.problems)
+    stopped = any(item.is_stopped for item in status.problems)
     if status.state != "running" or stopped or status.troubles:
         return Service.CRITICAL
     return Service.OK if status.is_in_sync(max_lag_s) else Service.WARNING

@@ -93,6 +93,7 @@ def problems_of(rows: Iterable[PartitionRow]) -> list[PartitionProblem]:
             item.reason,
             item.since_ms,
             item.position,
+            item.state.is_stopped,
         )
         for item in (row.report for row in rows)
         if item.reason

@@ -97,6 +97,8 @@ class PartitionProblem:
     """Since when, in ms since the epoch."""
     position: int
     """Next source offset to copy (-1: not known)."""
+    is_stopped: bool
+    """Whether nothing more is copied until a person decides; false: it is retried."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,9 @@ class Log:
 
 
 def problem(partition: int, topic: str = "t") -> PartitionProblem:
-    return PartitionProblem(topic, partition, "blocked", "RECORD_TOO_LARGE", "too large", 1, 9)
+    return PartitionProblem(
+        topic, partition, "blocked", "RECORD_TOO_LARGE", "too large", 1, 9, is_stopped=True
+    )
 
 
 def test_a_line_has_time_level_and_message_and_only_what_is_known_beside() -> None:

@@ -131,7 +131,7 @@ def test_links_in_a_few_figures(client: TestClient) -> None:
     (row,) = answer.json()["items"]
     assert (row["name"], row["source"], row["target"]) == ("l", "summit", "usdf")
     assert (row["state"], row["in_sync"], row["topics"]) == ("running", False, TOPICS)
-    assert row["problems"] == 1
+    assert (row["problems"], row["stopped"]) == (1, 1)
 
 
 def test_a_link_as_its_status(client: TestClient) -> None:

@@ -120,7 +120,15 @@ def test_a_stopped_partition_is_a_problem_with_its_reason() -> None:
     status = board.status(NOW_MS)
     [problem] = status.problems
     assert (problem.state, problem.reason, problem.position) == ("blocked", "a hole", 5)
+    assert problem.is_stopped
     assert not status.is_in_sync()
+
+
+def test_a_retried_partition_is_a_problem_that_needs_nobody() -> None:
+    board = StatusBoard(LinkName("l"))
+    consume(board, NOW_MS, row(5, 9, state=PartitionState.RETRYING, reason="no leader"))
+    [problem] = board.status(NOW_MS).problems
+    assert not problem.is_stopped
 
 
 def test_silence_is_reported() -> None:

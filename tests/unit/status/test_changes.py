@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from heliostat.names import LinkName
 from heliostat.ops.events import Events
+from heliostat.records.copier.lane import PartitionState
 from heliostat.status.changes import (
     DELETED_WITHIN_MS,
     HELD_MS,
@@ -23,7 +24,8 @@ NOW_MS = 1_700_000_000_000
 def problem(
     number: int = 0, state: str = "gap", code: str = "SOURCE_OVERTOOK", topic: str = "t"
 ) -> PartitionProblem:
-    return PartitionProblem(topic, number, state, code, "gone", NOW_MS, 5)
+    is_stopped = PartitionState(state).is_stopped
+    return PartitionProblem(topic, number, state, code, "gone", NOW_MS, 5, is_stopped)
 
 
 class Told:
