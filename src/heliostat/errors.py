@@ -96,6 +96,11 @@ def _rebuild(
     return error
 
 
+def code_of(error: HeliostatError) -> str:
+    """Return the code of an error, a broker's by its own name."""
+    return error.kafka_name if isinstance(error, BrokerError) else error.code
+
+
 class ConfigError(HeliostatError):
     """The configuration is refused; each problem names field, value and reason.
 

@@ -323,6 +323,9 @@ class SimNetwork:
     def moved(self) -> tuple[int, int]:
         return 0, 0
 
+    def requests(self) -> list[int]:
+        return []
+
     def copy_unsent(self) -> None:
         pass
 

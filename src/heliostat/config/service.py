@@ -124,6 +124,9 @@ class MetricsConfig(Frozen):
     )
     """Partitions that have series of their own: those that are stopped or lag by more than a
     minute (200 at most), `all` or `none`."""
+    groups: Annotated[Patterns, Field(title="Groups")] = ()
+    """Patterns of consumer groups that have series of their own, of those whose offsets are
+    published (100 at most); by default none has."""
     foreign: Annotated[bool, Field(title="Foreign links")] = False
     """Whether a service that stands alone writes series of links. A link's series come from the
     service beside its driver: with both scraped, sums would count everything twice."""

@@ -15,13 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.keyed_topic import missing_topics
 from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError
-from heliostat.gaps.choices import GapChoice
+from heliostat.gaps.choices import OF_RECORDS, GapChoice
 from heliostat.gaps.copy_progress import CopyProgress
 from heliostat.gaps.decisions import Decisions
 from heliostat.gaps.ledger import CopyNote, GapLedger, GapRow
@@ -109,11 +110,16 @@ class GapKeeper:
         finally:
             self._ledger.close()
 
-    def report(self) -> dict[str, int]:
+    def report(self) -> dict[str, Any]:
         """Return sums for the driver's report."""
         rows = list(self._ledger.rows.values())
+        skipped = dict.fromkeys(sorted(OF_RECORDS, key=lambda cause: cause.value), 0)
+        for row in rows:
+            if row.cause in skipped and row.choice is not GapChoice.RESTART:
+                skipped[row.cause] += row.count or 0
         return {
             "rows": len(rows),
+            "skipped": {cause.value: count for cause, count in skipped.items()},
             "records_lost": sum(row.count or 0 for row in rows),
             "unknown": sum(1 for row in rows if row.count is None),
             "dead_letters": sum(1 for row in rows if row.choice is GapChoice.DEAD_LETTER),

@@ -17,7 +17,7 @@ from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import GroupsConfig
 from heliostat.groups.apply import Applied, Committers, Guard, publish
-from heliostat.groups.followed import FollowedGroups
+from heliostat.groups.followed import Followed, FollowedGroups
 from heliostat.groups.observe import Mirrors, OpenMaps, Positions, observe_target
 from heliostat.groups.plan import GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
@@ -144,6 +144,11 @@ class GroupSync:
     def report(self) -> dict[str, object]:
         """The part of the driver's report on groups; may be called from any thread."""
         return self._counts.to_json()
+
+    @property
+    def followed(self) -> Mapping[GroupId, Followed]:
+        """The groups of the last pass; for the thread that runs it."""
+        return self._followed.groups
 
     def run(self) -> None:
         """Run one pass.

@@ -13,13 +13,14 @@ from typing import TYPE_CHECKING
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.foreign_records import ForeignRecords
-from heliostat.config import ClusterConfig, LinkConfig
+from heliostat.config import ClusterConfig, LinkConfig, MetricsConfig
 from heliostat.gaps.dead_letters import DeadLetters
 from heliostat.gaps.keeper import GapKeeper
 from heliostat.gaps.ledger import GapLedger
 from heliostat.gaps.record_errors import MissingSchemas, RecordErrors
+from heliostat.groups.measured import MeasuredGroups
 from heliostat.groups.progress import EVERY_S as PROGRESS_EVERY_S
-from heliostat.groups.progress import ProgressGroup
+from heliostat.groups.progress import ProgressGroup, progress_group
 from heliostat.invariants import first_generation
 from heliostat.link.beginnings import Beginnings
 from heliostat.link.compacted_later import CompactedLater
@@ -66,6 +67,7 @@ REPORT_WITHOUT_SOURCE: dict[str, object] = {
     "interchange": {},
     "schemas": {},
     "generations": {},
+    "round_ends": [],
     "rounds": [],
 }
 """`Copying.report` of a link whose source has not been reachable yet."""
@@ -91,8 +93,8 @@ class LinkContext:
         Checks that the link is still ours.
     clock, events
         Time, and where changes are logged.
-    progress_group
-        Under which the copied offsets are committed at the source; None: under none.
+    metrics
+        What is measured.
     """
 
     link: LinkConfig
@@ -104,7 +106,12 @@ class LinkContext:
     owner: OwnerGuard
     clock: Clock
     events: Events
-    progress_group: GroupId | None = None
+    metrics: MetricsConfig
+
+    @property
+    def progress_group(self) -> GroupId | None:
+        """Under which the copied offsets are committed at the source; None: under none."""
+        return progress_group(self.metrics.progress_group, LinkName(self.link.name))
 
     def keep_stops(self, reports: list[PartitionReport], known: Known) -> None:
         """Make stops durable soon, so that a status shows them before a lane finds them again."""
@@ -311,6 +318,7 @@ class Copying:
             clock=context.clock,
             events=context.events,
             guard=context.owner.check,
+            measured=MeasuredGroups(context.metrics.groups, context.board.source_ends),
         )
 
     def _loops(self, reconciler: Reconciler) -> Iterator[LoopSpec]:
@@ -363,6 +371,7 @@ class Copying:
             "interchange": self._interchange.report(),
             "schemas": self._schemas.report() if self._schemas else {},
             "generations": {str(lane): n for lane, n in self.lanes.generations.items()},
+            "round_ends": self.lanes.round_ends(),
             "rounds": [
                 health.report(self._context.clock.monotonic_s())
                 for health in self.lanes.health.values()

@@ -49,7 +49,7 @@ from heliostat.records.copier.lane import (
     SchemaFrames,
 )
 from heliostat.state.link_state import LinkState, Starts
-from heliostat.topics.apply import apply_plan
+from heliostat.topics.apply import apply_plan, count_topics
 from heliostat.topics.select import why_nothing_selected
 from heliostat.topics.topic_plan import Mirror, TopicPlan
 from heliostat.topics.values import SourceTopics
@@ -143,6 +143,7 @@ class Reconciler:
         refused = {name: item.text() for name, item in plan.refuse.items()}
         self.notes.tell(known, applied, refused)
         known.source_topics = frozenset(source.names)
+        known.topics = count_topics(plan, applied, known.refused)
         mirrored = _specs(applied.mirrors, starts, self.frames, self._pipeline_of)
         found = self.gaps.with_gaps(mirrored)
         specs, notes = self._filled(self.faults.marked(self.maps.with_lost(found)))

@@ -15,6 +15,7 @@ from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import LinkConfig
 from heliostat.errors import GroupsFailed, HeliostatError, LinkTakenOver, Verdict
 from heliostat.groups.apply import Committers, Guard
+from heliostat.groups.measured import GroupFigures, MeasuredGroups
 from heliostat.groups.observe import Mirrors, OpenMaps, Positions
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.published import PublishedOffsets
@@ -46,6 +47,8 @@ class GroupPart:
         Time, and where changes are logged.
     guard
         Raises if the link is not ours any more (I10).
+    measured
+        Measures groups for metrics; None: none are.
 
     Raises
     ------
@@ -67,8 +70,11 @@ class GroupPart:
         clock: Clock,
         events: Events,
         guard: Guard,
+        measured: MeasuredGroups | None = None,
     ) -> None:
         self._interchange = interchange
+        self._measured = measured or MeasuredGroups()
+        self._figures: list[GroupFigures] = []
         with ExitStack() as opened:
             source = opened.enter_context(ClusterAdmin(source_access, CLIENT_ID))
             target = opened.enter_context(
@@ -79,7 +85,7 @@ class GroupPart:
                     )
                 )
             )
-            memory = opened.enter_context(
+            memory = self._memory = opened.enter_context(
                 closing(PublishedOffsets(target_access, LinkName(link.name), foreign))
             )
             self._open = opened.pop_all()
@@ -119,13 +125,14 @@ class GroupPart:
 
     def report(self) -> dict[str, object]:
         """Return the groups' part of the driver's report."""
-        return self._sync.report()
+        return {**self._sync.report(), "measured": self._figures}
 
     def close(self) -> None:
         """Close the connections; call it when the loop has ended."""
         self._open.close()
 
     def _on_decided(self, decided: Mapping[GroupId, GroupDecision]) -> None:
+        self._figures = self._measured.figures(self._sync.followed, self._memory.rows)
         if self._interchange.wants_groups:
             self._interchange.take_groups(_checkpoints(decided))
 

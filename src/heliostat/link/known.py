@@ -37,6 +37,8 @@ class Known:
     """All topics of the source; None: not looked yet."""
     turns: int = 0
     """Reconciliations that succeeded."""
+    topics: dict[str, int] = field(default_factory=dict)
+    """Numbers of topics by what the last reconciliation made of them, see `count_topics`."""
     nothing_selected: str = ""
     """Why there is no topic to copy; empty: there is one."""
     old_backlog: str | None = ""
@@ -59,6 +61,7 @@ class Known:
             "refused": dict(refused[:REPORTED_MAX]),
             "notes": notes,
             "turns": self.turns,
+            "topics": self.topics,
             "partitions": sum(len(partitions) for partitions in self.packing.values()),
             "troubles": [self.nothing_selected] if self.nothing_selected else [],
         }

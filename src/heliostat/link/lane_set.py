@@ -24,6 +24,7 @@ from heliostat.link.lane_plans import Lane, LaneHealth, LanePlans, LaneRound
 from heliostat.link.leases import Leases
 from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.round_content import Contents, CopiedRowsOf, MapsOf, Rates
+from heliostat.link.round_ends import RoundEnds
 from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
@@ -110,6 +111,7 @@ class LaneSet:
         """Guards the plans and leases, and signals their changes."""
         self._announcing = Announcing(self._changed, self._plans.announcement, announce)
         self._hung = HungRounds(self._leases, runner.cancel, clock, events)
+        self._ends = RoundEnds()
         self._threads: dict[LaneId, threading.Thread] = {}
         self._link = template.link
         self._place_at_s = clock.monotonic_s() + PLACE_EVERY_S
@@ -129,6 +131,11 @@ class LaneSet:
                 for number, lane in self._plans.lanes.items()
                 if lane.wanted and not self._plans.is_stopping
             }
+
+    def round_ends(self) -> list[tuple[str, str, int]]:
+        """Return how rounds have ended so far, see `RoundEnds`."""
+        with self._changed:
+            return self._ends.report()
 
     def known_since(self) -> dict[TopicPartition, int]:
         """See `LanePlans.known_since`."""
@@ -248,6 +255,8 @@ class LaneSet:
             self._plans.end(lane, item, error)
             self._announcing.is_due = True
             is_stopping = self._plans.is_stopping
+            if not is_stopping:
+                self._ends.ended(error, is_cancelled=item.is_cancelled)
             self._changed.notify_all()
         if is_stopping:
             return

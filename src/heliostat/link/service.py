@@ -21,7 +21,6 @@ from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import Config, LinkConfig, check_distinct_clusters
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.gaps.ledger import gaps_topic
-from heliostat.groups.progress import progress_group
 from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
 from heliostat.link.flow import Lanes
 from heliostat.link.history_part import HistoryPart
@@ -119,7 +118,7 @@ class LinkService:
             owner,
             clock=clock,
             events=events,
-            progress_group=progress_group(config.metrics.progress_group, LinkName(link.name)),
+            metrics=config.metrics,
         )
         self._history = HistoryPart(state.history, board, clock, events)
         self._resources = Resources(runner, lane_count, claimed)

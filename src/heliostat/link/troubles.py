@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from heliostat.clock import Clock
-from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
+from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, code_of
 from heliostat.ops.events import Events, Subject
 
 SETTLES_S = 12.0
@@ -72,13 +72,13 @@ class Troubles:
         with self._lock:
             key, what = self._fact(part, error)
             alias = key[1] if key[0] == ConnectionLost.code else ""
-            self._counts[_code_of(error), alias] += 1
+            self._counts[code_of(error), alias] += 1
             for other in self._open.keys() - {key}:
                 self._open[other].parts.discard(part)
             trouble = self._open.get(key)
             if trouble is None:
                 trouble = self._open[key] = Trouble(what, now_s, now_s)
-                about = Subject(code=_code_of(error))
+                about = Subject(code=code_of(error))
                 self._events.warn(f"{part} is tried again: {error}", about)
             else:
                 trouble.failures += 1
@@ -140,10 +140,6 @@ class Troubles:
             if named == alias or told in text:
                 return alias
         return ""
-
-
-def _code_of(error: HeliostatError) -> str:
-    return error.kafka_name if isinstance(error, BrokerError) else error.code
 
 
 def _counted(failures: int) -> str:

@@ -56,6 +56,18 @@ OWNER_RENEWED = _family(
     LINK,
     "When the link's driver last reported; absent if it never did.",
 )
+ROUNDS = _family(
+    "rounds_total",
+    COUNTER,
+    (*LINK, "result"),
+    "Rounds of lanes since the driver began that have `ended` as it wished, or `failed`.",
+)
+LANE_RESTARTS = _family(
+    "lane_restarts_total",
+    COUNTER,
+    (*LINK, "reason"),
+    "The same by why a lane had to begin anew: `planned`, or a code of docs/reference/errors.md.",
+)
 TAKEOVERS = _family(
     "takeovers_total", COUNTER, LINK, "How often a driver has claimed the link, the first included."
 )
@@ -141,7 +153,11 @@ PARTITION_POSITION = _family(
     "partition_position_offset", GAUGE, PARTITION, "Next source offset to copy."
 )
 TOPICS = _family(
-    "topics", GAUGE, (*LINK, "state"), "Topics that are mirrored, and those that are refused."
+    "topics",
+    GAUGE,
+    (*LINK, "state"),
+    "Selected topics by what the last reconciliation made of them: `mirrored`, `refused`, "
+    "`left_out` (they come from the target), `waiting` (another link may have claimed them).",
 )
 GAP_DECISIONS = _family(
     "gap_decisions_open", GAUGE, LINK, "Partitions stopped at a gap: a person must decide."
@@ -149,6 +165,12 @@ GAP_DECISIONS = _family(
 GAPS = _family("gaps_total", COUNTER, LINK, "Gaps in the link's ledger.")
 GAP_RECORDS = _family(
     "gap_records_total", COUNTER, LINK, "Records that mirrors will never have, by the ledger."
+)
+RECORDS_SKIPPED = _family(
+    "records_skipped_total",
+    COUNTER,
+    (*LINK, "reason"),
+    "Those of them that could not be copied, dead letters included, by the ledger's cause.",
 )
 DEAD_LETTERS = _family(
     "dead_letters_total", COUNTER, LINK, "Gaps whose records lie in the link's dead letters."
@@ -165,6 +187,19 @@ ADMIN_SECONDS = _family(
     HISTOGRAM,
     (*LINK, "side", "request"),
     "Time of the driver's requests beside the copying, answered or not, since it began.",
+)
+REQUEST_SECONDS = _family(
+    "request_seconds",
+    HISTOGRAM,
+    (*LINK, "side", "api"),
+    "Time of the lanes' fetches and appends, since this service began to watch. Fetches for which "
+    "the broker waited until there was a record are not counted, as nobody tells how long.",
+)
+THROTTLE_SECONDS = _family(
+    "throttle_seconds_total",
+    COUNTER,
+    (*LINK, "side"),
+    "For how long brokers told lanes to send nothing, since this service began to watch.",
 )
 BROKER_REACHABLE = _family(
     "broker_reachable",
@@ -220,6 +255,24 @@ PART_BYTES = _family(
 )
 SCHEMA_WAITING = _family(
     "schemas_waiting", GAUGE, LINK, "Schema ids of the source for which partitions wait."
+)
+GROUP_LAG = _family(
+    "group_lag_records",
+    GAUGE,
+    (*LINK, "group"),
+    "Records between a group's offsets at the source and its ends; see `metrics.groups`.",
+)
+GROUP_PUBLISHED = _family(
+    "group_published_timestamp_seconds",
+    GAUGE,
+    (*LINK, "group"),
+    "When an offset of a group was last published at the target; absent if none was.",
+)
+HTTP_SECONDS = _family(
+    "http_request_seconds",
+    HISTOGRAM,
+    ("route", "method", "code"),
+    "Time until this service began to answer, by the route's template.",
 )
 DROPPED = _family(
     "metrics_series_dropped",

@@ -8,7 +8,7 @@ from itertools import islice
 
 from heliostat.config import LinkConfig, MetricsConfig, compile_pattern
 from heliostat.metrics import families as f
-from heliostat.metrics.meter_samples import write_meters, write_processes
+from heliostat.metrics.meter_samples import write_meters, write_processes, write_requests
 from heliostat.metrics.text import Samples, labels
 from heliostat.names import TopicName
 from heliostat.status.cluster_watch import Reach
@@ -72,6 +72,7 @@ class LinkSamples:
         self._write_copied(samples, watched.observation, kept)
         self._write_told(samples, watched, kept)
         write_meters(samples, self._labels, status)
+        write_requests(samples, self._labels, watched.observation.totals.requests)
         self._write_partitions(samples, watched)
         return len(others)
 
@@ -98,8 +99,10 @@ class LinkSamples:
             labelled = f'{mine},lane="{lane["lane"]}"'
             samples.add(f.LANE_SILENT, labelled, max(0.0, lane["heard_s_ago"]))
             samples.add(f.LANE_BYTES, labelled, lane["bytes_per_s"])
-        samples.add(f.TOPICS, f'{mine},state="mirrored"', len(status.topics))
-        samples.add(f.TOPICS, f'{mine},state="refused"', len(status.refused))
+        # The report names a hundred refused topics at most, but it counts all.
+        here = {"mirrored": len(status.topics), "refused": len(status.refused)}
+        for state, count in (driver.get("topics") or here).items():
+            samples.add(f.TOPICS, f'{mine},state="{state}"', count)
         open_gaps = sum(item.state in GAP_STATES for item in status.problems)
         samples.add(f.GAP_DECISIONS, mine, open_gaps)
         for side, line in (("source", status.source_line), ("target", status.target_line)):

@@ -8,7 +8,7 @@ from typing import Any
 from heliostat.metrics import families as f
 from heliostat.metrics.text import Samples, labels
 from heliostat.ops.process_use import ProcessUse
-from heliostat.ops.request_times import BOUNDS_S
+from heliostat.ops.request_times import BOUNDS_S, SIDE_NUMBERS
 from heliostat.status.values import LinkStatus
 
 CODES_MAX = 100
@@ -32,11 +32,33 @@ def write_meters(samples: Samples, labelled: str, status: LinkStatus) -> None:
     for side, request, seconds, counts in meters.get("admin", ()):
         of_request = f'{labelled},side="{side}",request="{request}"'
         samples.add_histogram(f.ADMIN_SECONDS, of_request, BOUNDS_S, counts, seconds)
-    gaps: Mapping[str, int] = status.driver.get("gaps", {})
+    ends: Sequence[tuple[str, str, int]] = status.driver.get("round_ends", ())
+    if status.driver:
+        by_result = {"ended": 0, "failed": 0}
+        for result, reason, count in ends[:CODES_MAX]:
+            by_result[result] = by_result.get(result, 0) + count
+            samples.add(f.LANE_RESTARTS, f'{labelled},reason="{reason}"', count)
+        for result, count in by_result.items():
+            samples.add(f.ROUNDS, f'{labelled},result="{result}"', count)
+    gaps: Mapping[str, Any] = status.driver.get("gaps", {})
+    for reason, count in gaps.get("skipped", {}).items():
+        samples.add(f.RECORDS_SKIPPED, f'{labelled},reason="{reason}"', count)
     samples.add(f.GAPS, labelled, gaps.get("rows"))
     samples.add(f.GAP_RECORDS, labelled, gaps.get("records_lost"))
     samples.add(f.DEAD_LETTERS, labelled, gaps.get("dead_letters"))
+    _write_groups(samples, labelled, status)
     _write_beats(samples, labelled, status)
+
+
+def write_requests(samples: Samples, labelled: str, numbers: Sequence[int]) -> None:
+    """Add how long lanes' requests took, by the sums of `RoundReport.requests`."""
+    for place, (side, api) in enumerate((("source", "fetch"), ("target", "produce"))):
+        its = numbers[place * SIDE_NUMBERS : (place + 1) * SIDE_NUMBERS] or [0] * SIDE_NUMBERS
+        *counts, took_ms, throttled_ms = its
+        of_side = f'{labelled},side="{side}"'
+        of_api = f'{of_side},api="{api}"'
+        samples.add_histogram(f.REQUEST_SECONDS, of_api, BOUNDS_S, counts, took_ms / 1000)
+        samples.add(f.THROTTLE_SECONDS, of_side, throttled_ms / 1000)
 
 
 def write_processes(
@@ -62,6 +84,15 @@ def _write_use(samples: Samples, link: str, part: str, use: ProcessUse) -> None:
     samples.add(f.PART_SOCKETS, labelled, use.sockets)
     for direction, size in (("read", use.read_bytes), ("written", use.written_bytes)):
         samples.add(f.PART_BYTES, f'{link},direction="{direction}",{part}', size)
+
+
+def _write_groups(samples: Samples, labelled: str, status: LinkStatus) -> None:
+    measured: Sequence[Sequence[Any]] = status.driver.get("groups", {}).get("measured", ())
+    for group, lag, published_ms in measured:
+        of_group = f"{labelled},{labels({'group': group})}"
+        samples.add(f.GROUP_LAG, of_group, lag)
+        at_s = None if published_ms is None else published_ms / 1000
+        samples.add(f.GROUP_PUBLISHED, of_group, at_s)
 
 
 def _write_beats(samples: Samples, labelled: str, status: LinkStatus) -> None:

@@ -57,7 +57,8 @@ def serve(
     driver = Place(socket.gethostname(), os.getppid()) if ends_with_parent else None
     log = None if ends_with_parent else sys.stderr
     watch = Watch(config, SystemClock(), driver, log=log, form=form)
-    app = Guard(make_app(watch), hosts=_hosts(listener, service), tokens=tokens)
+    guard = Guard(make_app(watch), hosts=_hosts(listener, service), tokens=tokens)
+    app = watch.routes.timed(guard)
     server = uvicorn.Server(_settings(app, service.tls))
     others = _health_server(service, watch)
     if ends_with_parent:
@@ -104,7 +105,7 @@ def _health_server(service: ServiceConfig, watch: Watch) -> list[uvicorn.Server]
     if service.health is None:
         return []
     listener = bound(service.health)
-    server = uvicorn.Server(_settings(health_app(watch), None))
+    server = uvicorn.Server(_settings(watch.routes.timed(health_app(watch)), None))
     server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]  # not in a thread
     run = threading.Thread(
         target=lambda: server.run(sockets=[listener]), name="health", daemon=True

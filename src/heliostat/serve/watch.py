@@ -29,6 +29,7 @@ from heliostat.names import LinkName
 from heliostat.operate.history import Past, link_past
 from heliostat.ops.events import LogFormat
 from heliostat.serve.bodies import FRESH_S
+from heliostat.serve.route_times import RouteTimes
 from heliostat.state_topics import history_topic
 from heliostat.status.cluster_watch import ClusterWatch
 from heliostat.status.event_log import EventLog, EventRow
@@ -101,6 +102,8 @@ class Watch:
             if influx is None
             else InfluxWriter(influx, self.write_samples, self._service_events, clock)
         )
+        self.routes = RouteTimes()
+        """How long the answers of this service take."""
         self._stopping = threading.Event()
         self._process = psutil.Process()
         self._observations: dict[LinkName, tuple[float, WatchedLink]] = {}
@@ -228,6 +231,7 @@ class Watch:
         """Return all metrics as text."""
         samples = Samples()
         self.write_samples(samples)
+        self.routes.write(samples)
         return samples.text().encode()
 
     def write_samples(self, samples: Samples) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from heliostat.errors import HeliostatError
-from heliostat.names import LinkName, TopicName, TopicPartition
+from heliostat.names import LinkName, Offset, TopicName, TopicPartition
 from heliostat.offsets.landed import Landed
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress, decode_progress
@@ -72,7 +72,7 @@ class StatusBoard:
         with self._lock:
             news = self._reports.take_lane(progress)
             if is_new:
-                self._totals.add(news.copied, news.latency)
+                self._totals.add(news)
                 self._codes.update(news.codes)
         self.listener(progress.report)
 
@@ -200,6 +200,15 @@ class StatusBoard:
                 partition: row.report.open_records
                 for partition, row in self._reports.rows.items()
                 if row.report.open_records
+            }
+
+    def source_ends(self) -> dict[TopicPartition, Offset]:
+        """Return the high watermarks of source partitions, as last reported."""
+        with self._lock:
+            return {
+                partition: Offset(row.report.high_watermark)
+                for partition, row in self._reports.rows.items()
+                if row.report.high_watermark >= 0
             }
 
     def landed(self) -> dict[TopicPartition, Landed]:

@@ -7,7 +7,7 @@ never replaces a newer one's, but the records it copied count.
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -40,6 +40,8 @@ class LaneReports:
     first_ms: int = 0
     latency: dict[RoundId, list[int]] = field(default_factory=dict)
     """Counts reported so far of the newest two rounds."""
+    requests: dict[RoundId, list[int]] = field(default_factory=dict)
+    """The same of requests."""
     recent: deque[tuple[int, Copied, list[int]]] = field(default_factory=deque)
     """Reports within `WINDOW_S`: time (ms), records and bytes by partition, latency counts."""
 
@@ -56,19 +58,6 @@ class LaneReports:
         while self.recent and self.newest.at_ms - self.recent[0][0] >= WINDOW_S * 1000:
             self.recent.popleft()
 
-    def new_counts(self, its_round: RoundId, report: RoundReport) -> list[int]:
-        """Return the latency counts that were not reported before."""
-        was = self.latency.get(its_round)
-        if was is None and self.latency and its_round < min(self.latency):
-            return []
-        self.latency[its_round] = report.latency_ms
-        if len(self.latency) > 2:
-            del self.latency[min(self.latency)]
-        if was is None:
-            return report.latency_ms
-        was = [*was, *([0] * (len(report.latency_ms) - len(was)))]
-        return [max(0, count - old) for count, old in zip(report.latency_ms, was, strict=False)]
-
     def sums(self) -> Copied:
         """Return records and bytes copied within the window, by partition."""
         sums: Copied = {}
@@ -79,6 +68,22 @@ class LaneReports:
         return sums
 
 
+def _new_counts(
+    known: dict[RoundId, list[int]], its_round: RoundId, reported: list[int]
+) -> list[int]:
+    """Return what of a round's counts was not reported before; note them in `known`."""
+    was = known.get(its_round)
+    if was is None and known and its_round < min(known):
+        return []
+    known[its_round] = reported
+    if len(known) > 2:
+        del known[min(known)]
+    if was is None:
+        return reported
+    was = [*was, *([0] * (len(reported) - len(was)))]
+    return [max(0, count - old) for count, old in zip(reported, was, strict=False)]
+
+
 @dataclass(slots=True)
 class Totals:
     """What was copied since reading began; it never becomes less."""
@@ -86,17 +91,22 @@ class Totals:
     copied: Copied = field(default_factory=dict)
     latency: LatencyHistogram = field(default_factory=LatencyHistogram)
     """Records by latency, without backlog."""
+    requests: list[int] = field(default_factory=list)
+    """As `RoundReport.requests`; empty: none were counted."""
 
-    def add(self, copied: Copied, latency: Sequence[int]) -> None:
+    def add(self, news: News) -> None:
         """Add what a report tells anew."""
-        for partition, (records, size) in copied.items():
+        for partition, (records, size) in news.copied.items():
             was = self.copied.get(partition, (0, 0))
             self.copied[partition] = (was[0] + records, was[1] + size)
-        self.latency.merge(latency)
+        self.latency.merge(news.latency)
+        if news.requests:
+            before = self.requests or [0] * len(news.requests)
+            self.requests = [old + new for old, new in zip(before, news.requests, strict=True)]
 
     def copy(self) -> Totals:
         """Return them as they are now."""
-        return Totals(dict(self.copied), LatencyHistogram(self.latency.counts))
+        return Totals(dict(self.copied), LatencyHistogram(self.latency.counts), self.requests)
 
 
 class News(NamedTuple):
@@ -107,6 +117,8 @@ class News(NamedTuple):
     """Counts of records by latency bucket."""
     codes: list[str]
     """Of each partition that got into trouble, why."""
+    requests: list[int]
+    """Of requests, as `RoundReport.requests`; empty: not told."""
 
 
 class Reports:
@@ -197,13 +209,16 @@ class Reports:
             delta = self._take_partition(lane, report, item, progress.at_ms)
             if delta != (0, 0):
                 copied[item.source] = delta
-        counts = lane.new_counts(its_round, report)
+        counts = _new_counts(lane.latency, its_round, report.latency_ms)
+        requests: list[int] = []
+        if report.requests:  # only the first record of a report has them
+            requests = _new_counts(lane.requests, its_round, report.requests)
         lane.recent.append((progress.at_ms, copied, counts))
         lane.forget_old()
         if is_newest and progress.is_whole and report.plan != lane.whole:
             lane.whole = report.plan
             self._leave_rows_before(report, progress.at_ms)
-        return News(copied, counts, codes)
+        return News(copied, counts, codes, requests)
 
     def _is_trouble(self, item: PartitionReport) -> bool:
         """Whether a partition has got into trouble, by a report that was not taken yet."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from heliostat.clock import Clock, SystemClock
@@ -36,6 +36,23 @@ class ApplyReport:
     failed: Mapping[TopicName, BrokerError]
     mirrors: tuple[Mirror, ...]
     remember: tuple[MirrorRecord, ...]
+
+
+def count_topics(
+    plan: TopicPlan, applied: ApplyReport, refused: Collection[TopicName]
+) -> dict[str, int]:
+    """Return the numbers of topics that are mirrored, refused, left out, and that wait.
+
+    Those wait that could be mirrored and are not yet: another link has just claimed them, or may.
+    """
+    mirrored = {mirror.source for mirror in applied.mirrors}
+    planned = {mirror.source for mirror in plan.mirrors} | {each.source for each in plan.create}
+    return {
+        "mirrored": len(mirrored),
+        "refused": len(refused),
+        "left_out": len(plan.left_out),
+        "waiting": len(planned - mirrored - set(refused)),
+    }
 
 
 def apply_plan(

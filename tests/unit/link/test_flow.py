@@ -23,7 +23,7 @@ def test_gaps_hear_that_lanes_were_told_once_they_are(
     monkeypatch: pytest.MonkeyPatch, *, fails: bool
 ) -> None:
     """Given settled gaps / then lanes are told, and only then are their reports believed again."""
-    for name in ("apply_plan", "why_nothing_selected", "why_not_exact"):
+    for name in ("apply_plan", "count_topics", "why_nothing_selected", "why_not_exact"):
         monkeypatch.setattr(flow, name, Mock(return_value=None))
     done: list[str] = []
     parts: dict[str, Any] = {name: Mock() for name in PARTS}

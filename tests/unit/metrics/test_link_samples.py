@@ -17,6 +17,7 @@ from heliostat.metrics.text import Samples, labels
 from heliostat.names import BrokerId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
 from heliostat.ops.process_use import ProcessUse
+from heliostat.ops.request_times import RequestCounts
 from heliostat.records.copier.lane import PartitionState
 from heliostat.status.board import StatusBoard
 from heliostat.status.cluster_watch import Reach
@@ -243,6 +244,63 @@ def test_latency_and_retention_of_topics_with_series_of_their_own() -> None:
     assert values[at(f.TOPIC_LATENCY, topic="a", q="p99")] == 0.25
     assert values[at(f.TOPIC_RETENTION, topic="a")] == 60.0
     assert not any(("topic", "b") in key[1] for key in values)
+
+
+def test_rounds_by_result_and_why_lanes_began_anew() -> None:
+    status = status_of([])
+    ends = [["failed", "CONNECTION_LOST", 2], ["failed", "UNKNOWN", 1], ["ended", "planned", 4]]
+    status.driver = {"round_ends": ends}
+    values = samples_of(status)
+    assert values[at(f.ROUNDS, result="ended")] == 4
+    assert values[at(f.ROUNDS, result="failed")] == 3
+    assert values[at(f.LANE_RESTARTS, reason="CONNECTION_LOST")] == 2
+    assert values[at(f.LANE_RESTARTS, reason="planned")] == 4
+
+
+def test_a_driver_without_rounds_has_counters_at_zero() -> None:
+    """A counter that appears with its first value has no increase in Prometheus."""
+    status = status_of([])
+    status.driver = {"gaps": {"skipped": {"record_failed": 0}}}
+    values = samples_of(status)
+    assert values[at(f.ROUNDS, result="failed")] == 0
+    assert values[at(f.RECORDS_SKIPPED, reason="record_failed")] == 0
+    assert values[at(f.THROTTLE_SECONDS, side="target")] == 0
+
+
+def test_all_refused_topics_are_counted_though_a_hundred_are_named() -> None:
+    status = status_of([])
+    status.driver = {"topics": {"mirrored": 5, "refused": 300, "left_out": 2, "waiting": 1}}
+    status.refused = {f"t{number}": "why" for number in range(100)}
+    values = samples_of(status)
+    assert values[at(f.TOPICS, state="refused")] == 300
+    assert values[at(f.TOPICS, state="left_out")] == 2
+    assert values[at(f.TOPICS, state="waiting")] == 1
+
+
+def test_how_long_requests_took_and_for_how_long_brokers_throttled() -> None:
+    fetches, appends = RequestCounts(), RequestCounts()
+    fetches.took(0.004)
+    appends.took(0.02)
+    appends.took(40.0)
+    appends.throttled_ms = 1_500
+    totals = Totals(requests=fetches.numbers() + appends.numbers())
+    values = samples_of(status_of([]), totals)
+    name = f.REQUEST_SECONDS.name
+    append = {"side": "target", "api": "produce"}
+    assert values[f"{name}_bucket", frozenset({**append, "le": "0.025"}.items())] == 1
+    assert values[f"{name}_count", frozenset(append.items())] == 2
+    assert values[f"{name}_sum", frozenset(append.items())] == pytest.approx(40.02)
+    assert values[f"{name}_count", frozenset({"side": "source", "api": "fetch"}.items())] == 1
+    assert values[at(f.THROTTLE_SECONDS, side="target")] == 1.5
+
+
+def test_groups_that_metrics_name() -> None:
+    status = status_of([])
+    status.driver = {"groups": {"measured": [['a"b', 7, 1_500], ["new", None, None]]}}
+    values = samples_of(status)
+    assert values[at(f.GROUP_LAG, group='a"b')] == 7
+    assert values[at(f.GROUP_PUBLISHED, group='a"b')] == 1.5
+    assert not any(("group", "new") in key[1] for key in values), "absent is not known"
 
 
 def test_labels_survive_what_a_name_may_hold() -> None:

@@ -11,6 +11,7 @@ import pytest
 from heliostat.cli.view import plain_line, problem_lines
 from heliostat.errors import ConnectionLost
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.ops.request_times import SIDE_NUMBERS
 from heliostat.records.copier.lane import LineUse, PartitionReport, PartitionState, RoundReport
 from heliostat.records.transport.progress_reports import encode_progress
 from heliostat.status.board import StatusBoard, unreachable
@@ -55,6 +56,17 @@ def test_rates_come_from_two_reports_and_lag_from_the_newest() -> None:
     assert (status.lag_records, status.lag_s) == (100, 2.0)
     assert status.state == "running"
     assert not status.is_in_sync(max_lag_s=1.0)
+
+
+def test_requests_of_rounds_that_follow_each_other_add_up() -> None:
+    """A round counts from zero; each report tells all that it has counted."""
+    board, numbers = StatusBoard(LinkName("l")), 2 * SIDE_NUMBERS
+    for round_number, count in ((0, 5), (0, 7), (1, 2), (1, 4)):
+        report = RoundReport(LaneId(0), 1, round_number, 0, 0, "", [])
+        report.requests = [count] * numbers
+        for record in encode_progress(report, [], NOW_MS, is_whole=True):
+            board.consume("lane/0", json.loads(record))
+    assert board.totals().requests == [7 + 4] * numbers
 
 
 def test_the_lines_of_all_lanes_that_report_are_one() -> None:

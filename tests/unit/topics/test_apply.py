@@ -8,7 +8,7 @@ from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import SimulatedCluster
 
 from heliostat.names import ClusterId, PartitionId, TopicName, TopicPartition
-from heliostat.topics.apply import VISIBLE_TIMEOUT_S, ApplyReport, apply_plan
+from heliostat.topics.apply import VISIBLE_TIMEOUT_S, ApplyReport, apply_plan, count_topics
 from heliostat.topics.topic_plan import CreateTopic, GrowTopic, Mirror, SetConfigs, TopicPlan
 from heliostat.topics.values import MirrorRecord
 
@@ -164,3 +164,11 @@ def test_an_empty_plan_sends_no_request():
 
 def codes(report: ApplyReport) -> dict[TopicName, int]:
     return {name: error.kafka_code for name, error in report.failed.items()}
+
+
+def test_topics_are_counted_by_what_was_made_of_them() -> None:
+    names = [TopicName(name) for name in "abcd"]
+    plan = TopicPlan(mirrors=tuple(map(mirror, names)), left_out={TopicName("x"): "a circle"})
+    applied = ApplyReport((), (), (), {}, (mirror(names[0]),), ())
+    counts = count_topics(plan, applied, {names[1]})
+    assert counts == {"mirrored": 1, "refused": 1, "left_out": 1, "waiting": 2}

@@ -467,3 +467,5 @@ class RoundReport:
     """What the lane's process has used; None: not known, or not told in this report."""
     topic_latency: list[tuple[TopicName, Counts]] = field(default_factory=list)
     """Latencies of records of some topics that were not reported before."""
+    requests: list[int] = field(default_factory=list)
+    """Since the round began, `RequestCounts.numbers` of fetches, then those of appends."""

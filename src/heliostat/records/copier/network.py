@@ -460,6 +460,10 @@ class Network(Protocol):
         """Return the bytes that were fetched, and that brokers acknowledged, since the begin."""
         ...
 
+    def requests(self) -> list[int]:
+        """Return what is counted of fetches and appends, see `RoundReport.requests`."""
+        ...
+
     def copy_unsent(self) -> None:
         """Copy bytes not yet sent out of fetch answers, so that these are freed."""
         ...

@@ -108,6 +108,7 @@ class RoundReports:
             *self._network.lines(),
             self._network.moved(),
             topic_latency=self._topic_latency(),
+            requests=self._network.requests(),
         )
 
     def _topic_latency(self) -> list[tuple[TopicName, Counts]]:

@@ -228,6 +228,7 @@ class AppendConnection:
 
     def _throttle(self, throttle_ms: int) -> None:
         if throttle_ms:
+            self._context.lines.target.requests.throttled_ms += throttle_ms
             until_s = self._context.monotonic_s() + throttle_ms / 1000
             self._throttled_until_s = max(self._throttled_until_s, until_s)
 

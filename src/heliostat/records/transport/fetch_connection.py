@@ -201,6 +201,7 @@ class FetchConnection:
         if frame.correlation_id != self._request[0]:
             raise ProtocolError("a fetch answer has the wrong correlation id")
         answer = fetch.decode_fetch(self._version, frame.buffer, 4)
+        self._context.lines.source.requests.throttled_ms += answer.throttle_ms
         until_s = self._context.monotonic_s() + answer.throttle_ms / 1000
         self._throttled_until_s = max(self._throttled_until_s, until_s)
         if answer.error:

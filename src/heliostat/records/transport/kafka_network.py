@@ -95,7 +95,7 @@ class WireNetwork(WireQuestions):
         self._room = AnswerRoom()
         self._watched = WatchedConnections()
         lines = self._lines = measured_lines(monotonic_s)
-        self.lines, self.moved = lines.uses, lines.moved
+        self.lines, self.moved, self.requests = lines.uses, lines.moved, lines.requests
         epochs = source.epochs
         context = ConnectionContext(partitions, settings, monotonic_s, lines, producer_id, epochs)
         self._conns = LaneConnections(

@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable
 from math import inf
 from typing import NamedTuple
 
+from heliostat.ops.request_times import RequestCounts
 from heliostat.records.copier.lane import LineUse
 
 WINDOW_S = 30.0
@@ -38,6 +39,8 @@ class LineMeter:
         """Sum of bytes times the seconds that they were on the line, since they were last read."""
         self.moved_bytes = 0
         """Bytes of all answers, or of what they acknowledged."""
+        self.requests = RequestCounts()
+        """Those of which it is known how long the broker waited for something to answer."""
 
     def answered(
         self, broker: Hashable, size: int, asked_s: float, *, waited_s: float | None = 0.0
@@ -59,7 +62,9 @@ class LineMeter:
         if waited_s is not None and took_s >= waited_s:  # a throttled broker does not wait
             took_s -= waited_s
         shortest_s = self._shortest_s[broker] = min(took_s, self._shortest_s.get(broker, inf))
-        if waited_s is None:
+        if waited_s is not None:
+            self.requests.took(took_s)
+        else:
             took_s = min(shortest_s, self._before_s.get(broker, inf))
         self._byte_seconds += size * took_s
         self.moved_bytes += size
@@ -103,6 +108,10 @@ class Lines(NamedTuple):
     def moved(self) -> tuple[int, int]:
         """Return the bytes that were fetched, and that brokers acknowledged."""
         return self.source.moved_bytes, self.target.moved_bytes
+
+    def requests(self) -> list[int]:
+        """Return the `RequestCounts.numbers` of the source, then those of the target."""
+        return self.source.requests.numbers() + self.target.requests.numbers()
 
 
 def measured_lines(monotonic_s: Callable[[], float]) -> Lines:

@@ -19,6 +19,7 @@ from typing import Any
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
 from heliostat.ops.latency import BUCKETS
 from heliostat.ops.process_use import ProcessUse
+from heliostat.ops.request_times import SIDE_NUMBERS
 from heliostat.records.copier.lane import (
     LineUse,
     PartitionReport,
@@ -209,6 +210,8 @@ def encode_progress(
                 [topic, [number for pair in counts for number in pair]]
                 for topic, counts in report.topic_latency
             ]
+        if report.requests and not start:
+            head["requests"] = report.requests
         if report.lost and not start:
             head["lost"] = [[*_place(source), *lost] for source, *lost in report.lost]
         if report.schema_ids and not start:
@@ -333,6 +336,10 @@ def _take_usage(report: RoundReport, value: Mapping[str, Any]) -> None:
         cpu_s, *numbers = value["process"]
         _only(int, *numbers)
         report.process = ProcessUse(float(cpu_s), *numbers)
+    requests = list(value.get("requests", ()))
+    _only(int, *requests)
+    if len(requests) == 2 * SIDE_NUMBERS:  # a version with other bounds can't be added up
+        report.requests = requests
     latency = value.get("topics_latency", ())
     _only(str, *(topic for topic, _ in latency))
     _only(int, *(number for _, numbers in latency for number in numbers))

@@ -46,6 +46,14 @@ def test_the_time_that_a_broker_waited_for_records_is_no_distance(line: Line) ->
     assert line.meter.use() == LineUse(150, 0)
 
 
+def test_only_requests_of_which_the_time_is_known_are_counted(line: Line) -> None:
+    line.answered(0.02)
+    line.answered(1.15, waited_s=1.0)
+    line.answered(0.7, waited_s=None)
+    *counts, took_ms, throttled_ms = line.meter.requests.numbers()
+    assert (sum(counts), took_ms, throttled_ms) == (2, 170, 0)
+
+
 def test_a_throttled_broker_answers_without_waiting(line: Line) -> None:
     line.answered(0.15, waited_s=1.0)
     assert line.meter.use() == LineUse(150, 0)

@@ -9,6 +9,7 @@ import pytest
 
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
 from heliostat.ops.process_use import ProcessUse
+from heliostat.ops.request_times import SIDE_NUMBERS
 from heliostat.records.copier.lane import LineUse, PartitionReport, PartitionState, RoundReport
 from heliostat.records.transport.progress_reports import (
     MOVED_EVERY_S,
@@ -62,13 +63,16 @@ def test_what_a_process_has_used_and_latencies_of_topics_are_read_back() -> None
     report = RoundReport(LaneId(3), 7, 2, 10, 7_000, "", [])
     report.process = ProcessUse(1.25, 1 << 30, 9, 10, 11)
     report.topic_latency = [(TopicName("t"), ((0, 3), (9, 1))), (TopicName("u"), ())]
+    report.requests = list(range(2 * SIDE_NUMBERS))
     first, *others = [
         decode_progress(json.loads(each)).report
         for each in encode_progress(report, rows(ROWS_PER_RECORD + 1), NOW_MS, is_whole=True)
     ]
     assert first.process == report.process
     assert first.topic_latency == report.topic_latency
-    assert [(each.process, each.topic_latency) for each in others] == [(None, [])]
+    assert first.requests == report.requests
+    rest = [(each.process, each.topic_latency, each.requests) for each in others]
+    assert rest == [(None, [], [])]
 
 
 @pytest.mark.parametrize(
@@ -77,6 +81,7 @@ def test_what_a_process_has_used_and_latencies_of_topics_are_read_back() -> None
         {"process": ["x", 1, 2, 3, 4]},
         {"process": [1.0, 2]},
         {"topics_latency": [["t", [999, 1]]]},
+        {"requests": ["x"]},
     ],
 )
 def test_odd_figures_of_others_make_no_report(odd: dict[str, object]) -> None:
