@@ -111,8 +111,8 @@ def history_lines(past: Past) -> Iterator[str]:
         yield _row("time", "records/s", "KB/s", "missing", "oldest s", "p50 ms", "p99 ms", "state")
         for point in points:
             yield _point_row(point)
-    for at_ms, level, text in past.events[-ROWS:]:
-        yield f"{time_text(at_ms)} {level} {text}"
+    for event in past.events[-ROWS:]:
+        yield f"{time_text(event.at_ms)} {event.level} {event.text}"
     for note in past.notes:
         yield f"note: {note}"
 

@@ -10,6 +10,7 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable
+from dataclasses import astuple
 
 from typing_extensions import override
 
@@ -59,7 +60,7 @@ class KeptEvents(Events):
         self._events.write(level, text, about)
         own = " ".join(text.split()).removeprefix(self._prefix)
         with self._kept_lock:
-            self._kept.append(PastEvent(self._clock_ms(), level, own))
+            self._kept.append(PastEvent(self._clock_ms(), level, own, *astuple(about)[1:]))
 
     def taken(self) -> list[PastEvent]:
         """Return those kept since the last call."""

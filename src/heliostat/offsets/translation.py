@@ -90,7 +90,9 @@ class OffsetTranslator:
         """Return the target offset of a source offset.
 
         For an offset without a record it is that of the next record, which is where a consumer
-        with that offset continues.
+        with that offset continues. So the link's position, the first offset that has not landed, is
+        answered exactly with the target's end: whatever lands next lands there, and a consumer that
+        continues there has read the same on both sides. Offsets after it are `BEYOND`.
         """
         name = TopicPartition(topic, partition)
         one = self._by_source.get(name)

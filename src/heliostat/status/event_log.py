@@ -43,6 +43,12 @@ class EventRow:
     """Name of the link; empty: it is about the service itself."""
     text: str
     """What has happened."""
+    topic: str
+    """Name of the topic at the source that it is about; empty: of none, or of several."""
+    partition: int | None
+    """Number of the partition, likewise."""
+    code: str
+    """As docs/reference/errors.md lists it; empty: there is none."""
 
 
 class EventLog(Events):
@@ -77,7 +83,8 @@ class EventLog(Events):
         own = " ".join(text.split()).removeprefix(f"link {self._link}: ")
         with self._rows_lock:
             at_ms = self._clock_ms()
-            row = EventRow(_next_number(at_ms), at_ms, level, self._link, own)
+            of = about.topic, about.partition, about.code
+            row = EventRow(_next_number(at_ms), at_ms, level, self._link, own, *of)
             self._rows.append(row)
         named = f"link {self._link}: {own}" if self._link else own
         super().write(level, named, replace(about, link=self._link))
@@ -88,7 +95,7 @@ class EventLog(Events):
             until_ms = self._rows[0].at_ms if self._rows else sys.maxsize
             earlier = [
                 EventRow(
-                    event.at_ms * IN_A_MS + number % IN_A_MS, *event[:2], self._link, event.text
+                    event.at_ms * IN_A_MS + number % IN_A_MS, *event[:2], self._link, *event[2:]
                 )
                 for number, event in enumerate(events)
                 if event.at_ms < until_ms

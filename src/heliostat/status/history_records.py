@@ -40,6 +40,10 @@ class PastEvent(NamedTuple):
     at_ms: int
     level: str
     text: str
+    topic: str = ""
+    """What it is about, as far as it is about one thing: see `Subject`."""
+    partition: int | None = None
+    code: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +97,15 @@ def decode_link(value: bytes | None, fine_from_ms: int = 0) -> LinkMinute:
     return LinkMinute(
         _point(names, content["whole"]),
         tuple(point for point in points if point.at_ms >= fine_from_ms),
-        tuple(
-            PastEvent(int(at_ms), str(level), str(text)) for at_ms, level, text in content["events"]
-        ),
+        tuple(map(_event, content["events"])),
     )
+
+
+def _event(row: Sequence[Any]) -> PastEvent:
+    at_ms, level, text, *about = row
+    topic, partition, code = (about + ["", None, ""][len(about) :])[:3]
+    number = None if partition is None else int(partition)
+    return PastEvent(int(at_ms), str(level), str(text), str(topic), number, str(code))
 
 
 def _point(names: Sequence[str], row: Sequence[Any]) -> Point:

@@ -19,7 +19,7 @@ from heliostat.errors import (
 from heliostat.link.history_part import UNWRITTEN_MAX, HistoryPart, KeptEvents
 from heliostat.link.owner_guard import OwnerGuard
 from heliostat.names import LinkName
-from heliostat.ops.events import Events
+from heliostat.ops.events import Events, Subject
 from heliostat.status.board import StatusBoard
 from heliostat.status.history_minutes import EVENTS_MAX, Record
 from heliostat.status.history_records import LINK_KEY, LinkMinute, decode_link
@@ -63,11 +63,11 @@ class History:
 def test_events_are_passed_on_and_written_with_their_minute() -> None:
     history = History()
     history.turn()
-    history.events.warn("link l: t-0 is\nblocked")
+    history.events.warn("link l: t-0 is\nblocked", Subject("l", "t", 0, "X"))
     assert history.events.recent(1)[0].endswith("t-0 is blocked")
     history.turn()
     (minute,) = history.topic.minutes()
-    assert [(level, text) for _, level, text in minute.events] == [("WARN", "t-0 is blocked")]
+    assert [event[1:] for event in minute.events] == [("WARN", "t-0 is blocked", "t", 0, "X")]
 
 
 def test_events_that_nobody_takes_are_bounded() -> None:

@@ -401,7 +401,9 @@ def test_history_and_events_of_what_was_seen(client: TestClient, watch: Watch) -
     assert client.get("/api/v1/links/l/history?step=7").status_code == 422
     events = client.get("/api/v1/events").json()["items"]
     assert events[0]["text"].startswith("the link is running")
-    assert any("t3-0" in row["text"] for row in events)
+    blocked = next(row for row in events if "t3-0" in row["text"])
+    assert (blocked["link"], blocked["topic"], blocked["partition"]) == ("l", "t3", 0)
+    assert blocked["code"] == "it is too large", "the code that was reported"
     assert events[-1]["text"] == "the link is stopped"
     newer = client.get(f"/api/v1/events?link=l&after={events[-2]['id']}").json()["items"]
     assert newer == events[-1:]

@@ -6,6 +6,7 @@ import random
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -42,6 +43,13 @@ def test_a_minute_of_a_link_comes_back_as_it_was() -> None:
     unknown = replace(POINT, lag_records=None, lag_s=None, latency_p50_ms=None)
     minute = LinkMinute(POINT, (unknown, POINT), (PastEvent(3, "WARN", "t-0 is blocked"),))
     assert decode_link(encode_link(minute)) == minute
+
+
+@pytest.mark.parametrize("about", [(), ("t", 3, "X"), ("t", None, ""), ("t", 3, "X", "later")])
+def test_what_an_event_is_about_comes_back_of_any_version(about: tuple[Any, ...]) -> None:
+    row = (3, "WARN", "text", *about)
+    value = encode_link(LinkMinute(POINT, (), (row,)))  # type: ignore[arg-type]  # of a version
+    assert decode_link(value).events == (PastEvent(*row[:6]),)
 
 
 def test_topics_come_back_to_three_digits_all_or_one() -> None:
