@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heliostat-tests"
@@ -59,11 +60,8 @@ def go_program(package: str, requirements: str, corrected: tuple[str, str, str])
     AssertionError
         There is no Go; says what to do.
     """
-    name = package.rpartition("/")[2]
-    folder = CACHE / f"go-{name}"
-    if not (folder / name).is_file():
-        assert shutil.which("go"), f"install Go, which builds {name}"
-        folder.mkdir(parents=True, exist_ok=True)
+
+    def build(folder: Path, name: str) -> None:
         (folder / "go.mod").write_text(f"module fetched\n\ngo 1.22\n\n{requirements}")
         tools = f'//go:build tools\n\npackage main\n\nimport _ "{package}"\n'
         (folder / "tools.go").write_text(tools)
@@ -74,7 +72,8 @@ def go_program(package: str, requirements: str, corrected: tuple[str, str, str])
         assert wrong in text, f"{file} needs no correction"
         file.write_text(text.replace(wrong, right), encoding="utf-8")
         _go(folder, "build", "-mod=vendor", "-o", name, package)
-    return folder / name
+
+    return _built_once(package, build)
 
 
 def go_installed(package: str, version: str, tags: str) -> Path:
@@ -85,12 +84,20 @@ def go_installed(package: str, version: str, tags: str) -> Path:
     AssertionError
         There is no Go; says what to do.
     """
+
+    def build(folder: Path, _name: str) -> None:
+        _go(folder, "install", "-tags", tags, f"{package}@{version}", GOBIN=str(folder))
+
+    return _built_once(package, build)
+
+
+def _built_once(package: str, build: Callable[[Path, str], None]) -> Path:
     name = package.rpartition("/")[2]
     folder = CACHE / f"go-{name}"
     if not (folder / name).is_file():
         assert shutil.which("go"), f"install Go, which builds {name}"
         folder.mkdir(parents=True, exist_ok=True)
-        _go(folder, "install", "-tags", tags, f"{package}@{version}", GOBIN=str(folder))
+        build(folder, name)
     return folder / name
 
 

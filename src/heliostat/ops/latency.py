@@ -93,7 +93,9 @@ class LiveLatency(LatencyHistogram):
     def count(self, partition: int, bucket: int, records: int) -> None:
         """Count records of a partition, whose bucket is known."""
         self.counts[bucket] += records
-        own = self.by_partition.setdefault(partition, {})
+        own = self.by_partition.get(partition)
+        if own is None:
+            own = self.by_partition[partition] = {}
         own[bucket] = own.get(bucket, 0) + records
 
     def landed(
