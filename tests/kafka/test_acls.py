@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 READER, WRITER = "reader", "writer"
 SOLO, GROUPED = TopicName("solo"), TopicName("pre.one")
-GROUP = GroupId("readers")
+GROUP, PROGRESS = GroupId("readers"), GroupId("progress of east-to-west")
 RECORDS = 300
 FOR_OTHERS = {  # one heartbeat at each start: more would come while the test compares both sides
     "heartbeats": {"emit": True, "interval_s": 3600},
@@ -119,6 +119,7 @@ def _secure(path: Path, source: Cluster, target: Cluster) -> None:
                 "password": {"file": found.security.sasl.password.file},
             },
         }
+    config["metrics"] = {"progress_group": "progress of {link}"}
     path.write_text(yaml.safe_dump(config))
 
 
@@ -156,6 +157,7 @@ def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
                 _write(source, "pre.two", 0, rng)
             wait_level(link, source.bootstrap, target.bootstrap, level, prefix="east.")
             wait_for("the group's offset", lambda: _published(target) == 70, 90)
+            wait_for("the link's progress", lambda: _progress(source) == RECORDS, 90)
             if again:
                 wait_for("the setting", lambda: _retention(target) == "80000000", 90)
             assert link.stop() == 0
@@ -166,6 +168,8 @@ def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
     assert explained.returncode == 0, explained.stdout + explained.stderr
     status = heliostat(least.config, "status")
     assert f"east.{SOLO}" in status.stdout, status.stderr
+    history = heliostat(least.config, "history", "east-to-west", "--json")
+    assert json.loads(history.stdout)["at_ms"], history.stderr
     for cluster in (source, target):
         denied = _denied(cluster)
         assert not denied, denied[:5]
@@ -181,6 +185,13 @@ def _published(cluster: Cluster) -> int | None:
     with ClusterAdmin(cluster.bootstrap) as admin:
         found = admin.committed_offsets([GROUP])[GROUP]
     return found[mirror].offset if mirror in found else None
+
+
+def _progress(cluster: Cluster) -> int | None:
+    first = TopicPartition(SOLO, PartitionId(0))
+    with ClusterAdmin(cluster.bootstrap) as admin:
+        found = admin.committed_offsets([PROGRESS])[PROGRESS]
+    return found[first].offset if first in found else None
 
 
 def _retention(cluster: Cluster) -> str | None:
@@ -320,9 +331,10 @@ def _is_group_refused(access: ClusterAccess, rule: AclRule) -> bool:
         if rule.operation is Operation.DESCRIBE:
             answer = admin.committed_offsets([group])[group]
         else:
-            mirror = TopicPartition(TopicName(f"east.{SOLO}"), PartitionId(0))
-            rows = admin.commit_offsets({group: {mirror: CommittedOffset(Offset(70))}})[group]
-            answer = rows if isinstance(rows, BrokerError) else rows[mirror]
+            topic = SOLO if group == PROGRESS else TopicName(f"east.{SOLO}")
+            place = TopicPartition(topic, PartitionId(0))
+            rows = admin.commit_offsets({group: {place: CommittedOffset(Offset(70))}})[group]
+            answer = rows if isinstance(rows, BrokerError) else rows[place]
     return isinstance(answer, BrokerError) and answer.kafka_code in REFUSALS
 
 
@@ -334,7 +346,7 @@ def test_a_link_fails_without_any_one_of_these_rights(least: Least, number: int)
     with ClusterAdmin(cluster.bootstrap) as admin:
         there = set(admin.describe_topics())
     assert there >= ({SOLO, GROUPED}, {f"east.{SOLO}", f"east.{GROUPED}"})[number]
-    assert len(side.rules) == (4 + 1 + 1 + 4 + 2, 2 * 6 + 4 + 2 + 1 + 1 + 1 + 6 + 3)[number]
+    assert len(side.rules) == (4 + 1 + 1 + 4 + 2 + 1, 2 * 6 + 4 + 2 + 1 + 1 + 1 + 6 + 3)[number]
     for rule in side.rules:
         assert not _is_refused(access, rule), rule
         assert cluster.accounts.take_back([rule]) == 1
