@@ -22,8 +22,8 @@ from heliostat.clusters.past_records import A_DAY, PastRecords
 from heliostat.config import ClusterConfig, Config, load_config
 from heliostat.errors import HistoryNotWritten, Verdict
 from heliostat.link.history_part import HistoryPart
-from heliostat.names import LinkName, TopicName
-from heliostat.operate.history import past_of
+from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.operate.history import copied_between, past_of
 from heliostat.operate.status import link_statuses
 from heliostat.ops.events import Events
 from heliostat.serve.app import make_app
@@ -31,6 +31,8 @@ from heliostat.serve.watch import Watch
 from heliostat.state_topics import history_topic
 from heliostat.status.board import StatusBoard
 from heliostat.status.history import Point
+from heliostat.status.history_minutes import Record
+from heliostat.status.history_positions import POSITIONS_KEY, REPORTED_WITHIN_S, PositionMinutes
 from heliostat.status.history_records import (
     LINK_KEY,
     TOPICS_KEY,
@@ -89,7 +91,7 @@ def test_history_is_there_after_restarts_and_is_appended_to(
             time.sleep(3)
         past = past_of(config, name, None, 600, 60)
         assert past.points[-1].state == "stopped"
-        assert any(" runs" in text for _, _, text in past.events)
+        assert any(" runs" in event.text for event in past.events)
         ends_ms.append(past.points[-1].at_ms)
     assert ends_ms[0] < ends_ms[1]
     assert [point.at_ms for point in past.points if point.state == "stopped"] == ends_ms
@@ -124,12 +126,15 @@ def test_a_day_of_an_efd_is_read_in_time_and_odd_records_are_told(
     target = config.clusters["west"].access()
     with closing(PastRecords(target, history_topic(name), "test")) as records:
         records.append([(b"link", b"\x02newer"), (b"other", b"{}"), (TOPICS_KEY, b"\x01odd")])
+        positions = PositionMinutes()
         for first in range(0, DAY_MINUTES, 60):
-            records.append(
-                record
-                for minute in range(first, first + 60)
-                for record in _minute(now_ms - (DAY_MINUTES - minute - 1) * 60_000, minute)
-            )
+            batch: list[Record] = []
+            for minute in range(first, first + 60):
+                at_ms = now_ms - (DAY_MINUTES - minute - 1) * 60_000
+                moved = positions.take(_positions(minute), at_ms)
+                assert moved is not None
+                batch += [*_minute(at_ms, minute), (POSITIONS_KEY, moved)]
+            records.append(batch)
     for topic, count in ((None, DAY_MINUTES), (_topic(7), DAY_MINUTES), (_topic(3_000), 144)):
         began_s = time.monotonic()
         past = past_of(config, name, topic, 86_400)
@@ -138,6 +143,23 @@ def test_a_day_of_an_efd_is_read_in_time_and_odd_records_are_told(
         assert count - 2 <= len(past.points) <= count
         assert "is ignored" in past.notes[0]
         assert took_s <= WITHIN_S
+    place = TopicPartition(TopicName(_topic(7)), PartitionId(0))
+    offset = Offset(_positions(700)[place] - 1)
+    began_s = time.monotonic()
+    between = copied_between(config.links[0], target, place, offset)
+    print(f"when a record was copied: in {time.monotonic() - began_s:.3f} s")
+    assert between is not None
+    assert between[1] * 1000 == now_ms - (DAY_MINUTES - 700 - 1) * 60_000
+    assert between[1] - between[0] == 60 + REPORTED_WITHIN_S
+
+
+def _positions(minute: int) -> dict[TopicPartition, int]:
+    """Return where partitions stand at the end of a minute: half of them move, some much."""
+    return {
+        TopicPartition(TopicName(_topic(number)), PartitionId(0)): 1_000_000
+        + number % 2 * minute * (1 + number * 7 % 400)
+        for number in range(EFD_TOPICS)
+    }
 
 
 @pytest.mark.provokes("HISTORY_NOT_WRITTEN")

@@ -24,7 +24,7 @@ from heliostat.status.history import FINE_S
 from heliostat.status.history_minutes import EVENTS_MAX, Figures, HistoryMinutes, Record
 from heliostat.status.history_records import PastEvent
 
-UNWRITTEN_MAX = 60
+UNWRITTEN_MAX = 90
 """Records that wait for a target that takes none: half an hour of them."""
 
 
@@ -126,6 +126,7 @@ class HistoryPart:
             board.status(now_ms),
             lambda: board.totals().copied,
             lambda: board.topic_latencies(now_ms),
+            board.positions,
         )
 
     def _write(self, records: list[Record]) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
@@ -24,6 +24,7 @@ from heliostat.offsets.values import Answer
 from heliostat.operate import resolve
 from heliostat.operate.gaps import ledger_of
 from heliostat.operate.groups import group_views
+from heliostat.operate.history import copied_between
 from heliostat.operate.links import link_of
 from heliostat.operate.plan import plan_link
 from heliostat.operate.status import LinkPicture, link_picture
@@ -33,9 +34,6 @@ from heliostat.status.copied_when import read_copied_between
 from heliostat.topics.select import selection_of
 from heliostat.topics.topic_plan import TopicPlan
 
-CopiedAt: TypeAlias = Callable[[TopicPartition, Offset], tuple[float, float] | None]
-"""Between which two times (s since the epoch) the record of a source offset was copied; None: not
-known."""
 WITHIN_S = 20.0
 """A cluster that says nothing for so long does not answer."""
 STOPS_MAX = 1
@@ -43,11 +41,6 @@ STOPS_MAX = 1
 """
 STOPPED_STATES = frozenset(state.value for state in PartitionState if state.is_stopped)
 _T = TypeVar("_T")
-
-
-def never_noted(_: TopicPartition, __: Offset) -> None:
-    """Return that nobody has noted when it was copied."""
-    return
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +51,11 @@ class Seen:
     ----------
     picture
         The link and its partitions; None: they are read.
-    copied_at
-        The history of what was copied when, for what is older than the reports of an hour.
     level_in_s
         Seconds until the link is level; None: not known.
     """
 
     picture: LinkPicture | None = None
-    copied_at: CopiedAt = never_noted
     level_in_s: float | None = None
 
 
@@ -101,7 +91,7 @@ def explain_link(
     elif question.topic is not None:
         question = look.read_topic(asked, question, picture)
         if question.offset is not None and question.place is not None:
-            look.read_record(question.place, question.offset, seen.copied_at)
+            look.read_record(question.place, question.offset)
     return explain(question, look.evidence)
 
 
@@ -163,27 +153,28 @@ class _Look:
             self._read_stops(topic, question.partition)
         return question
 
-    def read_record(self, place: TopicPartition, offset: Offset, copied_at: CopiedAt) -> None:
+    def read_record(self, place: TopicPartition, offset: Offset) -> None:
         """Read where a record is."""
         translated = self._ask("the offset map", partial(self._translated, place, offset))
         if translated is not None:
             answer, landed_to = translated
             self._add(translated=answer, landed_to=landed_to)
             if answer.to_offset is not None and (landed_to is None or offset < landed_to):
-                self._read_times(place, offset, copied_at)
+                self._read_times(place, offset)
         bounds = self._ask(f"the log of {self._link.source}", partial(self._bounds, place))
         self._add(source_bounds=bounds)
         gaps = self._ask("the ledger of gaps", partial(self._gaps, place))
         self._add(gaps=gaps or ())
 
-    def _read_times(self, place: TopicPartition, offset: Offset, copied_at: CopiedAt) -> None:
+    def _read_times(self, place: TopicPartition, offset: Offset) -> None:
         """Read when it was copied: by the reports of the last hour, else by the history."""
         target = self._config.clusters[self._link.target].access()
         link = LinkName(self._link.name)
         ask = partial(read_copied_between, link, target, place, offset)
         by_reports = self._ask("the reports of the last hour", ask)
         if by_reports is None or by_reports[0] <= 0:
-            by_reports = copied_at(place, offset) or by_reports
+            ask = partial(copied_between, self._link, target, place, offset)
+            by_reports = self._ask("the link's history", ask) or by_reports
         self._add(copied_s=by_reports)
 
     def _read_plan(self, topic: TopicName) -> None:

@@ -12,12 +12,12 @@ from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.clusters.past_records import PastRecords
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
-from heliostat.names import LinkName
+from heliostat.names import LinkName, Offset, TopicPartition
 from heliostat.operate.links import link_of
 from heliostat.state_topics import history_topic
 from heliostat.status.history import COARSE_S, FINE_COUNT, FINE_S, Point, columns_of
 from heliostat.status.history_records import PastEvent
-from heliostat.status.past import in_steps, read_link, read_topic
+from heliostat.status.past import in_steps, read_crossing, read_link, read_topic
 
 DAY_S = 86_400
 FINE_WITHIN_S = FINE_S * FINE_COUNT
@@ -111,3 +111,20 @@ def link_past(
     if step_s not in (FINE_S, COARSE_S):
         points = in_steps(points, step_s)
     return Past(link.name, topic, step_s, points, events, notes)
+
+
+def copied_between(
+    link: LinkConfig, target: Reachable, place: TopicPartition, offset: Offset
+) -> tuple[float, float] | None:
+    """Return between which times (s since the epoch) a record was copied, by the link's history.
+
+    The first is 0 if it was copied before the history begins. None: not known.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses.
+    """
+    from_ms = SystemClock().wall_ms() - DAY_S * 1000
+    with closing(PastRecords(target, history_topic(LinkName(link.name)), CLIENT_ID)) as records:
+        return read_crossing(records, place, offset, from_ms, ForeignRecords())

@@ -211,6 +211,11 @@ class StatusBoard:
                 if row.report.high_watermark >= 0
             }
 
+    def positions(self) -> dict[TopicPartition, int]:
+        """Return the next source offset to copy of each partition, as last reported."""
+        with self._lock:
+            return {place: row.report.position for place, row in self._reports.rows.items()}
+
     def landed(self) -> dict[TopicPartition, Landed]:
         """Return how far each source partition is copied, as last reported."""
         with self._lock:

@@ -95,7 +95,14 @@ class EventLog(Events):
             until_ms = self._rows[0].at_ms if self._rows else sys.maxsize
             earlier = [
                 EventRow(
-                    event.at_ms * IN_A_MS + number % IN_A_MS, *event[:2], self._link, *event[2:]
+                    event.at_ms * IN_A_MS + number % IN_A_MS,
+                    event.at_ms,
+                    event.level,
+                    self._link,
+                    event.text,
+                    event.topic,
+                    event.partition,
+                    event.code,
                 )
                 for number, event in enumerate(events)
                 if event.at_ms < until_ms

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from heliostat.names import TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionState
 from heliostat.status.history import Point, merged, point_of
+from heliostat.status.history_positions import POSITIONS_KEY, PositionMinutes
 from heliostat.status.history_records import (
     LINK_KEY,
     TOPICS_KEY,
@@ -55,6 +56,8 @@ class Figures(NamedTuple):
     """Records and bytes copied so far."""
     latencies: Callable[[], Latencies]
     """Latencies by topic of the last minute."""
+    positions: Callable[[], Mapping[TopicPartition, int]] = dict
+    """Next source offsets to copy."""
 
 
 class _Sums(NamedTuple):
@@ -80,6 +83,7 @@ class HistoryMinutes:
         self._unwritten_events = 0
         self._minute_sums = self._tick_sums = _Sums(0, {})
         self._tick = self._hour = -1
+        self._positions = PositionMinutes()
         self._written: dict[str, _Written] = {}
         """Each topic's figures as written last."""
 
@@ -110,10 +114,12 @@ class HistoryMinutes:
     def _cut(self, figures: Figures) -> list[Record]:
         minute = LinkMinute(merged(self._fine), tuple(self._fine), tuple(self._noted_events()))
         topics = self._topics(figures, self._fine[-1].at_ms)
+        positions = self._positions.take(figures.positions(), figures.status.at_ms)
         self._fine = []
         return [
             (LINK_KEY, encode_link(minute)),
             *((TOPICS_KEY, encode_topics(part)) for part in _parts(topics)),
+            *(() if positions is None else [(POSITIONS_KEY, positions)]),
         ]
 
     def _noted_events(self) -> list[PastEvent]:

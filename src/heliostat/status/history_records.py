@@ -2,6 +2,7 @@
 
     key `link`      a minute of the link: one point for it, those at 5 s, and what happened
     key `topics`    a minute of topics: some of them, all that changed, or all
+    key `positions`    how far partitions are copied, see `history_positions`
 
 A value is a version and compressed content. Figures of topics are columns of numbers of 32 bits in
 which three digits count, so that compression finds them alike, and one topic's are read without
@@ -82,7 +83,7 @@ def encode_link(minute: LinkMinute) -> bytes:
         "fine": [astuple(point) for point in minute.fine],
         "events": minute.events,
     }
-    return _value(json.dumps(content, separators=(",", ":")).encode())
+    return packed(json.dumps(content, separators=(",", ":")).encode())
 
 
 def decode_link(value: bytes | None, fine_from_ms: int = 0) -> LinkMinute:
@@ -90,7 +91,7 @@ def decode_link(value: bytes | None, fine_from_ms: int = 0) -> LinkMinute:
 
     It raises one of `NOT_A_ROW` if it is none.
     """
-    content = json.loads(_content(value))
+    content = json.loads(unpacked(value))
     names = content["fields"]
     fine = content["fine"] if int(content["whole"][names.index("at_ms")]) >= fine_from_ms else ()
     points = [_point(names, row) for row in fine]
@@ -161,12 +162,12 @@ def encode_topics(minute: TopicsMinute) -> bytes:
             column.byteswap()
         flat = column.tobytes()
         parts += [flat[place::4] for place in range(4)]  # bytes of equal weight are alike
-    return _value(b"".join(parts))
+    return packed(b"".join(parts))
 
 
 def decode_topics(value: bytes | None, only: Iterable[str] | None = None) -> TopicsMinute:
     """Return a minute of topics, or of some of them; raises one of `NOT_A_ROW` if it is none."""
-    content = _content(value)
+    content = unpacked(value)
     first, _, rest = content.partition(b"\n")
     head = json.loads(first)
     count, size = int(head["count"]), int(head["names"])
@@ -214,11 +215,13 @@ def _shown(column: str, figure: float) -> float | int | None:
 # -- values ----------------------------------------------------------------------------------------
 
 
-def _value(content: bytes) -> bytes:
+def packed(content: bytes) -> bytes:
+    """Return a record's value."""
     return bytes([VERSION]) + zlib.compress(content, 9)
 
 
-def _content(value: bytes | None) -> bytes:
+def unpacked(value: bytes | None) -> bytes:
+    """Return what `packed` was given; raises one of `NOT_A_ROW` if it is none of its values."""
     if not value:
         raise ValueError("it is empty")
     if value[0] != VERSION:

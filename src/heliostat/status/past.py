@@ -10,7 +10,9 @@ from dataclasses import dataclass, field, replace
 
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords
 from heliostat.clusters.past_records import PastRecords
+from heliostat.names import Offset, TopicPartition
 from heliostat.status.history import COARSE_S, FINE_S, Point, merged
+from heliostat.status.history_positions import POSITIONS_KEY, Crossing, decode_positions
 from heliostat.status.history_records import (
     LINK_KEY,
     TOPICS_KEY,
@@ -47,7 +49,7 @@ def read_link(
     """
     past = LinkPast()
     for record in topic.since(from_ms):
-        if record.key == TOPICS_KEY:
+        if record.key in (TOPICS_KEY, POSITIONS_KEY):
             continue
         try:
             if record.key != LINK_KEY:
@@ -70,7 +72,7 @@ def read_topic(topic: PastRecords, name: str, from_ms: int, foreign: ForeignReco
     """Return one topic's points from a time on; raises as `read_link`."""
     line = TopicLine()
     for record in topic.since(from_ms - ALL_WITHIN_MS):
-        if record.key == LINK_KEY:
+        if record.key in (LINK_KEY, POSITIONS_KEY):
             continue
         try:
             if record.key != TOPICS_KEY:
@@ -81,6 +83,20 @@ def read_topic(topic: PastRecords, name: str, from_ms: int, foreign: ForeignReco
             continue
         line.take(minute, name)
     return [point for point in line.points if point.at_ms >= from_ms]
+
+
+def read_crossing(
+    topic: PastRecords, place: TopicPartition, offset: Offset, from_ms: int, foreign: ForeignRecords
+) -> tuple[float, float] | None:
+    """Return between which times a record was copied, see `Crossing`; raises as `read_link`."""
+    crossing = Crossing(place, offset)
+    for record in topic.since(from_ms):
+        if record.key == POSITIONS_KEY:
+            try:
+                crossing.take(decode_positions(record.value))
+            except NOT_A_ROW as error:
+                foreign.note(topic.topic, record.offset, record.key, error)
+    return crossing.between()
 
 
 BREAK_MS = 150_000
