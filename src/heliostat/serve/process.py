@@ -57,8 +57,10 @@ def serve(
     driver = Place(socket.gethostname(), os.getppid()) if ends_with_parent else None
     log = None if ends_with_parent else sys.stderr
     watch = Watch(config, SystemClock(), driver, log=log, form=form)
-    app = Guard(make_app(watch), hosts=_hosts(listener, service), tokens=tokens)
+    api = make_app(watch)
+    app = Guard(api, hosts=_hosts(listener, service), tokens=tokens)
     server = uvicorn.Server(_settings(app, service.tls))
+    api.state.is_ending = lambda: server.should_exit  # or streams would hold it up
     others = _health_server(service, watch)
     if ends_with_parent:
         _end_with_parent(server)
