@@ -27,7 +27,6 @@ EVERY_S = 1.0
 ALIVE_EVERY = 15
 """Looks between two lines that only keep the connection."""
 AGAIN_MS = 3_000
-PLACE_PATTERN = r"^[0-9a-f]{1,16}-[0-9]{1,18}$"
 
 
 class Streams:
@@ -44,17 +43,8 @@ class Streams:
     def __init__(self, watch: Watch, is_ending: Callable[[], bool]) -> None:
         self._watch = watch
         self._is_ending = is_ending
-        self._start = f"{watch.clock.wall_ms():x}"
-        """Numbers of events begin anew with each start of a service: places name it."""
         self._free = STREAMS_MAX
         self._lock = threading.Lock()
-
-    def after(self, place: str | None, after: int) -> int:
-        """Return the number of the last event that a client knows, by its `Last-Event-ID`."""
-        if place is None:
-            return after
-        start, _, number = place.partition("-")
-        return int(number) if start == self._start and number.isdecimal() else 0
 
     def take(self) -> None:
         """Take a place; 429 if there is none."""
@@ -77,7 +67,7 @@ class Streams:
             rows = self._watch.events(link, after)
             for row in rows:
                 after = row.id
-                yield f"id: {self._start}-{row.id}\ndata: {json.dumps(asdict(row))}\n\n"
+                yield f"id: {row.id}\ndata: {json.dumps(asdict(row))}\n\n"
             quiet = 0 if rows else quiet + 1
             if quiet >= ALIVE_EVERY:
                 quiet = 0
@@ -121,8 +111,7 @@ def add_events(app: FastAPI, watch: Watch) -> None:
         after: Annotated[int, Query(ge=0, description="Number of the last event known.")] = 0,
         limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = LIMIT,
         last_event_id: Annotated[
-            str | None,
-            Header(pattern=PLACE_PATTERN, description="As a stream gave it; in place of `after`."),
+            int | None, Header(ge=0, description="As a stream gave it; in place of `after`.")
         ] = None,
     ) -> Response:
         """Return what has happened lately, the newest last, or follow it.
@@ -133,7 +122,7 @@ def add_events(app: FastAPI, watch: Watch) -> None:
         if link is not None:
             status_of(watch, link)
         name = None if link is None else LinkName(link)
-        begin = streams.after(last_event_id, after)
+        begin = after if last_event_id is None else last_event_id
         if STREAM in request.headers.get("accept", ""):
             streams.take()
             return _Stream(streams, streams.lines(name, begin))

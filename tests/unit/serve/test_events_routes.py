@@ -31,7 +31,7 @@ def streamed(text: str) -> list[dict[str, Any]]:
 def test_a_client_goes_on_where_it_was(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given events and a client that has lost its connection / when it comes again with the last
 
-    id / then it gets what is newer; after a new start of the service, all.
+    id / then it gets what is newer.
     """
     monkeypatch.setattr(events_routes, "EVERY_S", 0.01)
     events = watch.follower(LinkName("l")).events
@@ -53,7 +53,6 @@ def test_a_client_goes_on_where_it_was(watch: Watch, monkeypatch: pytest.MonkeyP
 
         assert after(first["id"]) == ["two"]
         assert after(second["id"]) == []
-        assert after("abc-" + second["id"].split("-")[1]) == ["one", "two"]
         assert client.get("/api/v1/events").json()["items"][-1]["text"] == "two", "JSON stays"
         assert client.get("/api/v1/events?link=x", headers=STREAM).status_code == 404
         wrong = client.get("/api/v1/events", headers={"Last-Event-ID": "x"})
