@@ -25,6 +25,7 @@ from heliostat.serve.explain_routes import add_explain
 from heliostat.serve.gaps_routes import add_gaps
 from heliostat.serve.groups_routes import add_groups
 from heliostat.serve.history_routes import add_history
+from heliostat.serve.jobs import Jobs
 from heliostat.serve.messages import (
     Health,
     LinkDetails,
@@ -43,6 +44,7 @@ from heliostat.serve.plans_routes import add_plans
 from heliostat.serve.problems import Problem, documented, of_error, problem
 from heliostat.serve.questions import Asking
 from heliostat.serve.static_files import add_page
+from heliostat.serve.verify_routes import add_verify
 from heliostat.serve.watch import Watch
 from heliostat.status.order import ORDERS
 from heliostat.status.values import MAX_LAG_S, LinkStatus
@@ -52,10 +54,10 @@ MaxLag = Annotated[
 ]
 TITLE = "Heliostat"
 API_VERSION = "1"
-ABOUT = "Watches links between Kafka clusters. It only reads."
+ABOUT = "Watches links between Kafka clusters, and compares their two sides. It only reads."
 
 
-def make_app(watch: Watch) -> FastAPI:
+def make_app(watch: Watch, jobs: Jobs | None = None) -> FastAPI:
     """Return what answers requests."""
     app = FastAPI(
         title=TITLE,
@@ -77,6 +79,7 @@ def make_app(watch: Watch) -> FastAPI:
     add_groups(app, asking)
     add_gaps(app, asking)
     add_plans(app, asking)
+    add_verify(app, asking, jobs or Jobs(watch))
     add_page(app)
     _add_problems(app)
     return app

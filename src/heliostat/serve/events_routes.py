@@ -13,6 +13,7 @@ from fastapi import FastAPI, Header, Query, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
+from typing_extensions import override
 
 from heliostat.names import LinkName
 from heliostat.serve.answers import status_of
@@ -82,6 +83,7 @@ class _Stream(StreamingResponse):
         super().__init__(lines, media_type=STREAM, headers={"X-Accel-Buffering": "no"})
         self._streams = streams
 
+    @override
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send it while the client stays."""
         try:
