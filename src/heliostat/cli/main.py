@@ -54,6 +54,9 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "status": Verb("heliostat.cli.status:status_command", "Show the state of links."),
         "explain": Verb("heliostat.cli.explain:explain_command", "Say why, and what to do."),
         "history": Verb("heliostat.cli.history:history_command", "Show the last day."),
+        "config": Verb(
+            "heliostat.cli.configuration:config_command", "Print the configuration in force."
+        ),
         "gaps": Verb("heliostat.cli.gaps:gaps_command", "List lost records and open decisions."),
         "resolve": Verb("heliostat.cli.gaps:resolve_command", "Decide on a stopped partition."),
         "dlq": Verb("heliostat.cli.dlq:dlq_group", "Show, replay and drop dead letters."),

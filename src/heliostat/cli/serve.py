@@ -63,4 +63,4 @@ def serve_command(
         else:
             click.echo(f"serving at {url}")
 
-    serve(config, announce, ends_with_parent=ends_with_parent, form=form)
+    serve(config, config_file, announce, ends_with_parent=ends_with_parent, form=form)

@@ -10,9 +10,11 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from heliostat.errors import SparkUnavailable
 from heliostat.ops.jvm_output import Tell, passed_on, to_stderr
@@ -61,6 +63,10 @@ def begun(start: Callable[[], Any], context_kind: Any, tell: Tell = to_stderr) -
     try:
         with passed_on(tell) as output, jvm_started_as(context_kind, JvmProcess(output)):
             started = start()
+    except KeyboardInterrupt:
+        if not had_jvm and gateway_of(context_kind) is None:
+            _kill_unconnected()
+        raise
     except Exception as error:
         # What PySpark and py4j raise then has no common base class. A setting that Spark refuses
         # does not end the JVM: Spark's own message says more.
@@ -72,6 +78,18 @@ def begun(start: Callable[[], Any], context_kind: Any, tell: Tell = to_stderr) -
         ) from error
     silence_accumulators(active_context(context_kind))
     return started
+
+
+def _kill_unconnected() -> None:
+    """Kill a JVM that was started and is not connected yet.
+
+    Interrupted there, PySpark takes away the folder in which the JVM would say where it listens:
+    the JVM's main thread fails then, and another keeps it for ever, whatever becomes of us.
+    """
+    for child in psutil.Process().children():
+        with suppress(psutil.Error):
+            if any("SparkSubmit" in word or "spark-submit" in word for word in child.cmdline()):
+                child.kill()
 
 
 def has_died(context: Any) -> bool:

@@ -19,12 +19,14 @@ from heliostat.metrics.text import CONTENT_TYPE
 from heliostat.names import LinkName
 from heliostat.serve.answers import LinkParameter, answer, status_of
 from heliostat.serve.bodies import Bodies
+from heliostat.serve.configuration_routes import add_configuration
+from heliostat.serve.events_routes import add_events
 from heliostat.serve.explain_routes import add_explain
 from heliostat.serve.gaps_routes import add_gaps
 from heliostat.serve.groups_routes import add_groups
 from heliostat.serve.history_routes import add_history
+from heliostat.serve.jobs import Jobs
 from heliostat.serve.messages import (
-    EventPage,
     Health,
     LinkDetails,
     LinkPage,
@@ -42,6 +44,7 @@ from heliostat.serve.plans_routes import add_plans
 from heliostat.serve.problems import Problem, documented, of_error, problem
 from heliostat.serve.questions import Asking
 from heliostat.serve.static_files import add_page
+from heliostat.serve.verify_routes import add_verify
 from heliostat.serve.watch import Watch
 from heliostat.status.order import ORDERS
 from heliostat.status.values import MAX_LAG_S, LinkStatus
@@ -51,10 +54,10 @@ MaxLag = Annotated[
 ]
 TITLE = "Heliostat"
 API_VERSION = "1"
-ABOUT = "Watches links between Kafka clusters. It only reads."
+ABOUT = "Watches links between Kafka clusters, and compares their two sides. It only reads."
 
 
-def make_app(watch: Watch) -> FastAPI:
+def make_app(watch: Watch, jobs: Jobs | None = None) -> FastAPI:
     """Return what answers requests."""
     app = FastAPI(
         title=TITLE,
@@ -68,12 +71,15 @@ def make_app(watch: Watch) -> FastAPI:
     _add_health(app, watch, bodies)
     add_mirrormaker2(app, watch, bodies)
     _add_links(app, watch, bodies)
+    add_events(app, watch)
+    add_configuration(app, watch, bodies)
     asking = Asking(watch, bodies)
     add_explain(app, asking)
     add_history(app, asking, bodies)
     add_groups(app, asking)
     add_gaps(app, asking)
     add_plans(app, asking)
+    add_verify(app, asking, jobs or Jobs(watch))
     add_page(app)
     _add_problems(app)
     return app
@@ -171,7 +177,6 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
 
     _add_topics(app, watch, bodies)
     _add_partitions(app, watch, bodies)
-    _add_events(app, watch)
 
 
 def _add_topics(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
@@ -258,25 +263,6 @@ def _add_partitions(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         if not rows:
             raise HTTPException(404, f"link {link} has no topic {topic}")
         return PartitionPage(items=rows, as_of_ms=watch.clock.wall_ms())
-
-
-def _add_events(app: FastAPI, watch: Watch) -> None:
-    @app.get(
-        "/api/v1/events",
-        operation_id="list_events",
-        response_model=EventPage,
-        responses=documented(404),
-    )
-    def list_events(
-        link: Annotated[str | None, Query(max_length=100)] = None,
-        after: Annotated[int, Query(ge=0, description="Number of the last event known.")] = 0,
-        limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = LIMIT,
-    ) -> EventPage:
-        """Return what has happened lately, the newest last."""
-        if link is not None:
-            status_of(watch, link)
-        rows = watch.events(None if link is None else LinkName(link), after)
-        return EventPage(items=rows[-limit:])
 
 
 def _add_problems(app: FastAPI) -> None:

@@ -93,11 +93,26 @@ class Guard:
             )
         if scope["method"] not in SAFE and not _is_own(headers, host, scope["scheme"]):
             return problem(403, "a page of another site may not change anything here")
-        if int(headers.get("content-length") or 0) > BODY_BYTES_MAX:
+        if _length(headers) > BODY_BYTES_MAX:
             return problem(413, f"a request has at most {BODY_BYTES_MAX} bytes")
+        if scope["method"] not in SAFE and not _is_json(headers):
+            return problem(415, "what changes something is asked by JSON", hint="application/json")
         if self._tokens is None or _is_open(scope["path"]):
             return None
         return _refusal_of(self._tokens, scope["method"], headers)
+
+
+def _length(headers: Headers) -> int:
+    """Return the length of the body; 0 if it is not known, as of one in chunks."""
+    text = headers.get("content-length", "")
+    return int(text) if text.isascii() and text.isdecimal() else 0
+
+
+def _is_json(headers: Headers) -> bool:
+    """Whether a body is one that no form of another site's page can send."""
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    has_body = _length(headers) > 0 or "transfer-encoding" in headers
+    return kind == "application/json" or (not has_body and not kind)
 
 
 def _is_open(path: str) -> bool:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from heliostat.records.copier.lane import LineUse
 from heliostat.status.event_log import EventRow
@@ -32,8 +32,8 @@ class Version(BaseModel):
     python: str
 
 
-class LinkSummary(BaseModel):
-    """A link in a few figures; lags that are null are not known."""
+class LinkFigures(BaseModel):
+    """What all answers about a link have; lags that are null are not known."""
 
     name: str
     source: str
@@ -41,7 +41,6 @@ class LinkSummary(BaseModel):
     state: str
     in_sync: bool
     why_not_in_sync: list[str]
-    topics: int
     partitions: int
     records_per_s: float
     bytes_per_s: float
@@ -51,6 +50,12 @@ class LinkSummary(BaseModel):
     """Partitions that may lack more."""
     latency_p50_ms: float | None
     latency_p99_ms: float | None
+
+
+class LinkSummary(LinkFigures):
+    """A link in a few figures."""
+
+    topics: int
     problems: int
     stopped: int
     """How many of them are stopped until a person decides; the others are retried."""
@@ -64,7 +69,7 @@ class LinkPage(BaseModel):
     as_of_ms: int
 
 
-class LinkDetails(LinkSummary):
+class LinkDetails(LinkFigures):
     """A link with all that is known but its topics, as docs/reference/status.md describes."""
 
     at_ms: int
@@ -80,14 +85,15 @@ class LinkDetails(LinkSummary):
     mapped: int
     held_back: list[HeldBack]
     troubles: list[str]
-    problems: list[PartitionProblem]  # type: ignore[assignment]  # in place of their number
-    refused: dict[str, str]  # type: ignore[assignment]  # the same
+    problems: list[PartitionProblem]
+    refused: dict[str, str]
 
 
 class TopicPage(BaseModel):
     """Topics of a link; `next` is the cursor of the next page, null at the last."""
 
-    items: list[TopicStatus]
+    items: list[TopicStatus | dict[str, Any]]
+    """With `fields` only those of each."""
     next: str | None
     as_of_ms: int
 
@@ -104,7 +110,7 @@ class PartitionField(BaseModel):
 
     topics: list[str]
     states: list[str]
-    rows: list[tuple[int, int, int, float, int | None, float | None, int]]
+    rows: list[Annotated[list[float | None], Field(min_length=7, max_length=7)]]
     """Place of the topic, number, place of the state, records a second, lag in records and in
     seconds (null: not known), next source offset to copy (-1: not known)."""
     as_of_ms: int

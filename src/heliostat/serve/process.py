@@ -7,6 +7,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import uvicorn
 
@@ -17,6 +18,7 @@ from heliostat.metrics.voice import Place
 from heliostat.ops.events import LogFormat
 from heliostat.serve.app import health_app, make_app
 from heliostat.serve.guard import App, Guard
+from heliostat.serve.jobs import Jobs
 from heliostat.serve.listener import bound, url_of
 from heliostat.serve.tokens import Tokens
 from heliostat.serve.watch import Watch
@@ -27,6 +29,7 @@ ENDS_WITHIN_S = 5
 
 def serve(
     config: Config,
+    config_file: Path,
     announce: Callable[[str], None],
     *,
     ends_with_parent: bool,
@@ -36,6 +39,8 @@ def serve(
 
     Parameters
     ----------
+    config, config_file
+        The configuration, and where it stands, for processes of the service's.
     announce
         Takes the address once it is bound.
     ends_with_parent
@@ -57,9 +62,12 @@ def serve(
     driver = Place(socket.gethostname(), os.getppid()) if ends_with_parent else None
     log = None if ends_with_parent else sys.stderr
     watch = Watch(config, SystemClock(), driver, log=log, form=form)
-    guard = Guard(make_app(watch), hosts=_hosts(listener, service), tokens=tokens)
+    jobs = Jobs(watch, config_file)
+    api = make_app(watch, jobs)
+    guard = Guard(api, hosts=_hosts(listener, service), tokens=tokens)
     app = watch.routes.timed(guard)
     server = uvicorn.Server(_settings(app, service.tls))
+    api.state.is_ending = lambda: server.should_exit  # or streams would hold it up
     others = _health_server(service, watch)
     if ends_with_parent:
         _end_with_parent(server)
@@ -70,6 +78,7 @@ def serve(
     finally:
         for other in others:
             other.should_exit = True
+        jobs.stop()
         watch.stop()
 
 

@@ -33,6 +33,7 @@ from heliostat.ops.spark_session import ShippedPackage, is_local, session_settin
 from heliostat.verify.both_readers import both_readers
 from heliostat.verify.compaction import CLEANING_KEYS, Cleaning, CleaningRule
 from heliostat.verify.piped import Pipes
+from heliostat.verify.progress import CountedWork
 from heliostat.verify.ranges import (
     STARTS_LATER,
     ComparePlan,
@@ -61,6 +62,7 @@ from heliostat.verify.work import (
 from heliostat.verify.work_places import InDriver, OnSpark, Work
 
 TASKS_PER_CORE = 4  # enough to balance ranges of equal record count but unequal cost
+TASKS_PER_CORE_TOLD = 16  # each tells how far it is when it ends
 HOLE_RANGES_KEPT_MAX = 20  # per partition in the report
 Blocked = Mapping[TopicPartition, NotMirrored]
 OpenPipes = Callable[[SparkContext], AbstractContextManager[Pipes]]
@@ -82,6 +84,7 @@ def verify_pair(
     read_ids: Callable[[], MirroredIds] = lambda: NO_IDS,
     read_blocked: Callable[[], Blocked] = dict,
     open_pipes: OpenPipes | None = None,
+    counted: CountedWork | None = None,
 ) -> VerifyReport:
     """Compare mirrors with their sources by content, while they may still be written.
 
@@ -90,36 +93,32 @@ def verify_pair(
     spark
         A session, or a master such as `local[*]` for a session of our own; if this process
         already has a session, as in a notebook, it is used and left running.
-    source, target
-        How to connect to the clusters.
-    pairs
-        Source topics and their mirrors.
-    ranges
-        Offsets to compare; by default all that both sides have.
-    tasks
-        Greatest number of Spark tasks; a few per core by default.
+    source, target, pairs
+        How to connect to the clusters; source topics and their mirrors.
+    ranges, tasks
+        Offsets to compare, by default all that both sides have; greatest number of Spark tasks, by
+        default a few per core.
     not_copied
         Source topics that the link does not copy at all: they are listed, not compared.
-    decode_all
-        Whether to decode also batches that are equal byte by byte.
-    conf
-        Spark settings for a session of our own.
+    decode_all, conf
+        Whether to decode also equal batches; settings for a session of our own.
     read_map, read_ids, read_blocked
         Read the link's maps of offsets and of schema ids (without them both are equal), and which
         source partitions the link reports as not copied.
-    open_pipes
-        Makes ready the pipelines that some topics go through; None: there are none.
+    open_pipes, counted
+        Makes ready the pipelines that some topics go through; is told how far it is. None: no need.
 
     Raises
     ------
     Refused, ConnectionLost, SparkUnavailable
-        A topic would be compared with itself; a cluster does not answer; there is no Java, or
-        Spark's JVM has died.
+        A topic would be compared with itself; a cluster does not answer; no Java, or it has died.
     """
     began_s = time.monotonic()
+    counted, ranges = counted or CountedWork(), ranges or RangeSpec()
     sides = ComparedClusters(access_of(source), access_of(target), decode_all)
-    reads = read_map, read_ids, read_blocked
-    plan_it = partial(_planned, sides, pairs, ranges or RangeSpec(), not_copied, reads)
+    plan_it = partial(
+        _planned, sides, pairs, ranges, not_copied, (read_map, read_ids, read_blocked)
+    )
     planning = PendingAnswer(plan_it, "verify plan")  # while Spark starts
     # Or each record at which a pipeline fails is told by Spark, too.
     log_level = "ERROR" if open_pipes is None else "OFF"
@@ -127,9 +126,12 @@ def verify_pair(
     with _context(spark, settings, has_rows=open_pipes is not None) as context:
         planned, source_view, target_view, ids = planning.answer()
         sides = replace(sides, ids=ids)
-        results, failed = _compare_all(context, sides, planned, tasks, open_pipes)
+        counted.plan(planned.stretches)
+        results, failed = _compare_all(
+            context, sides, planned, tasks, open_pipes=open_pipes, counted=counted
+        )
     _look_again(sides, planned, source_view, target_view)
-    if ranges is not None and ranges.is_complete:
+    if ranges.is_complete:
         _find_expired(sides, planned)
     return VerifyReport(
         results=results,
@@ -144,21 +146,26 @@ def _compare_all(
     sides: ComparedClusters,
     planned: ComparePlan,
     tasks: int | None,
+    *,
     open_pipes: OpenPipes | None,
+    counted: CountedWork,
 ) -> tuple[list[PartitionResult], list[NotCompared]]:
     """Compare all stretches; return the results, and what could not be compared."""
     plain = [PartitionResult(stretch) for stretch in planned.stretches]
-    count = tasks or TASKS_PER_CORE * context.defaultParallelism
+    per_core = TASKS_PER_CORE_TOLD if counted.is_told else TASKS_PER_CORE
+    count = tasks or per_core * context.defaultParallelism
+    on_spark = OnSpark(context, sides, count, one_by_one=counted.is_told)
     if open_pipes is None:
         _count_tails(sides, planned)
-        return _compare(OnSpark(context, sides, count), plain)
+        return _compare(on_spark, plain, counted)
     with open_pipes(context) as pipes:
         sides_here = replace(sides, pipes=pipes)
         _count_tails(sides_here, planned)
         through = [one for one in plain if one.stretch.source.topic in pipes.topics]
         plain = [one for one in plain if one.stretch.source.topic not in pipes.topics]
-        results, failed = _compare(OnSpark(context, sides, count), plain)
-        more, also_failed = _compare(InDriver(sides_here, context.defaultParallelism), through)
+        results, failed = _compare(on_spark, plain, counted)
+        in_driver = InDriver(sides_here, context.defaultParallelism)
+        more, also_failed = _compare(in_driver, through, counted)
         for one in more:
             one.notes += _failed_records(pipes.failed.get(one.stretch.source, {}))
     return [*results, *more], [*failed, *also_failed]
@@ -255,7 +262,7 @@ def _context(
 
 
 def _compare(
-    work: Work, results: list[PartitionResult]
+    work: Work, results: list[PartitionResult], counted: CountedWork
 ) -> tuple[list[PartitionResult], list[NotCompared]]:
     """Fill in the results; return those of what could be compared, and what could not be."""
     shares = pack([one.stretch for one in results], work.tasks)
@@ -263,7 +270,9 @@ def _compare(
     failed: dict[int, NotCompared] = {}
     if shares:
         by_stretch: dict[int, list[ChunkResult]] = defaultdict(list)
+        counted.share_out([one.stretch for one in results], shares)
         for found in work.compare(shares):
+            counted.compared(found)
             by_stretch[found.stretch].append(found)
         for index, chunks in by_stretch.items():
             _gather(results[index], sorted(chunks, key=lambda one: one.start), index, failed)
@@ -277,6 +286,7 @@ def _compare(
             differing.setdefault(index, one.stretch.end)
     left = {index: start for index, start in differing.items() if index not in failed}
     if left:
+        counted.explain()
         rules = _rules(work.sides, [results[index] for index in left])
         wanted: list[Differing] = []
         for index, start in left.items():

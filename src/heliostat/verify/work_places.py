@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Protocol
 
 from pyspark import SparkContext
@@ -18,6 +18,8 @@ from heliostat.verify.work import (
     explain_stretches,
 )
 
+JOBS_MAX = 256
+"""Jobs at once, where each share is one; a thread waits for each."""
 THREADS_MAX = 4  # Python runs one of them at a time; the others wait for a broker or for Spark
 
 
@@ -54,22 +56,44 @@ class OnSpark:
         Both clusters, without pipelines.
     tasks
         Greatest number of tasks.
+    one_by_one
+        Whether results are yielded when a share is done, not when all are: a job of its own each.
     """
 
-    def __init__(self, context: SparkContext, sides: ComparedClusters, tasks: int) -> None:
+    def __init__(
+        self, context: SparkContext, sides: ComparedClusters, tasks: int, *, one_by_one: bool
+    ) -> None:
         self._context = context
+        self._one_by_one = one_by_one
         self.sides = sides
         self.tasks = tasks
 
     def compare(self, shares: Sequence[Sequence[Chunk]]) -> Iterator[ChunkResult]:
         """See `Work`."""
-        sides, chunks = self.sides, sum(len(share) for share in shares)
+        chunks = sum(len(share) for share in shares)
         self._context.setJobDescription(f"verify: compare {chunks} pieces")
+        if self._one_by_one:
+            yield from self._as_they_end(shares)
+        else:
+            yield from self._collected(shares)
+        self._context.setJobDescription("")
+
+    def _collected(self, shares: Sequence[Sequence[Chunk]]) -> list[ChunkResult]:
+        sides = self.sides
         compared = self._context.parallelize(shares, len(shares)).flatMap(
             lambda share: compare_chunks(sides, share)
         )
-        yield from compared.collect()
-        self._context.setJobDescription("")
+        return compared.collect()
+
+    def _as_they_end(self, shares: Sequence[Sequence[Chunk]]) -> Iterator[ChunkResult]:
+        at_once = min(len(shares), self._context.defaultParallelism + 1, JOBS_MAX)
+        threads = ThreadPoolExecutor(at_once, "verify")
+        try:
+            jobs = [threads.submit(self._collected, [share]) for share in shares]
+            for job in as_completed(jobs):
+                yield from job.result()
+        finally:
+            threads.shutdown(cancel_futures=True)
 
     def explain(self, stretches: Sequence[Differing]) -> Iterator[ExplainedStretch]:
         """See `Work`."""
