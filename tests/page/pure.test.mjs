@@ -14,6 +14,8 @@ const says = await read("sentence.js");
 const choices = await read("choices.js");
 const map = await read("map_layout.js");
 const explanation = await read("explanation.js");
+const pages = await read("pages.js");
+const clusters = await read("cluster_answers.js");
 
 const TOPIC = { source: "ESS.temperature", target: "summit.ESS.temperature", partitions: 1, records_per_s: 2, bytes_per_s: 20, lag_records: 0, lag_s: null, states: { copying: 1 }, mapped: 0, unknown: 0 };
 const topic = (changes) => ({ ...TOPIC, ...changes });
@@ -63,8 +65,11 @@ test("addresses are read as they are written", () => {
     [routes.ofTopic("l", name), { view: "topic", link: "l", topic: name }],
     ["#/links/l/lanes", { view: "lanes", link: "l" }],
     ["#/events", { view: "events" }],
+    [routes.ofPart("l", "dead-letters", { text: "a b" }), { view: "dead-letters", link: "l", query: { text: "a b" } }],
+    [routes.ofGroup("l", name), { view: "group", link: "l", group: name }],
+    [routes.ofLetter("l", name, 0, 7), { view: "letter", link: "l", topic: name, partition: 0, offset: 7 }],
   ]) assert.deepEqual(routes.parse(address), { query: {}, ...route });
-  for (const nowhere of ["#/x", "#/links", "#/links/l/x", "#/links/l/topics/t/p", "#/links/l/topics/t/1/2", "#/events/x"]) assert.equal(routes.parse(nowhere).view, "nowhere");
+  for (const nowhere of ["#/x", "#/links", "#/links/l/x", "#/links/l/topics/t/p", "#/links/l/topics/t/1/2", "#/events/x", "#/links/l/plan/x", "#/links/l/groups/g/x", "#/links/l/dead-letters/t/0", "#/links/l/dead-letters/t/0/x"]) assert.equal(routes.parse(nowhere).view, "nowhere");
   assert.equal(routes.parse("#/links/%zz").link, "%zz");
 });
 
@@ -253,4 +258,61 @@ test("what is asked why has an address, and each kind of answer a word and a ton
   assert.match(explanation.effectText("SOURCE_OVERTOOK", choice), /^Deletes the records/);
   assert.equal(explanation.effectText("X", { ...choice, why_not: "shared" }), "not possible: shared");
   assert.equal(explanation.ended("lsst.sal.ESS is late"), "lsst.sal.ESS is late.");
+});
+
+test("all pages of an answer, each row once", async () => {
+  const all = Array.from({ length: 25 }, (_, n) => ({ source: `t${n}` }));
+  const page = (begin) => ({ items: all.slice(begin, begin + 10), next: begin + 10 < all.length ? String(begin + 10) : null });
+  const asked = [];
+  const whole = await pages.whole({ ...page(0), as_of_ms: 7 }, async (after) => asked.push(after) && page(Number(after)));
+  assert.deepEqual([whole.items, whole.next, whole.as_of_ms, asked], [all, null, 7, ["10", "20"]]);
+  const none = { items: [], next: null };
+  assert.equal(await pages.whole(none, assert.fail), none);
+  const anew = await pages.whole(page(0), async () => page(0)); // the cursor's row is gone
+  assert.deepEqual([anew.items.length, anew.next], [10, null]);
+  const cut = await pages.whole(page(0), async () => null);
+  assert.deepEqual([cut.items.length, cut.next], [10, "10"]);
+});
+
+const GROUP = { group: "g", selected: true, why: "include .*", in_sync: true, problem: null, partitions: 3, open_partitions: 0, reread_records: 0, source_state: null, target_state: null };
+
+test("groups: where each would resume", () => {
+  const open = { ...GROUP, group: "a", in_sync: false, open_partitions: 2, reread_records: 120 };
+  const failed = { ...GROUP, group: "z", in_sync: false, problem: "not authorized" };
+  const off = { ...GROUP, group: "b", selected: false, why: "excluded" };
+  assert.deepEqual(clusters.groupsInOrder([off, GROUP, open, failed]).map((group) => group.group), ["z", "a", "g", "b"]);
+  assert.deepEqual([off, GROUP, open, failed].map((group) => clusters.shownGroup(group).word), ["not selected", "in sync", "2 of 3 open", "not synced"]);
+  assert.equal(clusters.groupsSentence([off], true, "usdf"), "No group of the source is selected.");
+  assert.match(clusters.groupsSentence([off, GROUP], true, "usdf"), /^All of 1 group would resume/);
+  assert.equal(clusters.groupsSentence([GROUP, open], true, "usdf"), "1 of 2 groups is not in sync.");
+  assert.match(clusters.groupsSentence([open], false, "usdf"), /groups.sync is off/);
+  assert.equal(clusters.resumeSentence(open, "usdf"), "If it went on at usdf now, it would read 120 records again.");
+  assert.match(clusters.resumeSentence({ ...open, reread_records: 0 }, "usdf"), /^2 partitions are not in sync/);
+  assert.match(clusters.resumeSentence(failed, "usdf"), /not authorized/);
+});
+
+test("gaps and plans in a sentence", () => {
+  assert.equal(clusters.lostSentence([{ count: 3 }, { count: null }]), "2 gaps: at least 3 records that the mirror will never have.");
+  assert.deepEqual([[5, 9], [5, 5], [5, 4], [5, null]].map(([first, last]) => clusters.gapOffsets({ first, last })), ["5 – 9", "5", "at 5", "5 – ?"]);
+  const plan = (kinds, mirrors = 3, is_empty = false) => clusters.planSentence({ kinds, mirrors, is_empty }, "usdf");
+  assert.equal(plan({}, 3, true), "Nothing to do at usdf: 3 topics are mirrored as configured.");
+  assert.equal(plan({}, 0, true), "Nothing to do at usdf: no topic is selected.");
+  assert.equal(plan({ create: 1, grow: 1, refuse: 1, note: 4 }), "2 things to do at usdf, 1 refused; 3 topics are mirrored.");
+  for (const [kind, text, shown] of [["create", "create t: 4 partitions", "t: 4 partitions"], ["leave_out", "leave out t: mirror", "t: mirror"], ["note", "note: x", "x"], ["new", "new thing", "thing"], ["pipeline", "p fails", "p fails"]]) assert.equal(clusters.planText({ kind, text }), shown);
+});
+
+test("schemas: what is not there first", () => {
+  const row = (subject, state, version = 1) => ({ subject, state, version });
+  const rows = [row("a", "mirrored"), row("b", "refused"), row("a", "missing", 10), row("a", "missing", 9), row("c", "newer")];
+  assert.deepEqual(clusters.schemasInOrder(rows).map((each) => `${each.state} ${each.version}`), ["newer 1", "refused 1", "missing 9", "missing 10", "mirrored 1"]);
+});
+
+test("bytes of dead letters: text where they are, and never more than can be read", () => {
+  const shown = (bytes) => clusters.bytesText(Buffer.from(bytes).toString("base64"));
+  assert.equal(clusters.bytesText(null).kind, "null");
+  assert.deepEqual(shown("12.4 °C"), { text: "12.4 °C", size: 8, kind: "text", isCut: false });
+  assert.deepEqual(shown([0, 255]), { text: "00 ff", size: 2, kind: "bytes", isCut: false });
+  const long = shown("°".repeat(3_000).slice(0, 2_049)); // cut in the middle of a letter
+  assert.deepEqual([long.kind, long.size, long.isCut, long.text.length], ["text", 4_098, true, 2_048]);
+  assert.equal(shown("x" + "°".repeat(3_000)).kind, "text");
 });

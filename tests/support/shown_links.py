@@ -15,6 +15,7 @@ import time
 from dataclasses import dataclass, field, replace
 
 import uvicorn
+from support import shown_answers
 from typing_extensions import override
 
 from heliostat.clock import SystemClock
@@ -386,6 +387,7 @@ def main() -> None:
     parser.add_argument("--partitions", type=int, default=PARTITION_COUNT)
     parser.add_argument("--pace", type=int, default=1, help="seconds shown for each that passes")
     given = parser.parse_args()
+    shown_answers.install()
     watch, feeds, clock = shown_watch(given.topics, given.partitions, given.pace)
     listener = socket.create_server(("127.0.0.1", given.port))
     port = listener.getsockname()[1]

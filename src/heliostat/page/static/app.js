@@ -8,12 +8,17 @@ import { ofLink } from "./pure/route.js";
 import { giveToken, needsToken, now, service, startClock, usePolled } from "./service.js";
 import { Theme } from "./theme_switch.js";
 import { Events } from "./views/events.js";
+import { Gaps } from "./views/gaps.js";
+import { GroupDetails, Groups } from "./views/groups.js";
 import { Help } from "./views/help.js";
 import { Lanes } from "./views/lanes.js";
+import { LetterDetails, Letters } from "./views/letters.js";
 import { Link } from "./views/link.js";
 import { LinkHead } from "./views/link_head.js";
 import { MapView } from "./views/map.js";
 import { Empty } from "./views/parts.js";
+import { Plan } from "./views/plan.js";
+import { Schemas } from "./views/schemas.js";
 import { TopicView } from "./views/topic.js";
 import { Topics } from "./views/topics.js";
 import { WhyView } from "./views/why.js";
@@ -36,16 +41,16 @@ function Page() {
     <${Banner} />
     <${Main} isWide=${at.view === "topics"}>
       ${at.link && html`<${LinkHead} name=${at.link} summary=${link} />`}
-      <${View} links=${links} />
+      <${View} links=${links} target=${link?.target ?? "the target"} />
     <//>
     ${needsToken.value && html`<${TokenForm} />`}
     ${isHelpShown.value && html`<${Help} />`}
   `;
 }
 
-/** @param {{links: import("./service.js").Answer}} props */
-function View({ links }) {
-  const { view, link = "", topic = "", partition } = route.value;
+/** @param {{links: import("./service.js").Answer, target: string}} props */
+function View({ links, target }) {
+  const { view, link = "", topic = "", partition, group = "", offset = 0 } = route.value;
   switch (view) {
     case "map":
       return html`<${MapView} answer=${links} />`;
@@ -61,6 +66,20 @@ function View({ links }) {
       return html`<${WhyView} key=${link} link=${link} />`;
     case "events":
       return html`<${Events} key=${link} link=${link} />`;
+    case "groups":
+      return html`<${Groups} key=${link} link=${link} target=${target} />`;
+    case "group":
+      return html`<${GroupDetails} key=${link + "/" + group} link=${link} group=${group} target=${target} />`;
+    case "gaps":
+      return html`<${Gaps} key=${link} link=${link} />`;
+    case "dead-letters":
+      return html`<${Letters} key=${link} link=${link} />`;
+    case "letter":
+      return html`<${LetterDetails} key=${[link, topic, partition, offset].join("/")} link=${link} topic=${topic} partition=${partition ?? 0} offset=${offset} />`;
+    case "schemas":
+      return html`<${Schemas} key=${link} link=${link} target=${target} />`;
+    case "plan":
+      return html`<${Plan} key=${link} link=${link} target=${target} />`;
     default:
       return html`<${Empty} title="There is nothing at this address."><a href="#/">To the map</a><//>`;
   }
@@ -69,8 +88,8 @@ function View({ links }) {
 /** @param {{isWide: boolean, children?: any}} props */
 function Main({ isWide, children }) {
   const main = useRef(/** @type {HTMLElement | null} */ (null));
-  const { view, link, topic, partition, query } = route.value;
-  const where = [view, link, topic, partition].join("/");
+  const { view, link, topic, partition, group, offset, query } = route.value;
+  const where = [view, link, topic, partition, group, offset].join("/");
   const first = useRef(where);
   useEffect(() => {
     if (first.current === where || query.focus) return;
@@ -135,7 +154,7 @@ function TokenForm() {
 /** @param {import("./pure/route.js").Route} at @param {{problems: number}[]} links */
 function useTitle(at, links) {
   const count = links.reduce((sum, link) => sum + link.problems, 0);
-  const place = [at.topic, at.link, at.view === "events" && !at.link ? "Events" : ""].filter(Boolean).join(" · ");
+  const place = [at.topic, at.group, at.link, at.view === "events" && !at.link ? "Events" : ""].filter(Boolean).join(" · ");
   const title = (count ? `(${count}) ` : "") + (place ? `${place} · Heliostat` : "Heliostat");
   useEffect(() => {
     document.title = title;
