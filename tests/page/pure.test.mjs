@@ -15,6 +15,7 @@ const choices = await read("choices.js");
 const map = await read("map_layout.js");
 const explanation = await read("explanation.js");
 const pages = await read("pages.js");
+const stream = await read("event_stream.js");
 const clusters = await read("cluster_answers.js");
 
 const TOPIC = { source: "ESS.temperature", target: "summit.ESS.temperature", partitions: 1, records_per_s: 2, bytes_per_s: 20, lag_records: 0, lag_s: null, states: { copying: 1 }, mapped: 0, unknown: 0 };
@@ -315,4 +316,13 @@ test("bytes of dead letters: text where they are, and never more than can be rea
   const long = shown("°".repeat(3_000).slice(0, 2_049)); // cut in the middle of a letter
   assert.deepEqual([long.kind, long.size, long.isCut, long.text.length], ["text", 4_098, true, 2_048]);
   assert.equal(shown("x" + "°".repeat(3_000)).kind, "text");
+});
+
+test("a stream of events in pieces", () => {
+  const text = 'retry: 3000\n\nid: a1-7\ndata: {"id":7}\n\n: still here\n\nid: a1-8\ndata: {"id"';
+  const { messages, rest } = stream.messagesOf(text);
+  assert.deepEqual(messages, [{ id: "a1-7", data: '{"id":7}' }]);
+  const next = stream.messagesOf(rest + ":8}\r\n\r\n");
+  assert.deepEqual(next, { messages: [{ id: "a1-8", data: '{"id":8}' }], rest: "" });
+  assert.equal(stream.startOf("a1-8"), "a1");
 });

@@ -34,6 +34,8 @@ VIEWS = (
     f"{LINK}/schemas",
     f"{LINK}/plan",
     f"{SILENT}/plan",
+    f"{LINK}/events",
+    f"{LINK}/configuration?all=1",
 )
 SIZES = (1440, 1024, 390)
 THEMES = ("dark", "light")
@@ -189,6 +191,27 @@ def test_clusters_are_asked_once_and_again_by_who_wants_it(page: Any, address: s
     page.wait_for_selector("text=4,096 records again")
     page.keyboard.press("Escape")
     page.wait_for_url("**/groups")
+
+
+def test_events_come_as_they_happen(browser: Any, address: str) -> None:
+    row = '{"id":%d,"at_ms":1,"level":"INFO","link":"","text":"told %d"}'
+    body = "".join(f"id: a-{n}\ndata: {row % (n, n)}\n\n" for n in (1, 2))
+    headers = {"content-type": "text/event-stream"}
+    places: list[str | None] = []
+
+    def answer(route: Any) -> None:
+        places.append(route.request.headers.get("last-event-id"))
+        route.fulfill(body=body, headers=headers)
+
+    tab = browser.new_context().new_page()
+    tab.route("**/api/v1/events?limit=2000*", answer)
+    tab.goto(f"{address}#/events")
+    tab.wait_for_selector("text=told 2")
+    with tab.expect_request("**/api/v1/events?limit=2000*"):
+        pass  # the stream has ended; it is followed again, from where it was
+    tab.wait_for_timeout(500)
+    assert places[:2] == [None, "a-2"]
+    tab.context.close()
 
 
 def test_a_cluster_that_does_not_answer_is_said(browser: Any, address: str) -> None:

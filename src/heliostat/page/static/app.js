@@ -7,6 +7,7 @@ import { clock, span } from "./pure/format.js";
 import { ofLink } from "./pure/route.js";
 import { giveToken, needsToken, now, service, startClock, usePolled } from "./service.js";
 import { Theme } from "./theme_switch.js";
+import { Configuration } from "./views/configuration.js";
 import { Events } from "./views/events.js";
 import { Gaps } from "./views/gaps.js";
 import { GroupDetails, Groups } from "./views/groups.js";
@@ -78,6 +79,8 @@ function View({ links, target }) {
       return html`<${LetterDetails} key=${[link, topic, partition, offset].join("/")} link=${link} topic=${topic} partition=${partition ?? 0} offset=${offset} />`;
     case "schemas":
       return html`<${Schemas} key=${link} link=${link} target=${target} />`;
+    case "configuration":
+      return html`<${Configuration} key=${link} link=${link} />`;
     case "plan":
       return html`<${Plan} key=${link} link=${link} target=${target} />`;
     default:

@@ -114,7 +114,7 @@ class Polled {
 const CLUSTERS = new Set([503]);
 
 /** @param {Response} response @returns {Promise<Problem>} */
-async function problemOf(response) {
+export async function problemOf(response) {
   if (response.status === 401) needsToken.value = true;
   return response.json().catch(() => ({ status: response.status, title: response.statusText || `status ${response.status}`, detail: "" }));
 }

@@ -15,7 +15,7 @@ export function Asked({ title, path, children }) {
   const { data, problem, isAsking, again } = useAsked(path);
   return html`<section class="asked" aria-labelledby="asked-title" aria-busy=${isAsking}>
     <div class="bar asked-bar"><h2 id="asked-title">${title}</h2>
-      <p class="end-of-bar dim" role="status">${isAsking ? "Asking the clusters …" : data ? html`<${AskedAt} ms=${data.as_of_ms} />` : ""}</p>
+      <p class="end-of-bar dim" role="status">${isAsking ? "Asking …" : data?.as_of_ms ? html`<${AskedAt} ms=${data.as_of_ms} />` : ""}</p>
       <button type="button" onClick=${again} disabled=${isAsking}>Ask again</button>
     </div>
     ${problem && html`<${Trouble} problem=${problem}>${data ? html`<p>What you see below was told at <${Time} ms=${data.as_of_ms} />.</p>` : ""}<//>`}

@@ -32,6 +32,7 @@ export function LinkHead({ name, summary }) {
     ["plan", "Plan", ofPart(name, "plan"), ""],
     ["lanes", "Lanes", ofPart(name, "lanes"), data ? whole(data.lanes.length) : ""],
     ["events", "Events", ofPart(name, "events"), ""],
+    ["configuration", "Configuration", ofPart(name, "configuration"), ""],
     ["why", "Why?", ofPart(name, "why"), ""],
   ];
   return html`<div class="link-head">
