@@ -20,7 +20,7 @@ const clusters = await read("cluster_answers.js");
 
 const TOPIC = { source: "ESS.temperature", target: "summit.ESS.temperature", partitions: 1, records_per_s: 2, bytes_per_s: 20, lag_records: 0, lag_s: null, states: { copying: 1 }, mapped: 0, unknown: 0 };
 const topic = (changes) => ({ ...TOPIC, ...changes });
-const LINK = { name: "l", source: "summit", target: "usdf", state: "running", in_sync: true, lag_records: 0, lag_s: null, unknown: 0, problems: 0, refused: 0 };
+const LINK = { name: "l", source: "summit", target: "usdf", state: "running", in_sync: true, lag_records: 0, lag_s: null, unknown: 0, problems: 0, stopped: 0, refused: 0 };
 const link = (changes) => ({ ...LINK, ...changes });
 const plain = (text) => text.replaceAll("\u202f", " ");
 
@@ -181,7 +181,7 @@ test("a link's state as a sentence", () => {
   assert.equal(text({}), "usdf has everything that summit has.");
   assert.equal(text({ lag_records: 1204, lag_s: 8 }), "usdf has everything up to 14:03:19, 8.0 s ago.");
   assert.equal(text({ problems: [{ state: "gap" }, { state: "retrying" }] }, { lag: 5, lagS: 2, unknown: 0, stopped: 1 }), "usdf has everything up to 14:03:25, 2.0 s ago, but for 1 partition that is stopped.");
-  assert.equal(text({ problems: [{ state: "gap" }, { state: "retrying" }] }), "usdf has everything that summit has, but for 1 partition that is stopped.");
+  assert.equal(text({ stopped: 1, problems: [{ state: "gap" }, { state: "retrying" }] }), "usdf has everything that summit has, but for 1 partition that is stopped.");
   assert.equal(text({ lag_records: null, unknown: 3 }), "It is not known how far usdf is behind summit.");
   assert.equal(text({ lag_records: 4, lag_s: null }), "It is not known how far usdf is behind summit.");
   assert.match(text({ state: "unreachable" }), /usdf does not answer/);
@@ -214,8 +214,9 @@ test("the map's sentence", () => {
   assert.equal(text([]), "There are no links.");
   assert.equal(text([link({})]), "l is in sync; nothing is missing.");
   assert.equal(text([link({ lag_records: 3, lag_s: 0.4 }), link({ name: "m" })]), "All 2 links are in sync; the oldest missing record is 0.4 s old.");
-  assert.equal(text([link({ in_sync: false, problems: 3 }), link({ name: "m" })]), "3 partitions are not copied as they should be.");
-  assert.equal(text([link({ in_sync: false, problems: 1, refused: 2 }), link({ name: "m", state: "unreachable", in_sync: false })]), "1 partition is not copied as it should be, 2 topics are refused and m is not reachable.");
+  assert.equal(text([link({ in_sync: false, problems: 3, stopped: 2 }), link({ name: "m" })]), "2 partitions wait for your decision.");
+  assert.equal(text([link({ in_sync: false, problems: 3 }), link({ name: "m" })]), "3 partitions are retried.");
+  assert.equal(text([link({ in_sync: false, problems: 1, stopped: 1, refused: 2 }), link({ name: "m", state: "unreachable", in_sync: false })]), "1 partition waits for your decision, 2 topics are refused and m is not reachable.");
   assert.equal(text([link({ in_sync: false })]), "l is not level yet.");
   assert.notEqual(says.mapSentence([link({ in_sync: false })]).tone, "ok");
 });

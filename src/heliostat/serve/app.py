@@ -160,12 +160,14 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         responses=documented(404),
     )
     def list_problems(request: Request, link: LinkParameter) -> Response:
-        """Return partitions that are not copied as they should be."""
+        """Return partitions that are not copied as they should be, those to decide on first."""
         status = status_of(watch, link)
 
         def make() -> bytes:
-            items = [asdict(item) for item in status.problems]
-            return json.dumps({"items": items, "as_of_ms": status.at_ms}).encode()
+            rows = sorted(status.problems, key=lambda item: not item.is_stopped)
+            items = [asdict(item) for item in rows]
+            page = {"items": items, "stopped": status.stopped, "as_of_ms": status.at_ms}
+            return json.dumps(page).encode()
 
         return answer(request, bodies, f"problems {link}", make)
 
@@ -332,5 +334,6 @@ def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
         latency_p50_ms=status.latency_p50_ms,
         latency_p99_ms=status.latency_p99_ms,
         problems=len(status.problems),
+        stopped=status.stopped,
         refused=len(status.refused),
     )

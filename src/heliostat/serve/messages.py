@@ -52,6 +52,8 @@ class LinkSummary(BaseModel):
     latency_p50_ms: float | None
     latency_p99_ms: float | None
     problems: int
+    stopped: int
+    """Those of the problems that wait for a person's decision; the others are retried."""
     refused: int
 
 
@@ -94,6 +96,9 @@ class PartitionProblems(BaseModel):
     """Partitions that are not copied as they should be."""
 
     items: list[PartitionProblem]
+    """Those that wait for a person's decision first."""
+    stopped: int
+    """How many do; the others are retried by themselves."""
     as_of_ms: int
 
 

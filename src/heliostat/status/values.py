@@ -6,12 +6,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from heliostat.ops.events import shortened
-from heliostat.records.copier.lane import LineUse
+from heliostat.records.copier.lane import LineUse, PartitionState
 
 MAX_LAG_S = 10.0
 """Default limit: a link that lags by no more is in sync."""
 WHY_MAX = 20
 """Most topics named one by one among the reasons."""
+STOPPED_STATES = frozenset(state.value for state in PartitionState if state.is_stopped)
 
 
 @dataclass(slots=True)
@@ -97,6 +98,11 @@ class PartitionProblem:
     """Since when, in ms since the epoch."""
     position: int
     """Next source offset to copy (-1: not known)."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing more is copied until a person decides; else it goes on by itself."""
+        return self.state in STOPPED_STATES
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +207,7 @@ class LinkStatus:
             return ["the driver has not looked at the topics yet"]
         why = list(self.troubles)
         if self.problems:
-            why.append(f"{len(self.problems)} partitions are not copied as they should be")
+            why.append(self._problems_in_words())
         if self.refused:
             why.append(f"{len(self.refused)} topics are refused")
         if self.unknown:
@@ -209,6 +215,18 @@ class LinkStatus:
         why += _lagging(self.topics, max_lag_s)
         why += [item.text() for item in self.held_back if item.age_s > max_lag_s][:WHY_MAX]
         return why
+
+    @property
+    def stopped(self) -> int:
+        """Number of partitions that wait for a person's decision; other problems pass."""
+        return sum(problem.is_stopped for problem in self.problems)
+
+    def _problems_in_words(self) -> str:
+        text = f"{len(self.problems)} partitions are not copied as they should be"
+        passing = len(self.problems) - self.stopped
+        parts = [f"{self.stopped} wait for a decision"] if self.stopped else []
+        parts += [f"{passing} are retried"] if passing else []
+        return f"{text}: {', '.join(parts)}"
 
     def is_in_sync(self, max_lag_s: float = MAX_LAG_S) -> bool:
         """Return whether the target has all but the last `max_lag_s`, by the driver's reports."""

@@ -3,7 +3,7 @@ import { render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { html } from "./html.js";
 import { isHelpShown, listenToKeys, route } from "./navigation.js";
-import { clock, span } from "./pure/format.js";
+import { clock, counted, span } from "./pure/format.js";
 import { ofLink } from "./pure/route.js";
 import { giveToken, needsToken, now, service, startClock, usePolled } from "./service.js";
 import { Theme } from "./theme_switch.js";
@@ -104,7 +104,7 @@ function Main({ isWide, children }) {
   return html`<main id="main" tabindex="-1" ref=${main} class="${isWide ? "tall" : ""} ${ageS >= GREY_AFTER_S ? "stale" : ""}">${children}</main>`;
 }
 
-/** @param {{links: {name: string, state: string, problems: number}[]}} props */
+/** @param {{links: {name: string, state: string, stopped: number}[]}} props */
 function Head({ links }) {
   const at = route.value;
   const current = (/** @type {boolean} */ is) => (is ? "page" : undefined);
@@ -112,7 +112,7 @@ function Head({ links }) {
     <a class="brand" href="#/"><span class="sun" aria-hidden="true"></span>Heliostat</a>
     <nav aria-label="Links">
       <a href="#/" aria-current=${current(at.view === "map")}>Map</a>
-      ${links.map((link) => html`<a key=${link.name} href=${ofLink(link.name)} aria-current=${current(at.link === link.name)}>${link.name}${link.problems > 0 && html`<span class="badge" title="${link.problems} partitions are not copied as they should be">${link.problems}</span>`}</a>`)}
+      ${links.map((link) => html`<a key=${link.name} href=${ofLink(link.name)} aria-current=${current(at.link === link.name)}>${link.name}${link.stopped > 0 && html`<span class="badge" title="${counted(link.stopped, "partition waits", "partitions wait")} for your decision">${link.stopped}</span>`}</a>`)}
       <a href="#/events" aria-current=${current(at.view === "events" && !at.link)}>Events</a>
     </nav>
     <div class="head-end">
@@ -154,9 +154,9 @@ function TokenForm() {
   </dialog>`;
 }
 
-/** @param {import("./pure/route.js").Route} at @param {{problems: number}[]} links */
+/** @param {import("./pure/route.js").Route} at @param {{stopped: number}[]} links */
 function useTitle(at, links) {
-  const count = links.reduce((sum, link) => sum + link.problems, 0);
+  const count = links.reduce((sum, link) => sum + link.stopped, 0);
   const place = [at.topic, at.group, at.link, at.view === "events" && !at.link ? "Events" : ""].filter(Boolean).join(" · ");
   const title = (count ? `(${count}) ` : "") + (place ? `${place} · Heliostat` : "Heliostat");
   useEffect(() => {

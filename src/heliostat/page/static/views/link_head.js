@@ -4,7 +4,6 @@ import { html } from "../html.js";
 import { route } from "../navigation.js";
 import { counted, whole } from "../pure/format.js";
 import { ofLink, ofPart, ofTopics } from "../pure/route.js";
-import { STOPPED } from "../pure/states.js";
 import { ofApi, usePolled } from "../service.js";
 import { State } from "./parts.js";
 
@@ -46,8 +45,7 @@ export function LinkHead({ name, summary }) {
 /** @param {{link: any}} props */
 export function Pill({ link }) {
   if (link.state !== "running") return html`<span class="pill"><${State} state=${link.state} /></span>`;
-  const stopped = typeof link.problems === "number" ? link.problems : link.problems.filter((/** @type {{state: string}} */ each) => STOPPED.has(each.state)).length;
   if (link.in_sync) return html`<span class="pill tone-ok"><span aria-hidden="true">●</span> in sync</span>`;
-  if (stopped) return html`<span class="pill tone-bad"><span aria-hidden="true">■</span> needs you</span>`;
+  if (link.stopped) return html`<span class="pill tone-bad"><span aria-hidden="true">■</span> needs you</span>`;
   return html`<span class="pill tone-lag"><span aria-hidden="true">◐</span> not level</span>`;
 }

@@ -53,7 +53,7 @@ function Drawing({ links, width }) {
 }
 
 /** @param {any} link */
-const toneOf = (link) => (link.state !== "running" ? (link.state === "unreachable" ? "bad" : "unknown") : link.in_sync ? "ok" : link.problems || link.refused ? "bad" : "lag");
+const toneOf = (link) => (link.state !== "running" ? (link.state === "unreachable" ? "bad" : "unknown") : link.in_sync ? "ok" : link.stopped || link.refused ? "bad" : "lag");
 
 /** @param {{link: any, curve: import("../pure/map_layout.js").Curve}} props */
 function Flow({ link, curve }) {
