@@ -16,6 +16,7 @@ const map = await read("map_layout.js");
 const explanation = await read("explanation.js");
 const pages = await read("pages.js");
 const stream = await read("event_stream.js");
+const jobs = await read("jobs.js");
 const clusters = await read("cluster_answers.js");
 
 const TOPIC = { source: "ESS.temperature", target: "summit.ESS.temperature", partitions: 1, records_per_s: 2, bytes_per_s: 20, lag_records: 0, lag_s: null, states: { copying: 1 }, mapped: 0, unknown: 0 };
@@ -320,10 +321,41 @@ test("bytes of dead letters: text where they are, and never more than can be rea
 });
 
 test("a stream of events in pieces", () => {
-  const text = 'retry: 3000\n\nid: a1-7\ndata: {"id":7}\n\n: still here\n\nid: a1-8\ndata: {"id"';
+  const text = 'retry: 3000\n\nid: 7\ndata: {"id":7}\n\n: still here\n\nid: 8\ndata: {"id"';
   const { messages, rest } = stream.messagesOf(text);
-  assert.deepEqual(messages, [{ id: "a1-7", data: '{"id":7}' }]);
+  assert.deepEqual(messages, [{ id: "7", data: '{"id":7}' }]);
   const next = stream.messagesOf(rest + ":8}\r\n\r\n");
-  assert.deepEqual(next, { messages: [{ id: "a1-8", data: '{"id":8}' }], rest: "" });
-  assert.equal(stream.startOf("a1-8"), "a1");
+  assert.deepEqual(next, { messages: [{ id: "8", data: '{"id":8}' }], rest: "" });
+});
+
+test("flows of MirrorMaker 2 that heartbeats reveal", () => {
+  const beat = (source, target, age_s) => ({ source, target, age_s });
+  const links = [
+    { source: "summit", target: "usdf", flows: [beat("base", "summit", 4), beat("summit", "usdf", 0.1), beat("x", "x", 1)] },
+    { source: "usdf", target: "summit", flows: [beat("base", "summit", 1), beat("usdf", "tape", 90)] },
+    { source: "usdf", target: "lab" },
+  ];
+  assert.deepEqual(map.beatingFlows(links), [
+    { name: "base → summit", source: "base", target: "summit", ageS: 1 },
+    { name: "usdf → tape", source: "usdf", target: "tape", ageS: 90 },
+  ]);
+});
+
+test("a cluster further upstream stands further left", () => {
+  const edges = [{ name: "l", source: "summit", target: "usdf" }, { name: "b", source: "usdf", target: "summit" }, { name: "m", source: "base", target: "summit" }];
+  const { boxes } = map.mapLayout(edges, 1320);
+  assert.ok(boxes.get("base").x < boxes.get("summit").x && boxes.get("summit").x < boxes.get("usdf").x);
+  const narrow = map.mapLayout(edges, 980).boxes;
+  assert.ok(narrow.get("base").y < narrow.get("summit").y, "one above the other where labels have no room");
+});
+
+test("a job in words", () => {
+  const job = (changes) => ({ id: "j", state: "running", options: {}, verdict: "open", progress: null, started_ms: 0, ended_ms: null, result: null, problem: null, ...changes });
+  const progress = { phase: "comparing", topics: 3, topics_done: 1, partitions: 8, partitions_done: 2, offsets: 1000, offsets_done: 250, records: 240, partitions_different: 0, partitions_unread: 0, verdict: "equal" };
+  assert.equal(jobs.shownJob(job({})).word, "starting");
+  assert.deepEqual([jobs.shownJob(job({ progress })).word, jobs.doneShare(job({ progress }))], ["comparing", 0.25]);
+  assert.equal(jobs.doneShare(job({})), 0);
+  assert.equal(jobs.doneShare(job({ progress: { ...progress, offsets: 0 } })), 0);
+  assert.deepEqual([["done", "equal"], ["done", "different"], ["done", "open"], ["failed", "open"], ["cancelled", "equal"]].map(([state, verdict]) => jobs.shownJob(job({ state, verdict })).word), ["equal", "different", "not compared", "failed", "cancelled"]);
+  assert.equal(jobs.shownJob(job({ state: "newer" })).word, "newer");
 });

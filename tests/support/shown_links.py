@@ -291,6 +291,9 @@ class Feed:
             "instance": "a",
             "owner": owner,
             "partitions": len(self.rows),
+            "interchange": {
+                "flows": [["base", "summit", now_ms - 900], ["summit", "usdf", now_ms]]
+            },
         }
 
 

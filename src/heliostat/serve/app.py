@@ -24,6 +24,7 @@ from heliostat.serve.gaps_routes import add_gaps
 from heliostat.serve.groups_routes import add_groups
 from heliostat.serve.history_routes import add_history
 from heliostat.serve.messages import (
+    BeatingFlow,
     EventPage,
     Health,
     LinkDetails,
@@ -336,4 +337,8 @@ def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
         problems=len(status.problems),
         stopped=status.stopped,
         refused=len(status.refused),
+        flows=[
+            BeatingFlow(source=one, target=other, age_s=max(0.0, (status.at_ms - at_ms) / 1000))
+            for one, other, at_ms in status.driver.get("interchange", {}).get("flows", ())
+        ],
     )

@@ -32,6 +32,15 @@ class Version(BaseModel):
     python: str
 
 
+class BeatingFlow(BaseModel):
+    """A flow between two clusters that heartbeats at the link's target tell of."""
+
+    source: str
+    target: str
+    age_s: float
+    """Of its newest heartbeat."""
+
+
 class LinkSummary(BaseModel):
     """A link in a few figures; lags that are null are not known."""
 
@@ -55,6 +64,8 @@ class LinkSummary(BaseModel):
     stopped: int
     """Those of the problems that wait for a person's decision; the others are retried."""
     refused: int
+    flows: list[BeatingFlow]
+    """Of whichever MirrorMaker 2 or link writes heartbeats; its own among them."""
 
 
 class LinkPage(BaseModel):

@@ -22,6 +22,7 @@ import { Plan } from "./views/plan.js";
 import { Schemas } from "./views/schemas.js";
 import { TopicView } from "./views/topic.js";
 import { Topics } from "./views/topics.js";
+import { Verify } from "./views/verify.js";
 import { WhyView } from "./views/why.js";
 
 const GREY_AFTER_S = 10;
@@ -79,6 +80,8 @@ function View({ links, target }) {
       return html`<${LetterDetails} key=${[link, topic, partition, offset].join("/")} link=${link} topic=${topic} partition=${partition ?? 0} offset=${offset} />`;
     case "schemas":
       return html`<${Schemas} key=${link} link=${link} target=${target} />`;
+    case "verify":
+      return html`<${Verify} key=${link} link=${link} />`;
     case "configuration":
       return html`<${Configuration} key=${link} link=${link} />`;
     case "plan":

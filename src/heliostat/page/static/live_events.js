@@ -1,6 +1,6 @@
 // Events as they happen: a stream while the view is in sight, asked for again where there is none.
 import { useEffect, useState } from "preact/hooks";
-import { messagesOf, startOf } from "./pure/event_stream.js";
+import { messagesOf } from "./pure/event_stream.js";
 import { headersOf, needsToken, problemOf } from "./service.js";
 
 const STREAM = "text/event-stream";
@@ -68,12 +68,11 @@ class Following {
     for (let piece = await reader.read(); !piece.done; piece = await reader.read()) {
       const { messages, rest } = messagesOf(text + piece.value);
       text = rest;
-      for (const { id } of messages.slice(0, 1)) {
-        if (startOf(id) !== startOf(this.id)) this.events = { ...this.events, items: [] };
-      }
       if (messages.length === 0) continue;
       this.id = messages[messages.length - 1].id;
-      const items = [...(this.events.items ?? []), ...messages.map(({ data }) => JSON.parse(data))];
+      /** @type {Event[]} */
+      const told = messages.map(({ data }) => JSON.parse(data));
+      const items = [...(this.events.items ?? []).filter((event) => event.id < told[0].id), ...told];
       this.set({ items: items.slice(-KEPT) });
     }
   }

@@ -232,9 +232,29 @@ async function askOnce(path, leaving) {
   return { data, problem };
 }
 
+/**
+ * Changes something of the service, and asks for all anew.
+ * @param {"POST" | "DELETE"} method
+ * @param {string} path below api/v1/
+ * @param {object} [body]
+ * @returns {Promise<Problem | null>} why it was not done
+ */
+export async function change(method, path, body) {
+  const headers = headersOf("");
+  if (body) headers["Content-Type"] = "application/json";
+  try {
+    const response = await fetch(`api/v1/${path}`, { method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(WITHIN_MS) });
+    return response.ok ? null : await problemOf(response);
+  } catch (error) {
+    return unreached(/** @type {Error} */ (error));
+  } finally {
+    askAll();
+  }
+}
+
 /** @param {Error} error @returns {Problem} */
 function unreached(error) {
-  const detail = error.name === "TimeoutError" ? `It gave no answer within ${CLUSTERS_WITHIN_MS / 1000} s.` : "It can't be reached.";
+  const detail = error.name === "TimeoutError" ? "It gave no answer in time." : "It can't be reached.";
   return { status: 0, title: "The service does not answer", detail, hint: "Copying does not depend on it; heliostat status tells how it goes." };
 }
 

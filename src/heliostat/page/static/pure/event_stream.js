@@ -19,6 +19,3 @@ export function messagesOf(text) {
   }
   return { messages, rest };
 }
-
-/** The start of the service that numbered an event: another one begins anew. @param {string} id */
-export const startOf = (id) => id.split("-")[0];

@@ -31,6 +31,7 @@ export function LinkHead({ name, summary }) {
     ["plan", "Plan", ofPart(name, "plan"), ""],
     ["lanes", "Lanes", ofPart(name, "lanes"), data ? whole(data.lanes.length) : ""],
     ["events", "Events", ofPart(name, "events"), ""],
+    ["verify", "Verify", ofPart(name, "verify"), ""],
     ["configuration", "Configuration", ofPart(name, "configuration"), ""],
     ["why", "Why?", ofPart(name, "why"), ""],
   ];
