@@ -193,6 +193,29 @@ def test_clusters_are_asked_once_and_again_by_who_wants_it(page: Any, address: s
     page.wait_for_url("**/groups")
 
 
+def test_a_comparison_is_begun_followed_and_cancelled(page: Any, address: str) -> None:
+    job: dict[str, Any] = {"id": "j", "state": "running", "options": {"topics": ["a"]}}
+    job |= {"verdict": "open", "progress": None, "started_ms": 1, "ended_ms": None}
+    job |= {"result": None, "problem": None}
+    jobs: list[dict[str, Any]] = []
+    asked: list[tuple[str, str | None]] = []
+
+    def answer(route: Any) -> None:
+        request = route.request
+        if request.method != "GET":
+            asked.append((request.method, request.post_data))
+            jobs[:] = [job if request.method == "POST" else {**job, "state": "cancelled"}]
+        route.fulfill(json={"items": jobs})
+
+    page.route("**/api/v1/jobs**", answer)
+    page.route("**/api/v1/links/*/verify", answer)
+    page.goto(f"{address}{LINK}/verify")
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("button", name="Cancel").click()
+    page.wait_for_selector("text=cancelled")
+    assert asked == [("POST", '{"topics":[]}'), ("DELETE", None)]
+
+
 def test_events_come_as_they_happen(browser: Any, address: str) -> None:
     row = '{"id":%d,"at_ms":1,"level":"INFO","link":"","text":"told %d"}'
     body = "".join(f"id: {n}\ndata: {row % (n, n)}\n\n" for n in (1, 2))
