@@ -58,7 +58,7 @@ FILTERED = """async (text) => {
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with shown_links(topics=5_000, partitions=5_000) as made:
+    with shown_links(topics=5_000, partitions=5_000, has_answers=True) as made:
         yield made
 
 

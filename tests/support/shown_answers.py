@@ -109,12 +109,22 @@ def _gaps(*_: str) -> list[GapReport]:
 
 def _letters(*where: Any) -> list[DeadLetter]:
     value = b'{"temperature": 12.4, "unit": "\xc2\xb0C"}', bytes(range(64))
+    put_ms = int(time.time() * 1000) - HOUR_MS
     letters = [
         DeadLetter(
-            *(TopicPartition(TOPICS[n], PartitionId(0)), Offset(41_022 + n), Offset(41_022 + n)),
-            *(False, int(time.time() * 1000) - HOUR_MS, b"ESS:1", value[n], (("source", b"ESS"),)),
-            *(Cause.RECORD_TOO_LARGE, "it has 1,310,720 bytes, the target accepts 1,048,588"),
-            *(TOPICS[n], "policy", int(time.time() * 1000) - HOUR_MS),
+            source=TopicPartition(TOPICS[n], PartitionId(0)),
+            offset=Offset(41_022 + n),
+            last=Offset(41_022 + n),
+            is_batch=False,
+            timestamp_ms=put_ms,
+            key=b"ESS:1",
+            value=value[n],
+            headers=(("source", b"ESS"),),
+            cause=Cause.RECORD_TOO_LARGE,
+            reason="it has 1,310,720 bytes, the target accepts 1,048,588",
+            mirror=TOPICS[n],
+            decided_by="policy",
+            at_ms=put_ms,
         )
         for n in range(2)
     ]

@@ -15,7 +15,6 @@ import time
 from dataclasses import dataclass, field, replace
 
 import uvicorn
-from support import shown_answers
 from typing_extensions import override
 
 from heliostat.clock import SystemClock
@@ -389,8 +388,14 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=3_348)
     parser.add_argument("--partitions", type=int, default=PARTITION_COUNT)
     parser.add_argument("--pace", type=int, default=1, help="seconds shown for each that passes")
+    parser.add_argument("--answers", action="store_true", help="also what clusters would answer")
     given = parser.parse_args()
-    shown_answers.install()
+    if (
+        given.answers
+    ):  # only then: what it loads counts into the memory of a service that is watched
+        from support import shown_answers
+
+        shown_answers.install()
     watch, feeds, clock = shown_watch(given.topics, given.partitions, given.pace)
     listener = socket.create_server(("127.0.0.1", given.port))
     port = listener.getsockname()[1]
