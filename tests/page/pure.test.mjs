@@ -14,10 +14,14 @@ const says = await read("sentence.js");
 const choices = await read("choices.js");
 const map = await read("map_layout.js");
 const explanation = await read("explanation.js");
+const pages = await read("pages.js");
+const stream = await read("event_stream.js");
+const jobs = await read("jobs.js");
+const clusters = await read("cluster_answers.js");
 
 const TOPIC = { source: "ESS.temperature", target: "summit.ESS.temperature", partitions: 1, records_per_s: 2, bytes_per_s: 20, lag_records: 0, lag_s: null, states: { copying: 1 }, mapped: 0, unknown: 0 };
 const topic = (changes) => ({ ...TOPIC, ...changes });
-const LINK = { name: "l", source: "summit", target: "usdf", state: "running", in_sync: true, lag_records: 0, lag_s: null, unknown: 0, problems: 0, refused: 0 };
+const LINK = { name: "l", source: "summit", target: "usdf", state: "running", in_sync: true, lag_records: 0, lag_s: null, unknown: 0, problems: 0, stopped: 0, refused: 0 };
 const link = (changes) => ({ ...LINK, ...changes });
 const plain = (text) => text.replaceAll("\u202f", " ");
 
@@ -63,8 +67,11 @@ test("addresses are read as they are written", () => {
     [routes.ofTopic("l", name), { view: "topic", link: "l", topic: name }],
     ["#/links/l/lanes", { view: "lanes", link: "l" }],
     ["#/events", { view: "events" }],
+    [routes.ofPart("l", "dead-letters", { text: "a b" }), { view: "dead-letters", link: "l", query: { text: "a b" } }],
+    [routes.ofGroup("l", name), { view: "group", link: "l", group: name }],
+    [routes.ofLetter("l", name, 0, 7), { view: "letter", link: "l", topic: name, partition: 0, offset: 7 }],
   ]) assert.deepEqual(routes.parse(address), { query: {}, ...route });
-  for (const nowhere of ["#/x", "#/links", "#/links/l/x", "#/links/l/topics/t/p", "#/links/l/topics/t/1/2", "#/events/x"]) assert.equal(routes.parse(nowhere).view, "nowhere");
+  for (const nowhere of ["#/x", "#/links", "#/links/l/x", "#/links/l/topics/t/p", "#/links/l/topics/t/1/2", "#/events/x", "#/links/l/plan/x", "#/links/l/groups/g/x", "#/links/l/dead-letters/t/0", "#/links/l/dead-letters/t/0/x"]) assert.equal(routes.parse(nowhere).view, "nowhere");
   assert.equal(routes.parse("#/links/%zz").link, "%zz");
 });
 
@@ -175,7 +182,7 @@ test("a link's state as a sentence", () => {
   assert.equal(text({}), "usdf has everything that summit has.");
   assert.equal(text({ lag_records: 1204, lag_s: 8 }), "usdf has everything up to 14:03:19, 8.0 s ago.");
   assert.equal(text({ problems: [{ state: "gap" }, { state: "retrying" }] }, { lag: 5, lagS: 2, unknown: 0, stopped: 1 }), "usdf has everything up to 14:03:25, 2.0 s ago, but for 1 partition that is stopped.");
-  assert.equal(text({ problems: [{ state: "gap" }, { state: "retrying" }] }), "usdf has everything that summit has, but for 1 partition that is stopped.");
+  assert.equal(text({ stopped: 1, problems: [{ state: "gap" }, { state: "retrying" }] }), "usdf has everything that summit has, but for 1 partition that is stopped.");
   assert.equal(text({ lag_records: null, unknown: 3 }), "It is not known how far usdf is behind summit.");
   assert.equal(text({ lag_records: 4, lag_s: null }), "It is not known how far usdf is behind summit.");
   assert.match(text({ state: "unreachable" }), /usdf does not answer/);
@@ -208,8 +215,9 @@ test("the map's sentence", () => {
   assert.equal(text([]), "There are no links.");
   assert.equal(text([link({})]), "l is in sync; nothing is missing.");
   assert.equal(text([link({ lag_records: 3, lag_s: 0.4 }), link({ name: "m" })]), "All 2 links are in sync; the oldest missing record is 0.4 s old.");
-  assert.equal(text([link({ in_sync: false, problems: 3 }), link({ name: "m" })]), "3 partitions are not copied as they should be.");
-  assert.equal(text([link({ in_sync: false, problems: 1, refused: 2 }), link({ name: "m", state: "unreachable", in_sync: false })]), "1 partition is not copied as it should be, 2 topics are refused and m is not reachable.");
+  assert.equal(text([link({ in_sync: false, problems: 3, stopped: 2 }), link({ name: "m" })]), "2 partitions wait for your decision.");
+  assert.equal(text([link({ in_sync: false, problems: 3 }), link({ name: "m" })]), "3 partitions are retried.");
+  assert.equal(text([link({ in_sync: false, problems: 1, stopped: 1, refused: 2 }), link({ name: "m", state: "unreachable", in_sync: false })]), "1 partition waits for your decision, 2 topics are refused and m is not reachable.");
   assert.equal(text([link({ in_sync: false })]), "l is not level yet.");
   assert.notEqual(says.mapSentence([link({ in_sync: false })]).tone, "ok");
 });
@@ -253,4 +261,101 @@ test("what is asked why has an address, and each kind of answer a word and a ton
   assert.match(explanation.effectText("SOURCE_OVERTOOK", choice), /^Deletes the records/);
   assert.equal(explanation.effectText("X", { ...choice, why_not: "shared" }), "not possible: shared");
   assert.equal(explanation.ended("lsst.sal.ESS is late"), "lsst.sal.ESS is late.");
+});
+
+test("all pages of an answer, each row once", async () => {
+  const all = Array.from({ length: 25 }, (_, n) => ({ source: `t${n}` }));
+  const page = (begin) => ({ items: all.slice(begin, begin + 10), next: begin + 10 < all.length ? String(begin + 10) : null });
+  const asked = [];
+  const whole = await pages.whole({ ...page(0), as_of_ms: 7 }, async (after) => asked.push(after) && page(Number(after)));
+  assert.deepEqual([whole.items, whole.next, whole.as_of_ms, asked], [all, null, 7, ["10", "20"]]);
+  const none = { items: [], next: null };
+  assert.equal(await pages.whole(none, assert.fail), none);
+  const anew = await pages.whole(page(0), async () => page(0)); // the cursor's row is gone
+  assert.deepEqual([anew.items.length, anew.next], [10, null]);
+  const cut = await pages.whole(page(0), async () => null);
+  assert.deepEqual([cut.items.length, cut.next], [10, "10"]);
+});
+
+const GROUP = { group: "g", selected: true, why: "include .*", in_sync: true, problem: null, partitions: 3, open_partitions: 0, reread_records: 0, source_state: null, target_state: null };
+
+test("groups: where each would resume", () => {
+  const open = { ...GROUP, group: "a", in_sync: false, open_partitions: 2, reread_records: 120 };
+  const failed = { ...GROUP, group: "z", in_sync: false, problem: "not authorized" };
+  const off = { ...GROUP, group: "b", selected: false, why: "excluded" };
+  assert.deepEqual(clusters.groupsInOrder([off, GROUP, open, failed]).map((group) => group.group), ["z", "a", "g", "b"]);
+  assert.deepEqual([off, GROUP, open, failed].map((group) => clusters.shownGroup(group).word), ["not selected", "in sync", "2 of 3 open", "not synced"]);
+  assert.equal(clusters.groupsSentence([off], true, "usdf"), "No group of the source is selected.");
+  assert.match(clusters.groupsSentence([off, GROUP], true, "usdf"), /^All of 1 group would resume/);
+  assert.equal(clusters.groupsSentence([GROUP, open], true, "usdf"), "1 of 2 groups is not in sync.");
+  assert.match(clusters.groupsSentence([open], false, "usdf"), /groups.sync is off/);
+  assert.equal(clusters.resumeSentence(open, "usdf"), "If it went on at usdf now, it would read 120 records again.");
+  assert.match(clusters.resumeSentence({ ...open, reread_records: 0 }, "usdf"), /^2 partitions are not in sync/);
+  assert.match(clusters.resumeSentence(failed, "usdf"), /not authorized/);
+});
+
+test("gaps and plans in a sentence", () => {
+  assert.equal(clusters.lostSentence([{ count: 3 }, { count: null }]), "2 gaps: at least 3 records that the mirror will never have.");
+  assert.deepEqual([[5, 9], [5, 5], [5, 4], [5, null]].map(([first, last]) => clusters.gapOffsets({ first, last })), ["5 – 9", "5", "at 5", "5 – ?"]);
+  const plan = (kinds, mirrors = 3, is_empty = false) => clusters.planSentence({ kinds, mirrors, is_empty }, "usdf");
+  assert.equal(plan({}, 3, true), "Nothing to do at usdf: 3 topics are mirrored as configured.");
+  assert.equal(plan({}, 0, true), "Nothing to do at usdf: no topic is selected.");
+  assert.equal(plan({ create: 1, grow: 1, refuse: 1, note: 4 }), "2 things to do at usdf, 1 refused; 3 topics are mirrored.");
+  for (const [kind, text, shown] of [["create", "create t: 4 partitions", "t: 4 partitions"], ["leave_out", "leave out t: mirror", "t: mirror"], ["note", "note: x", "x"], ["new", "new thing", "thing"], ["pipeline", "p fails", "p fails"]]) assert.equal(clusters.planText({ kind, text }), shown);
+});
+
+test("schemas: what is not there first", () => {
+  const row = (subject, state, version = 1) => ({ subject, state, version });
+  const rows = [row("a", "mirrored"), row("b", "refused"), row("a", "missing", 10), row("a", "missing", 9), row("c", "newer")];
+  assert.deepEqual(clusters.schemasInOrder(rows).map((each) => `${each.state} ${each.version}`), ["newer 1", "refused 1", "missing 9", "missing 10", "mirrored 1"]);
+});
+
+test("bytes of dead letters: text where they are, and never more than can be read", () => {
+  const shown = (bytes) => clusters.bytesText(Buffer.from(bytes).toString("base64"));
+  assert.equal(clusters.bytesText(null).kind, "null");
+  assert.deepEqual(shown("12.4 °C"), { text: "12.4 °C", size: 8, kind: "text", isCut: false });
+  assert.deepEqual(shown([0, 255]), { text: "00 ff", size: 2, kind: "bytes", isCut: false });
+  const long = shown("°".repeat(3_000).slice(0, 2_049)); // cut in the middle of a letter
+  assert.deepEqual([long.kind, long.size, long.isCut, long.text.length], ["text", 4_098, true, 2_048]);
+  assert.equal(shown("x" + "°".repeat(3_000)).kind, "text");
+});
+
+test("a stream of events in pieces", () => {
+  const text = 'retry: 3000\n\nid: 7\ndata: {"id":7}\n\n: still here\n\nid: 8\ndata: {"id"';
+  const { messages, rest } = stream.messagesOf(text);
+  assert.deepEqual(messages, [{ id: "7", data: '{"id":7}' }]);
+  const next = stream.messagesOf(rest + ":8}\r\n\r\n");
+  assert.deepEqual(next, { messages: [{ id: "8", data: '{"id":8}' }], rest: "" });
+});
+
+test("flows of MirrorMaker 2 that heartbeats reveal", () => {
+  const beat = (source, target, age_s) => ({ source, target, age_s });
+  const links = [
+    { source: "summit", target: "usdf", flows: [beat("base", "summit", 4), beat("summit", "usdf", 0.1), beat("x", "x", 1)] },
+    { source: "usdf", target: "summit", flows: [beat("base", "summit", 1), beat("usdf", "tape", 90)] },
+    { source: "usdf", target: "lab" },
+  ];
+  assert.deepEqual(map.beatingFlows(links), [
+    { name: "base → summit", source: "base", target: "summit", ageS: 1 },
+    { name: "usdf → tape", source: "usdf", target: "tape", ageS: 90 },
+  ]);
+});
+
+test("a cluster further upstream stands further left", () => {
+  const edges = [{ name: "l", source: "summit", target: "usdf" }, { name: "b", source: "usdf", target: "summit" }, { name: "m", source: "base", target: "summit" }];
+  const { boxes } = map.mapLayout(edges, 1320);
+  assert.ok(boxes.get("base").x < boxes.get("summit").x && boxes.get("summit").x < boxes.get("usdf").x);
+  const narrow = map.mapLayout(edges, 980).boxes;
+  assert.ok(narrow.get("base").y < narrow.get("summit").y, "one above the other where labels have no room");
+});
+
+test("a job in words", () => {
+  const job = (changes) => ({ id: "j", state: "running", options: {}, verdict: "open", progress: null, started_ms: 0, ended_ms: null, result: null, problem: null, ...changes });
+  const progress = { phase: "comparing", topics: 3, topics_done: 1, partitions: 8, partitions_done: 2, offsets: 1000, offsets_done: 250, records: 240, partitions_different: 0, partitions_unread: 0, verdict: "equal" };
+  assert.equal(jobs.shownJob(job({})).word, "starting");
+  assert.deepEqual([jobs.shownJob(job({ progress })).word, jobs.doneShare(job({ progress }))], ["comparing", 0.25]);
+  assert.equal(jobs.doneShare(job({})), 0);
+  assert.equal(jobs.doneShare(job({ progress: { ...progress, offsets: 0 } })), 0);
+  assert.deepEqual([["done", "equal"], ["done", "different"], ["done", "open"], ["failed", "open"], ["cancelled", "equal"]].map(([state, verdict]) => jobs.shownJob(job({ state, verdict })).word), ["equal", "different", "not compared", "failed", "cancelled"]);
+  assert.equal(jobs.shownJob(job({ state: "newer" })).word, "newer");
 });

@@ -12,6 +12,8 @@ from support.browser import axe_script, chromium, shown_links
 pytestmark = pytest.mark.long
 
 LINK = "#/links/summit-to-usdf"
+SILENT = "#/links/usdf-to-summit"
+"""Its clusters do not answer."""
 TOPIC = f"{LINK}/topics/lsst.sal.ATCamera.elevation"
 VIEWS = (
     "#/",
@@ -24,6 +26,16 @@ VIEWS = (
     f"{LINK}/why?what=no.such.topic",
     "#/events",
     "#/nowhere",
+    f"{LINK}/groups",
+    f"{LINK}/groups/telegraf-ESS",
+    f"{LINK}/gaps",
+    f"{LINK}/dead-letters",
+    f"{LINK}/dead-letters/lsst.sal.ATCamera.elevation/0/41022",
+    f"{LINK}/schemas",
+    f"{LINK}/plan",
+    f"{SILENT}/plan",
+    f"{LINK}/events",
+    f"{LINK}/configuration?all=1",
 )
 SIZES = (1440, 1024, 390)
 THEMES = ("dark", "light")
@@ -46,7 +58,7 @@ FILTERED = """async (text) => {
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
-    with shown_links(topics=5_000, partitions=5_000) as made:
+    with shown_links(topics=5_000, partitions=5_000, has_answers=True) as made:
         yield made
 
 
@@ -150,6 +162,96 @@ def test_every_view_fits_and_can_be_used_by_all(page: Any, address: str, theme: 
                 for node in each["nodes"][:3]
             ]
     assert wrong == []
+
+
+def test_clusters_are_asked_once_and_again_by_who_wants_it(page: Any, address: str) -> None:
+    asked: list[str] = []
+    page.on(
+        "request",
+        lambda one: asked.append(one.url) if "links/summit-to-usdf/groups" in one.url else None,
+    )
+    page.goto(f"{address}{LINK}/groups")
+    page.wait_for_selector("tbody tr")
+    assert "2 of 252 groups are not in sync" in page.inner_text(".answer")
+    assert page.locator("tbody tr").count() == 200
+    page.get_by_role("button", name="53 more").click()
+    assert page.locator("tbody tr").count() == 253
+    page.wait_for_timeout(4_000)
+    assert len(asked) == 1, "nothing is asked by itself"
+    page.get_by_role("button", name="Ask again").click()
+    page.wait_for_selector(".asked[aria-busy=false]")
+    assert len(asked) == 2
+    page.keyboard.type("/ESS")
+    page.wait_for_url("**text=ESS**")
+    page.keyboard.press("Escape")
+    page.locator("[data-filter]").blur()
+    page.keyboard.type("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/groups/telegraf-ESS")
+    page.wait_for_selector("text=4,096 records again")
+    page.keyboard.press("Escape")
+    page.wait_for_url("**/groups")
+
+
+def test_a_comparison_is_begun_followed_and_cancelled(page: Any, address: str) -> None:
+    job: dict[str, Any] = {"id": "j", "state": "running", "options": {"topics": ["a"]}}
+    job |= {"verdict": "open", "progress": None, "started_ms": 1, "ended_ms": None}
+    job |= {"result": None, "problem": None}
+    jobs: list[dict[str, Any]] = []
+    asked: list[tuple[str, str | None]] = []
+
+    def answer(route: Any) -> None:
+        request = route.request
+        if request.method != "GET":
+            asked.append((request.method, request.post_data))
+            jobs[:] = [job if request.method == "POST" else {**job, "state": "cancelled"}]
+        route.fulfill(json={"items": jobs})
+
+    page.route("**/api/v1/jobs**", answer)
+    page.route("**/api/v1/links/*/verify", answer)
+    page.goto(f"{address}{LINK}/verify")
+    page.get_by_role("button", name="Compare").click()
+    page.get_by_role("button", name="Cancel").click()
+    page.wait_for_selector("text=cancelled")
+    assert asked == [("POST", '{"topics":[]}'), ("DELETE", None)]
+
+
+def test_events_come_as_they_happen(browser: Any, address: str) -> None:
+    row = '{"id":%d,"at_ms":1,"level":"INFO","link":"","text":"told %d"}'
+    body = "".join(f"id: {n}\ndata: {row % (n, n)}\n\n" for n in (1, 2))
+    headers = {"content-type": "text/event-stream"}
+    places: list[str | None] = []
+
+    def answer(route: Any) -> None:
+        places.append(route.request.headers.get("last-event-id"))
+        route.fulfill(body=body, headers=headers)
+
+    tab = browser.new_context().new_page()
+    tab.route("**/api/v1/events?limit=2000*", answer)
+    tab.goto(f"{address}#/events")
+    tab.wait_for_selector("text=told 2")
+    with tab.expect_request("**/api/v1/events?limit=2000*"):
+        pass  # the stream has ended; it is followed again, from where it was
+    tab.wait_for_timeout(500)
+    assert places[:2] == [None, "2"]
+    tab.context.close()
+
+
+def test_a_cluster_that_does_not_answer_is_said(browser: Any, address: str) -> None:
+    tab = browser.new_context().new_page()
+    tab.goto(f"{address}{SILENT}/plan")
+    tab.wait_for_selector(".trouble", timeout=30_000)
+    said = tab.inner_text(".trouble")
+    assert all(part in said for part in ("CONNECTION_LOST", "HTTP 503", "no broker of"))
+    assert tab.locator(".banner").count() == 0, "the service answers"
+    tab.goto(f"{address}{LINK}/plan")
+    tab.wait_for_selector("tbody tr")
+    tab.route("**/plan*", lambda route: route.abort())
+    tab.get_by_role("button", name="Ask again").click()
+    tab.wait_for_selector(".trouble")
+    assert "What you see below was told at" in tab.inner_text(".trouble")
+    assert tab.locator(".asked-body.old tbody tr").count() == 4
+    tab.context.close()
 
 
 def test_stale_figures_look_stale(browser: Any, address: str) -> None:

@@ -81,11 +81,17 @@ def chromium() -> Iterator[Any]:
 
 
 @contextmanager
-def shown_links(*, topics: int, partitions: int, pace: int = 1) -> Iterator[str]:
-    """Give the address of a service with invented links, whose clock runs at a pace."""
+def shown_links(
+    *, topics: int, partitions: int, pace: int = 1, has_answers: bool = False
+) -> Iterator[str]:
+    """Give the address of a service with invented links, whose clock runs at a pace.
+
+    With `has_answers` there are invented answers of clusters, too.
+    """
     script = ROOT / "tests" / "support" / "shown_links.py"
     words = [sys.executable, str(script), "--port", "0"]
     words += ["--topics", str(topics), "--partitions", str(partitions), "--pace", str(pace)]
+    words += ["--answers"] if has_answers else []
     paths = os.pathsep.join(str(ROOT / name) for name in ("src", "sandbox", "tests"))
     process = subprocess.Popen(  # our own script
         words, stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": paths}

@@ -290,6 +290,9 @@ class Feed:
             "instance": "a",
             "owner": owner,
             "partitions": len(self.rows),
+            "interchange": {
+                "flows": [["base", "summit", now_ms - 900], ["summit", "usdf", now_ms]]
+            },
         }
 
 
@@ -385,7 +388,14 @@ def main() -> None:
     parser.add_argument("--topics", type=int, default=3_348)
     parser.add_argument("--partitions", type=int, default=PARTITION_COUNT)
     parser.add_argument("--pace", type=int, default=1, help="seconds shown for each that passes")
+    parser.add_argument("--answers", action="store_true", help="also what clusters would answer")
     given = parser.parse_args()
+    if (
+        given.answers
+    ):  # only then: what it loads counts into the memory of a service that is watched
+        from support import shown_answers
+
+        shown_answers.install()
     watch, feeds, clock = shown_watch(given.topics, given.partitions, given.pace)
     listener = socket.create_server(("127.0.0.1", given.port))
     port = listener.getsockname()[1]

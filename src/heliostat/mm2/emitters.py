@@ -18,7 +18,7 @@ from heliostat.errors import BrokerError, HeliostatError, InterchangeFailed, Ver
 from heliostat.mm2.checkpoints import Checkpoints, GroupRow
 from heliostat.mm2.heartbeats import HeartbeatEmitter, HeartbeatWatch
 from heliostat.mm2.offset_syncs import CopiedRange, OffsetSyncs
-from heliostat.mm2.upstream_beats import UpstreamBeats, by_origin
+from heliostat.mm2.upstream_beats import UpstreamBeats, by_origin, newest_flows
 from heliostat.names import TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.landed import NOT_REPORTED, Landed
@@ -150,6 +150,8 @@ class Interchange:
             beats = by_origin(self._link, watch.beats)
             for key, at_ms in upstream.items():
                 beats[key] = max(at_ms, beats.get(key, 0))
+            further = [] if self._upstream is None else self._upstream.flows()
+            found["flows"] = newest_flows(watch.beats, *further)
             found["beats"] = [[*key, at_ms] for key, at_ms in sorted(beats.items())]
             found["heartbeat"] = {
                 "timestamp_ms": None if newest is None else newest.timestamp_ms,

@@ -8,10 +8,11 @@ and only the two aliases in a record tell where it is from.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import TypeAlias
 
 from heliostat.clusters.byte_topic import ByteTopic
 from heliostat.config import LinkConfig
-from heliostat.mm2.heartbeats import HeartbeatWatch
+from heliostat.mm2.heartbeats import FLOWS_MAX, HeartbeatWatch
 from heliostat.names import Alias, TopicName
 from heliostat.topics.replication_policy import HEARTBEATS, policy_of
 from heliostat.topics.values import MirrorRecord
@@ -19,11 +20,13 @@ from heliostat.topics.values import MirrorRecord
 TOPICS_MAX = 20
 """Most topics that are followed: each has a connection, and a turn asks one after the other."""
 POLL_S = 0.05
+Flows: TypeAlias = Mapping[tuple[Alias, Alias], int]
+"""Timestamp (ms) of the newest heartbeat of each flow, by source and target."""
 Beats = dict[tuple[str, str], int]
 """Timestamp (ms) of the newest heartbeat, by the cluster of its origin and the links it crossed."""
 
 
-def by_origin(link: LinkConfig, flows: Mapping[tuple[Alias, Alias], int]) -> Beats:
+def by_origin(link: LinkConfig, flows: Flows) -> Beats:
     """Return heartbeats that share one topic by their origin and hops, as the aliases tell it.
 
     Whatever cluster it was for, one that was written at this link's source has crossed this link
@@ -34,6 +37,16 @@ def by_origin(link: LinkConfig, flows: Mapping[tuple[Alias, Alias], int]) -> Bea
         hops = "1" if source == link.source else "2" if target == link.source else "3+"
         beats[source, hops] = max(at_ms, beats.get((source, hops), 0))
     return beats
+
+
+def newest_flows(*of_topics: Flows) -> list[list[str | int]]:
+    """Return source, target and newest heartbeat (ms) of each flow, those heard of last first."""
+    flows: dict[tuple[Alias, Alias], int] = {}
+    for beats in of_topics:
+        for flow, at_ms in beats.items():
+            flows[flow] = max(at_ms, flows.get(flow, 0))
+    rows = sorted(flows.items(), key=lambda row: (-row[1], row[0]))
+    return [[*flow, at_ms] for flow, at_ms in rows[:FLOWS_MAX]]
 
 
 class UpstreamBeats:
@@ -71,6 +84,10 @@ class UpstreamBeats:
                 topic = self._open_topic(record.target)
                 self._watches[name] = HeartbeatWatch(topic, link.source, link.target, is_ours=False)
             self._watches[name].look(wall_ms, POLL_S)
+
+    def flows(self) -> list[Flows]:
+        """Return the newest heartbeats of each flow, of each topic."""
+        return [watch.beats for watch in list(self._watches.values())]
 
     def beats(self) -> Beats:
         """Return the newest of each origin."""

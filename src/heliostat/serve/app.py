@@ -27,6 +27,7 @@ from heliostat.serve.groups_routes import add_groups
 from heliostat.serve.history_routes import add_history
 from heliostat.serve.jobs import Jobs
 from heliostat.serve.messages import (
+    BeatingFlow,
     Health,
     LinkDetails,
     LinkPage,
@@ -166,12 +167,14 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         responses=documented(404),
     )
     def list_problems(request: Request, link: LinkParameter) -> Response:
-        """Return partitions that are not copied as they should be."""
+        """Return partitions that are not copied as they should be, those to decide on first."""
         status = status_of(watch, link)
 
         def make() -> bytes:
-            items = [asdict(item) for item in status.problems]
-            return json.dumps({"items": items, "as_of_ms": status.at_ms}).encode()
+            rows = sorted(status.problems, key=lambda item: not item.is_stopped)
+            items = [asdict(item) for item in rows]
+            page = {"items": items, "stopped": status.stopped, "as_of_ms": status.at_ms}
+            return json.dumps(page).encode()
 
         return answer(request, bodies, f"problems {link}", make)
 
@@ -318,6 +321,10 @@ def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
         latency_p50_ms=status.latency_p50_ms,
         latency_p99_ms=status.latency_p99_ms,
         problems=len(status.problems),
-        stopped=sum(item.is_stopped for item in status.problems),
+        stopped=status.stopped,
         refused=len(status.refused),
+        flows=[
+            BeatingFlow(source=one, target=other, age_s=max(0.0, (status.at_ms - at_ms) / 1000))
+            for one, other, at_ms in status.driver.get("interchange", {}).get("flows", ())
+        ],
     )

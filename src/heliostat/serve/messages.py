@@ -32,6 +32,15 @@ class Version(BaseModel):
     python: str
 
 
+class BeatingFlow(BaseModel):
+    """A flow between two clusters that heartbeats at the link's target tell of."""
+
+    source: str
+    target: str
+    age_s: float
+    """Of its newest heartbeat."""
+
+
 class LinkFigures(BaseModel):
     """What all answers about a link have; lags that are null are not known."""
 
@@ -58,8 +67,10 @@ class LinkSummary(LinkFigures):
     topics: int
     problems: int
     stopped: int
-    """How many of them are stopped until a person decides; the others are retried."""
+    """Those of the problems that wait for a person's decision; the others are retried."""
     refused: int
+    flows: list[BeatingFlow]
+    """Of whichever MirrorMaker 2 or link writes heartbeats; its own among them."""
 
 
 class LinkPage(BaseModel):
@@ -102,6 +113,9 @@ class PartitionProblems(BaseModel):
     """Partitions that are not copied as they should be."""
 
     items: list[PartitionProblem]
+    """Those that wait for a person's decision first."""
+    stopped: int
+    """How many do; the others are retried by themselves."""
     as_of_ms: int
 
 

@@ -203,7 +203,7 @@ class LinkStatus:
             return ["the driver has not looked at the topics yet"]
         why = list(self.troubles)
         if self.problems:
-            why.append(f"{len(self.problems)} partitions are not copied as they should be")
+            why.append(self._problems_in_words())
         if self.refused:
             why.append(f"{len(self.refused)} topics are refused")
         if self.unknown:
@@ -211,6 +211,18 @@ class LinkStatus:
         why += _lagging(self.topics, max_lag_s)
         why += [item.text() for item in self.held_back if item.age_s > max_lag_s][:WHY_MAX]
         return why
+
+    @property
+    def stopped(self) -> int:
+        """Number of partitions that wait for a person's decision; other problems pass."""
+        return sum(problem.is_stopped for problem in self.problems)
+
+    def _problems_in_words(self) -> str:
+        text = f"{len(self.problems)} partitions are not copied as they should be"
+        passing = len(self.problems) - self.stopped
+        parts = [f"{self.stopped} wait for a decision"] if self.stopped else []
+        parts += [f"{passing} are retried"] if passing else []
+        return f"{text}: {', '.join(parts)}"
 
     def is_in_sync(self, max_lag_s: float = MAX_LAG_S) -> bool:
         """Return whether the target has all but the last `max_lag_s`, by the driver's reports."""

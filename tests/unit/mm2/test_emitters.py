@@ -150,7 +150,7 @@ def test_heartbeats_of_others_are_read_without_writing_any(topics):
     found = interchange(heartbeats={"mirror": True})
     assert [p.name for p in found.parts()] == ["heartbeat age", "upstream heartbeats"]
     beat = {"timestamp_ms": None, "delay_ms": None, "unreadable": 0}
-    assert found.report() == {"beats": [], "heartbeat": beat}
+    assert found.report() == {"beats": [], "flows": [], "heartbeat": beat}
 
 
 def test_a_heartbeat_names_both_clusters(topics):

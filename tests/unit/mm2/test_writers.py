@@ -13,9 +13,9 @@ from heliostat.config import LinkConfig
 from heliostat.errors import ConnectionLost
 from heliostat.mm2.checkpoints import Checkpoints, GroupRow
 from heliostat.mm2.formats import Checkpoint, Heartbeat, OffsetSync
-from heliostat.mm2.heartbeats import HeartbeatEmitter, HeartbeatWatch
+from heliostat.mm2.heartbeats import FLOWS_MAX, HeartbeatEmitter, HeartbeatWatch
 from heliostat.mm2.offset_syncs import CopiedRange, OffsetSyncs, all_syncs, later_syncs, newest_sync
-from heliostat.mm2.upstream_beats import UpstreamBeats, by_origin
+from heliostat.mm2.upstream_beats import UpstreamBeats, by_origin, newest_flows
 from heliostat.names import Alias, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, OffsetMap
 
@@ -311,3 +311,12 @@ def test_later_pairs_hold_each_break_since_then():
         OffsetSync(partition(), Offset(50), Offset(30)),
         OffsetSync(partition(), Offset(59), Offset(39)),
     ]
+
+
+def test_flows_of_several_topics_by_their_newest_heartbeat():
+    north = Alias("north")
+    ours = {(EAST, WEST): 9_000, (north, EAST): 1_000}
+    rows = newest_flows(ours, {(north, EAST): 2_000}, {})
+    assert rows == [["east", "west", 9_000], ["north", "east", 2_000]]
+    many = {(Alias(f"c{n}"), WEST): n for n in range(2 * FLOWS_MAX)}
+    assert len(newest_flows(many)) == FLOWS_MAX

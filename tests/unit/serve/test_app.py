@@ -139,7 +139,8 @@ def test_a_link_as_its_status(client: TestClient) -> None:
     assert row["problems"][0]["source"] == "t3"
     assert "topics" not in row
     assert row["why_not_in_sync"]
-    assert client.get("/api/v1/links/l/problems").json()["items"] == row["problems"]
+    page = client.get("/api/v1/links/l/problems").json()
+    assert (page["items"], page["stopped"], row["stopped"]) == (row["problems"], 1, 1)
 
 
 def test_pages_of_topics_name_each_once(client: TestClient) -> None:
@@ -435,3 +436,13 @@ def test_a_topics_history_is_read_from_the_target(client: TestClient, watch: Wat
     read.assert_called_once_with("l", "t3", 3_600)
     assert client.get("/api/v1/links/none/topics/t3/history").status_code == 404
     assert client.get("/api/v1/links/l/topics/t3/history?since_s=1").status_code == 422
+
+
+def test_flows_that_heartbeats_tell_of(client: TestClient, watch: Watch) -> None:
+    assert client.get("/api/v1/links").json()["items"][0]["flows"] == []
+    flows = [["base", "summit", NOW_MS - 1_500]]
+    board = watch.follower(LinkName("l")).reports.board
+    board.consume("driver", {**DRIVER, "interchange": {"flows": flows}})
+    watch.clock.sleep(2)
+    (row,) = client.get("/api/v1/links").json()["items"]
+    assert row["flows"] == [{"source": "base", "target": "summit", "age_s": 1.5}]

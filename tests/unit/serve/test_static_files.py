@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import inspect
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from fastapi import FastAPI
@@ -15,12 +17,16 @@ from starlette.testclient import TestClient
 from unit.serve.test_app import CLUSTERS, HOST, StillClock, tokens_file
 
 from heliostat.config import Config
+from heliostat.config.gaps import GapPolicy
 from heliostat.gaps.choices import CAUSE_OF_CODE
+from heliostat.groups.values import SETTLED, Reason
+from heliostat.schemas.status import SchemaState
 from heliostat.serve.app import make_app
 from heliostat.serve.guard import Guard
 from heliostat.serve.static_files import FOLDER, MEDIA_TYPES, add_page, inline_hashes
 from heliostat.serve.tokens import Tokens
 from heliostat.serve.watch import Watch
+from heliostat.topics.topic_plan import TopicPlan
 
 HTML = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
 VENDOR = FOLDER / "vendor"
@@ -149,3 +155,21 @@ def test_the_page_knows_what_can_be_decided_on() -> None:
     assert set(re.findall(r"^  (\w+):", table, re.MULTILINE)) == {
         str(code) for code in CAUSE_OF_CODE
     }
+
+
+def keys_of(text: str, table: str) -> set[str]:
+    """Return the keys of an object that stands at the top of a module of the page."""
+    _, _, begun = text.partition(f"const {table} = {{")
+    return set(re.findall(r"^  (\w+):", begun.partition("\n}")[0], re.MULTILINE))
+
+
+def test_the_page_knows_what_clusters_answer() -> None:
+    text = (FOLDER / "pure" / "cluster_answers.js").read_text()
+    assert keys_of(text, "GROUP_HELP") <= {reason.name for reason in Reason}
+    (settled,) = re.findall(r"SETTLED = new Set\(\[(.*?)\]\)", text)
+    assert set(re.findall(r"\w+", settled)) == {reason.name for reason in SETTLED}
+    assert keys_of(text, "SCHEMA_STATES") == {state.value for state in SchemaState}
+    kinds = re.findall(r'\("(\w+)", ', inspect.getsource(TopicPlan.lines))
+    assert keys_of(text, "PLAN_KINDS") == set(kinds)
+    policies = get_args(GapPolicy)
+    assert keys_of((FOLDER / "views" / "gaps.js").read_text(), "POLICIES") == set(policies)

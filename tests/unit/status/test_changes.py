@@ -163,3 +163,8 @@ def test_a_stop_of_unknown_age_lasts_from_its_first_report() -> None:
     told = Told()
     told.look(replace(problem(), since_ms=0))
     assert told.look(after_ms=5_000)[0].endswith("after 5 s")
+
+
+def test_what_is_stopped_waits_for_a_person_and_what_is_retried_does_not() -> None:
+    problems = [problem(n, state) for n, state in enumerate(("gap", "retrying", "blocked"))]
+    assert [item.is_stopped for item in problems] == [True, False, True]

@@ -259,7 +259,7 @@ CASES = {
         age_s=5.0,
         line="lag 3 rec, 5.0 s",
         partition="blocked",
-        why="1 partitions are not copied as they should be",
+        why="1 partitions are not copied as they should be: 1 wait for a decision",
         log="t-0 is blocked [X]: why",
         service=Service.CRITICAL,
     ),

@@ -3,19 +3,26 @@ import { render } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { html } from "./html.js";
 import { isHelpShown, listenToKeys, route } from "./navigation.js";
-import { clock, span } from "./pure/format.js";
+import { clock, counted, span } from "./pure/format.js";
 import { ofLink } from "./pure/route.js";
 import { giveToken, needsToken, now, service, startClock, usePolled } from "./service.js";
 import { Theme } from "./theme_switch.js";
+import { Configuration } from "./views/configuration.js";
 import { Events } from "./views/events.js";
+import { Gaps } from "./views/gaps.js";
+import { GroupDetails, Groups } from "./views/groups.js";
 import { Help } from "./views/help.js";
 import { Lanes } from "./views/lanes.js";
+import { LetterDetails, Letters } from "./views/letters.js";
 import { Link } from "./views/link.js";
 import { LinkHead } from "./views/link_head.js";
 import { MapView } from "./views/map.js";
 import { Empty } from "./views/parts.js";
+import { Plan } from "./views/plan.js";
+import { Schemas } from "./views/schemas.js";
 import { TopicView } from "./views/topic.js";
 import { Topics } from "./views/topics.js";
+import { Verify } from "./views/verify.js";
 import { WhyView } from "./views/why.js";
 
 const GREY_AFTER_S = 10;
@@ -36,16 +43,16 @@ function Page() {
     <${Banner} />
     <${Main} isWide=${at.view === "topics"}>
       ${at.link && html`<${LinkHead} name=${at.link} summary=${link} />`}
-      <${View} links=${links} />
+      <${View} links=${links} target=${link?.target ?? "the target"} />
     <//>
     ${needsToken.value && html`<${TokenForm} />`}
     ${isHelpShown.value && html`<${Help} />`}
   `;
 }
 
-/** @param {{links: import("./service.js").Answer}} props */
-function View({ links }) {
-  const { view, link = "", topic = "", partition } = route.value;
+/** @param {{links: import("./service.js").Answer, target: string}} props */
+function View({ links, target }) {
+  const { view, link = "", topic = "", partition, group = "", offset = 0 } = route.value;
   switch (view) {
     case "map":
       return html`<${MapView} answer=${links} />`;
@@ -61,6 +68,24 @@ function View({ links }) {
       return html`<${WhyView} key=${link} link=${link} />`;
     case "events":
       return html`<${Events} key=${link} link=${link} />`;
+    case "groups":
+      return html`<${Groups} key=${link} link=${link} target=${target} />`;
+    case "group":
+      return html`<${GroupDetails} key=${link + "/" + group} link=${link} group=${group} target=${target} />`;
+    case "gaps":
+      return html`<${Gaps} key=${link} link=${link} />`;
+    case "dead-letters":
+      return html`<${Letters} key=${link} link=${link} />`;
+    case "letter":
+      return html`<${LetterDetails} key=${[link, topic, partition, offset].join("/")} link=${link} topic=${topic} partition=${partition ?? 0} offset=${offset} />`;
+    case "schemas":
+      return html`<${Schemas} key=${link} link=${link} target=${target} />`;
+    case "verify":
+      return html`<${Verify} key=${link} link=${link} />`;
+    case "configuration":
+      return html`<${Configuration} key=${link} link=${link} />`;
+    case "plan":
+      return html`<${Plan} key=${link} link=${link} target=${target} />`;
     default:
       return html`<${Empty} title="There is nothing at this address."><a href="#/">To the map</a><//>`;
   }
@@ -69,8 +94,8 @@ function View({ links }) {
 /** @param {{isWide: boolean, children?: any}} props */
 function Main({ isWide, children }) {
   const main = useRef(/** @type {HTMLElement | null} */ (null));
-  const { view, link, topic, partition, query } = route.value;
-  const where = [view, link, topic, partition].join("/");
+  const { view, link, topic, partition, group, offset, query } = route.value;
+  const where = [view, link, topic, partition, group, offset].join("/");
   const first = useRef(where);
   useEffect(() => {
     if (first.current === where || query.focus) return;
@@ -82,7 +107,7 @@ function Main({ isWide, children }) {
   return html`<main id="main" tabindex="-1" ref=${main} class="${isWide ? "tall" : ""} ${ageS >= GREY_AFTER_S ? "stale" : ""}">${children}</main>`;
 }
 
-/** @param {{links: {name: string, state: string, problems: number}[]}} props */
+/** @param {{links: {name: string, state: string, stopped: number}[]}} props */
 function Head({ links }) {
   const at = route.value;
   const current = (/** @type {boolean} */ is) => (is ? "page" : undefined);
@@ -90,7 +115,7 @@ function Head({ links }) {
     <a class="brand" href="#/"><span class="sun" aria-hidden="true"></span>Heliostat</a>
     <nav aria-label="Links">
       <a href="#/" aria-current=${current(at.view === "map")}>Map</a>
-      ${links.map((link) => html`<a key=${link.name} href=${ofLink(link.name)} aria-current=${current(at.link === link.name)}>${link.name}${link.problems > 0 && html`<span class="badge" title="${link.problems} partitions are not copied as they should be">${link.problems}</span>`}</a>`)}
+      ${links.map((link) => html`<a key=${link.name} href=${ofLink(link.name)} aria-current=${current(at.link === link.name)}>${link.name}${link.stopped > 0 && html`<span class="badge" title="${counted(link.stopped, "partition waits", "partitions wait")} for your decision">${link.stopped}</span>`}</a>`)}
       <a href="#/events" aria-current=${current(at.view === "events" && !at.link)}>Events</a>
     </nav>
     <div class="head-end">
@@ -132,10 +157,10 @@ function TokenForm() {
   </dialog>`;
 }
 
-/** @param {import("./pure/route.js").Route} at @param {{problems: number}[]} links */
+/** @param {import("./pure/route.js").Route} at @param {{stopped: number}[]} links */
 function useTitle(at, links) {
-  const count = links.reduce((sum, link) => sum + link.problems, 0);
-  const place = [at.topic, at.link, at.view === "events" && !at.link ? "Events" : ""].filter(Boolean).join(" · ");
+  const count = links.reduce((sum, link) => sum + link.stopped, 0);
+  const place = [at.topic, at.group, at.link, at.view === "events" && !at.link ? "Events" : ""].filter(Boolean).join(" · ");
   const title = (count ? `(${count}) ` : "") + (place ? `${place} · Heliostat` : "Heliostat");
   useEffect(() => {
     document.title = title;

@@ -4,6 +4,8 @@ import * as routes from "./pure/route.js";
 
 export const route = signal(routes.parse(location.hash));
 export const isHelpShown = signal(false);
+/** Views of a link by the key after g. @type {Record<string, import("./pure/route.js").Part>} */
+const PARTS = { gg: "groups", ga: "gaps", gd: "dead-letters", gs: "schemas", gp: "plan", gn: "lanes", gc: "configuration", gv: "verify", gw: "why" };
 const SEQUENCE_MS = 1_200;
 let before = { key: "", at: 0 };
 
@@ -38,7 +40,7 @@ export function listenToKeys(names) {
     const target = /** @type {HTMLElement} */ (event.target);
     if (target.closest("input, textarea, select, dialog")) return;
     const sequence = performance.now() - before.at < SEQUENCE_MS ? before.key + event.key : event.key;
-    before = { key: event.key === "g" ? "g" : "", at: performance.now() };
+    before = { key: sequence === "g" ? "g" : "", at: performance.now() };
     if (act(sequence, names())) event.preventDefault();
   });
 }
@@ -66,10 +68,11 @@ function act(keys, names) {
       return step(keys === "j" ? 1 : -1);
     case "Escape":
       if (view === "topic" && link) return go(partition === undefined || !topic ? backToTopics(link) : routes.ofTopic(link, topic));
-      if (view === "link") return go("#/");
-      return link !== undefined && (view === "topics" || view === "lanes" || view === "events") && go(routes.ofLink(link));
+      if (view === "group" && link) return go(routes.ofPart(link, "groups"));
+      if (view === "letter" && link) return go(routes.ofPart(link, "dead-letters"));
+      return route.peek().link !== undefined && link !== undefined ? go(view === "link" ? "#/" : routes.ofLink(link)) : view !== "map" && go("#/");
     default:
-      return false;
+      return keys in PARTS && link !== undefined && go(routes.ofPart(link, PARTS[keys]));
   }
 }
 

@@ -1,14 +1,16 @@
 // Asks the service: again and again while the page is in sight, once for all views that need an answer.
 import { signal } from "@preact/signals";
-import { useEffect, useMemo } from "preact/hooks";
+import { useCallback, useEffect, useMemo, useState } from "preact/hooks";
+import { whole } from "./pure/pages.js";
 
 const KEPT = 12;
 const WITHIN_MS = 8_000;
+const CLUSTERS_WITHIN_MS = 45_000;
 const AGAIN_MS = 2_000;
 const ABSENT_AGAIN_MS = 15_000;
 const TOKEN = "heliostat.token";
 
-/** @typedef {{status: number, title: string, detail: string, hint?: string}} Problem */
+/** @typedef {{status: number, title: string, detail: string, code?: string, hint?: string}} Problem */
 /** @typedef {{data: any, problem: Problem | null, at: number}} Answer `at`: when it came, by `performance.now()` */
 
 /** Whether the service answers, and when it last did. */
@@ -23,9 +25,10 @@ const NONE = { data: null, problem: null, at: 0 };
 const resources = new Map();
 
 class Polled {
-  /** @param {string} path @param {number} everyMs */
-  constructor(path, everyMs) {
+  /** @param {string} path @param {number} everyMs @param {boolean} isWhole whether all its pages are read */
+  constructor(path, everyMs, isWhole) {
     this.path = path;
+    this.isWhole = isWhole;
     this.everyMs = everyMs;
     this.answer = signal(NONE);
     this.users = 0;
@@ -79,28 +82,48 @@ class Polled {
     if (response.status === 304) {
       this.answer.value = { ...this.answer.peek(), at };
     } else if (response.ok) {
-      const data = await response.json();
-      this.tag = response.headers.get("etag") ?? "";
+      const first = await response.json();
+      const data = this.isWhole ? await whole(first, (after) => this.page(after)) : first;
+      this.tag = this.isWhole && first.next ? "" : (response.headers.get("etag") ?? ""); // it is the first page's alone
       this.answer.value = { data, problem: null, at: performance.now() };
     } else {
-      const problem = await response.json().catch(() => ({ status: response.status, title: response.statusText, detail: "" }));
-      if (response.status === 401) needsToken.value = true;
-      if (response.status >= 500) {
+      const problem = await problemOf(response);
+      if (response.status >= 500 && !CLUSTERS.has(response.status)) {
         fail(problem.detail || problem.title);
         return AGAIN_MS;
       }
       this.tag = "";
       this.answer.value = { data: null, problem, at };
       succeed();
+      succeed();
       return ABSENT_AGAIN_MS;
     }
     succeed();
     return this.everyMs;
   }
+
+  /** A further page of the answer. @param {string} after its cursor */
+  async page(after) {
+    const response = await fetch(pageAfter(this.path, after), { headers: headersOf(""), signal: this.asking?.signal, cache: "no-store" });
+    if (!response.ok) throw new Error(response.statusText);
+    return response.json();
+  }
 }
 
+/** The service answers, but a cluster does not. */
+const CLUSTERS = new Set([503]);
+
+/** @param {Response} response @returns {Promise<Problem>} */
+export async function problemOf(response) {
+  if (response.status === 401) needsToken.value = true;
+  return response.json().catch(() => ({ status: response.status, title: response.statusText || `status ${response.status}`, detail: "" }));
+}
+
+/** @param {string} path @param {string} after */
+const pageAfter = (path, after) => path + (path.includes("?") ? "&" : "?") + "after=" + encodeURIComponent(after);
+
 /** @param {string} tag */
-function headersOf(tag) {
+export function headersOf(tag) {
   /** @type {Record<string, string>} */
   const headers = { Accept: "application/json" };
   if (tag) headers["If-None-Match"] = tag;
@@ -138,11 +161,11 @@ function askAll() {
   for (const resource of resources.values()) resource.ask();
 }
 
-/** @param {string} path @param {number} everyMs */
-function resourceOf(path, everyMs) {
+/** @param {string} path @param {number} everyMs @param {boolean} isWhole */
+function resourceOf(path, everyMs, isWhole) {
   let resource = resources.get(path);
   resources.delete(path); // the newest is the last
-  resource ??= new Polled(path, everyMs);
+  resource ??= new Polled(path, everyMs, isWhole);
   resource.everyMs = everyMs;
   resources.set(path, resource);
   for (const [other, { users }] of resources) {
@@ -156,12 +179,83 @@ function resourceOf(path, everyMs) {
  * An answer of the service, kept new while the view is there.
  * @param {string | null} path below api/v1/; null: nothing is asked
  * @param {number} everyMs
+ * @param {boolean} [isWhole] whether all its pages are read, not only the first
  * @returns {Answer}
  */
-export function usePolled(path, everyMs) {
-  const resource = useMemo(() => (path === null ? null : resourceOf(`api/v1/${path}`, everyMs)), [path, everyMs]);
+export function usePolled(path, everyMs, isWhole = false) {
+  const resource = useMemo(() => (path === null ? null : resourceOf(`api/v1/${path}`, everyMs, isWhole)), [path, everyMs]);
   useEffect(() => resource?.use(), [resource]);
   return resource === null ? NONE : resource.answer.value;
+}
+
+/** @typedef {{data: any, problem: Problem | null, isAsking: boolean, again: () => void}} Asked `data` may be older than `problem` */
+
+/** @type {Omit<Asked, "again">} */
+const ASKING = { data: null, problem: null, isAsking: true };
+
+/**
+ * An answer that costs round trips to clusters: asked once, and again only by who sees it. All its pages are read.
+ * @param {string} path below api/v1/
+ * @returns {Asked}
+ */
+export function useAsked(path) {
+  const [answer, setAnswer] = useState(ASKING);
+  const [turn, setTurn] = useState(0);
+  const isShut = needsToken.value;
+  useEffect(() => {
+    const leaving = new AbortController();
+    setAnswer((was) => ({ ...was, isAsking: true }));
+    askOnce(`api/v1/${path}`, leaving.signal).then(
+      ({ data, problem }) => setAnswer((was) => ({ data: data ?? was.data, problem, isAsking: false })),
+      (error) => leaving.signal.aborted || setAnswer((was) => ({ ...was, problem: unreached(error), isAsking: false })),
+    );
+    return () => leaving.abort();
+  }, [path, turn, isShut]);
+  const again = useCallback(() => setTurn((was) => was + 1), []);
+  return { ...answer, again };
+}
+
+/** @param {string} path @param {AbortSignal} leaving @returns {Promise<{data: any, problem: Problem | null}>} */
+async function askOnce(path, leaving) {
+  const signal = AbortSignal.any([leaving, AbortSignal.timeout(CLUSTERS_WITHIN_MS)]);
+  const ask = (/** @type {string} */ address) => fetch(address, { headers: headersOf(""), signal, cache: "no-store" });
+  const response = await ask(path);
+  if (!response.ok) return { data: null, problem: await problemOf(response) };
+  /** @type {Problem | null} */
+  let problem = null;
+  const data = await whole(await response.json(), async (after) => {
+    const more = await ask(pageAfter(path, after));
+    if (more.ok) return more.json();
+    problem = await problemOf(more);
+    return null;
+  });
+  return { data, problem };
+}
+
+/**
+ * Changes something of the service, and asks for all anew.
+ * @param {"POST" | "DELETE"} method
+ * @param {string} path below api/v1/
+ * @param {object} [body]
+ * @returns {Promise<Problem | null>} why it was not done
+ */
+export async function change(method, path, body) {
+  const headers = headersOf("");
+  if (body) headers["Content-Type"] = "application/json";
+  try {
+    const response = await fetch(`api/v1/${path}`, { method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(WITHIN_MS) });
+    return response.ok ? null : await problemOf(response);
+  } catch (error) {
+    return unreached(/** @type {Error} */ (error));
+  } finally {
+    askAll();
+  }
+}
+
+/** @param {Error} error @returns {Problem} */
+function unreached(error) {
+  const detail = error.name === "TimeoutError" ? "It gave no answer in time." : "It can't be reached.";
+  return { status: 0, title: "The service does not answer", detail, hint: "Copying does not depend on it; heliostat status tells how it goes." };
 }
 
 /** @param {string} link @param {string} [part] */

@@ -43,6 +43,15 @@ export function resolveCommand(link, topic, partition, choice) {
   return `heliostat resolve ${where} --link ${quoted(link)}` + (choice ? ` --choose ${choice}` : "");
 }
 
+/** A command about a link, or about all. @param {string} verb @param {string} [link] */
+export const commandOf = (verb, link) => `heliostat ${verb} -c heliostat.yaml` + (link === undefined ? "" : ` --link ${quoted(link)}`);
+
+/** @param {string} link */
+export const aclsCommand = (link) => `heliostat acls ${quoted(link)} -c heliostat.yaml`;
+
+/** A command about a dead letter: shows it, or writes it to the source again, once one has said yes. @param {"show" | "replay"} verb @param {string} link @param {string} topic @param {number} partition @param {number} offset */
+export const letterCommand = (verb, link, topic, partition, offset) => `heliostat dlq ${verb} ${quoted(topic)} ${partition} ${offset} --link ${quoted(link)}` + (verb === "replay" ? " --to-source" : "");
+
 /** @param {string} word */
 function quoted(word) {
   return /^[\w.-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;

@@ -7,6 +7,8 @@
 const NODE = { width: 168, height: 64 };
 const NARROW = 620;
 const LABEL = 52;
+/** Room between two columns, in which a label has its place. */
+const BETWEEN = 280;
 
 /**
  * Clusters in columns from sources to targets (rows where it is narrow), links as curves between them.
@@ -15,7 +17,7 @@ const LABEL = 52;
  */
 export function mapLayout(links, width) {
   const columns = columnsOf(links);
-  const upright = width < NARROW;
+  const upright = width < Math.max(NARROW, columns.length * NODE.width + (columns.length - 1) * BETWEEN);
   const deep = Math.max(...columns.map((names) => names.length), 1);
   const between = Math.max(1, ...[...pairsOf(links).values()].map((each) => each.length));
   const across = NODE.height + Math.max(36, between * 56);
@@ -43,12 +45,13 @@ function columnsOf(links) {
   /** @type {Map<string, number>} */
   const column = new Map();
   for (const { source, target } of links) {
-    if (!column.has(source)) column.set(source, Math.max(0, (column.get(target) ?? 1) - 1));
+    if (!column.has(source)) column.set(source, (column.get(target) ?? 1) - 1);
     if (!column.has(target)) column.set(target, /** @type {number} */ (column.get(source)) + 1);
   }
+  const first = Math.min(...column.values());
   /** @type {string[][]} */
   const columns = [];
-  for (const [name, place] of column) (columns[place] ??= []).push(name);
+  for (const [name, place] of column) (columns[place - first] ??= []).push(name);
   return columns.filter(Boolean);
 }
 
@@ -102,3 +105,28 @@ function curve(from, to, off, upright) {
 export function lineWidth(bytesPerS) {
   return bytesPerS <= 0 ? 1.5 : Math.min(10, 1.5 + Math.log10(1 + bytesPerS / 1000) * 1.6);
 }
+
+/** @typedef {{name: string, source: string, target: string, ageS: number}} Beating a flow that only heartbeats tell of */
+
+/**
+ * Flows that heartbeats reveal and no link of ours is: those of MirrorMaker 2.
+ * @param {{source: string, target: string, flows?: {source: string, target: string, age_s: number}[]}[]} links
+ * @returns {Beating[]}
+ */
+export function beatingFlows(links) {
+  const name = (/** @type {{source: string, target: string}} */ { source, target }) => `${source} → ${target}`;
+  const ours = new Set(links.map(name));
+  /** @type {Map<string, Beating>} */
+  const flows = new Map();
+  for (const flow of links.flatMap((link) => link.flows ?? [])) {
+    const key = name(flow);
+    const known = flows.get(key);
+    if (ours.has(key) || flow.source === flow.target || (known && known.ageS <= flow.age_s)) continue;
+    flows.set(key, { name: key, source: flow.source, target: flow.target, ageS: flow.age_s });
+  }
+  return [...flows.values()].sort((a, b) => (a.name < b.name ? -1 : 1)).slice(0, FLOWS_MAX);
+}
+
+const FLOWS_MAX = 12;
+/** A flow whose heartbeats are older may be still. */
+export const SILENT_AFTER_S = 30;

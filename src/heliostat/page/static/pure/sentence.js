@@ -13,6 +13,7 @@ import { clock, counted, span, whole } from "./format.js";
  * @property {number | null} lag_s
  * @property {number} unknown
  * @property {number | unknown[]} problems
+ * @property {number} stopped those of them that wait for a decision
  * @property {number | object} refused
  */
 /** @typedef {{text: string, tone: "ok" | "lag" | "bad" | "unknown" | "quiet", more: string[]}} Said */
@@ -59,7 +60,7 @@ export function linkSentence(link, atMs, moving) {
 /** @param {Link} link @param {number} atMs @param {Moving | null} moving @returns {Said} */
 function runningSentence(link, atMs, moving) {
   const { source, target } = link;
-  const stopped = moving ? moving.stopped : stoppedOf(link.problems);
+  const stopped = moving ? moving.stopped : link.stopped;
   const lacks = moving ?? { lag: link.lag_records, lagS: link.lag_s, unknown: link.unknown };
   const but = stopped > 0 ? `, but for ${counted(stopped, "partition that is", "partitions that are")} stopped` : "";
   const known = lacks.unknown > 0 ? "As far as is known, " : "";
@@ -75,12 +76,6 @@ function runningSentence(link, atMs, moving) {
   const lagS = lacks.lagS ?? 0;
   const text = `${known}${target} has everything up to ${clock(atMs - lagS * 1000, atMs)}, ${span(lagS)} ago${but}.`;
   return { text, tone, more: [...unknown, ...missing(link)] };
-}
-
-/** @param {number | unknown[]} problems a number: it is not told which are stopped */
-function stoppedOf(problems) {
-  if (typeof problems === "number") return problems;
-  return problems.filter((each) => STOPPED.has(/** @type {{state: string}} */ (each).state)).length;
 }
 
 /** @param {Link} link */
@@ -99,15 +94,17 @@ function missing(link) {
 export function mapSentence(links) {
   if (links.length === 0) return { text: "There are no links.", tone: "quiet", more: [] };
   const away = links.filter((link) => link.state !== "running");
-  const stopped = links.reduce((sum, link) => sum + many(link.problems), 0);
+  const stopped = links.reduce((sum, link) => sum + link.stopped, 0);
+  const retried = links.reduce((sum, link) => sum + many(link.problems), 0) - stopped;
   const refused = links.reduce((sum, link) => sum + many(link.refused), 0);
   const late = links.filter((link) => link.state === "running" && !link.in_sync);
   /** @type {string[]} */
   const parts = [];
-  if (stopped) parts.push(counted(stopped, "partition is not copied as it should be", "partitions are not copied as they should be"));
+  if (stopped) parts.push(counted(stopped, "partition waits for your decision", "partitions wait for your decision"));
   if (refused) parts.push(counted(refused, "topic is refused", "topics are refused"));
   const words = /** @type {Record<string, string>} */ ({ unreachable: "not reachable", unknown: "not running" });
   for (const link of away) parts.push(`${link.name} is ${words[link.state] ?? link.state}`);
+  if (!stopped && retried) parts.push(counted(retried, "partition is retried", "partitions are retried"));
   if (!parts.length && late.length) parts.push(late.map((link) => link.name).join(", ") + (late.length === 1 ? " is not level yet" : " are not level yet"));
   if (parts.length) {
     const tone = stopped || refused || away.some((link) => link.state === "unreachable") ? "bad" : "lag";

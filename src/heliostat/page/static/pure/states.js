@@ -12,6 +12,7 @@ const STATES = {
   blocked: { glyph: "■", word: "blocked", tone: "bad", rank: 0 },
   gap: { glyph: "▲", word: "gap", tone: "bad", rank: 1 },
   diverged: { glyph: "✕", word: "diverged", tone: "bad", rank: 2 },
+  refused: { glyph: "✕", word: "refused", tone: "bad", rank: 2 },
   paused: { glyph: "‖", word: "paused", tone: "wait", rank: 7 },
   running: { glyph: "●", word: "running", tone: "ok", rank: 9 },
   stopped: { glyph: "‖", word: "stopped", tone: "quiet", rank: 3 },

@@ -1,9 +1,10 @@
 // What has happened lately.
 import { html } from "../html.js";
+import { useEvents } from "../live_events.js";
 import { replaceQuery, route } from "../navigation.js";
+import { whole } from "../pure/format.js";
 import { ofLink } from "../pure/route.js";
-import { usePolled } from "../service.js";
-import { Empty, Time, Waiting } from "./parts.js";
+import { Empty, Time, Trouble, Waiting } from "./parts.js";
 
 /** @typedef {{id: number, at_ms: number, level: string, link: string, text: string}} Event */
 const SHOWN = 500;
@@ -13,11 +14,9 @@ export const newestFirst = (items) => [...items].sort((a, b) => b.at_ms - a.at_m
 
 /** @param {{link: string}} props */
 export function Events({ link }) {
-  const answer = usePolled(`events?limit=${SHOWN}` + (link ? `&link=${encodeURIComponent(link)}` : ""), 2_000);
+  const { items: all, problem, isLive } = useEvents(link);
   const { warnings = "", text = "" } = route.value.query;
-  if (!answer.data) return html`<${Waiting} answer=${answer} what="events" />`;
-  /** @type {Event[]} */
-  const all = answer.data.items;
+  if (!all) return html`<${Waiting} answer=${{ data: null, problem, at: 0 }} what="events" />`;
   const part = text.toLowerCase();
   const items = newestFirst(all.filter((event) => (!warnings || event.level !== "INFO") && (!part || event.text.toLowerCase().includes(part) || event.link.includes(part))));
   const set = (/** @type {Record<string, string>} */ changed) => replaceQuery({ warnings, text, ...changed });
@@ -26,10 +25,17 @@ export function Events({ link }) {
       <h1 id="events-title" class=${link ? "hidden" : ""}>Events</h1>
       <input data-filter type="search" class="filter" placeholder="Filter   /" aria-label="Filter events" value=${text} onInput=${(/** @type {any} */ event) => set({ text: event.target.value })} />
       <label class="check"><input type="checkbox" checked=${!!warnings} onChange=${(/** @type {any} */ event) => set({ warnings: event.target.checked ? "1" : "" })} /> warnings only</label>
-      <span class="dim end-of-bar">${items.length} of ${all.length}</span>
+      <span class="end-of-bar"><${Live} is=${isLive} /><span class="dim num"> · ${whole(items.length)} of ${whole(all.length)}</span></span>
     </div>
-    ${items.length === 0 ? html`<${Empty} title=${all.length ? "No event matches." : "Nothing has happened since the service was started."}>${all.length ? "Change the filter." : "Events are kept while the service runs."}<//>` : html`<div class="card"><${EventList} items=${items} hasLink=${!link} /></div>`}
+    ${problem && html`<${Trouble} problem=${problem} />`}
+    ${items.length === 0 ? html`<${Empty} title=${all.length ? "No event matches." : "Nothing has happened since the service was started."}>${all.length ? "Change the filter." : "Events are kept while the service runs."}<//>` : html`<div class="card"><${EventList} items=${items.slice(0, SHOWN)} hasLink=${!link} />${items.length > SHOWN && html`<p class="more dim">The newest ${SHOWN} are shown.</p>`}</div>`}
   </section>`;
+}
+
+/** @param {{is: boolean}} props */
+function Live({ is }) {
+  const title = is ? "Each event is shown as it happens" : "Asked for every 2 s";
+  return html`<span class="state ${is ? "tone-ok" : "tone-quiet"}" title=${title}><span class="glyph" aria-hidden="true">${is ? "●" : "◌"}</span>${is ? "live" : "every 2 s"}</span>`;
 }
 
 /** @param {{items: Event[], hasLink: boolean}} props */

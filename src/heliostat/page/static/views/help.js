@@ -4,11 +4,20 @@ import { html } from "../html.js";
 import { isHelpShown } from "../navigation.js";
 
 const KEYS = [
-  ["/", "filter topics"],
+  ["/", "filter"],
   ["g m", "map"],
   ["g l", "link"],
   ["g t", "topics"],
   ["g e", "events"],
+  ["g g", "groups"],
+  ["g a", "gaps"],
+  ["g d", "dead letters"],
+  ["g s", "schemas"],
+  ["g p", "plan"],
+  ["g n", "lanes"],
+  ["g v", "verify"],
+  ["g c", "configuration"],
+  ["g w", "why?"],
   ["j  k", "next, previous row"],
   ["Enter", "open it"],
   ["Esc", "back; in the filter: clear it"],

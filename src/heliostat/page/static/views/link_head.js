@@ -1,38 +1,52 @@
 // The name of a link, whether it runs, and its views.
+import { useEffect, useRef } from "preact/hooks";
 import { html } from "../html.js";
 import { route } from "../navigation.js";
 import { counted, whole } from "../pure/format.js";
-import { address, ofLink, ofTopics } from "../pure/route.js";
-import { STOPPED } from "../pure/states.js";
+import { ofLink, ofPart, ofTopics } from "../pure/route.js";
 import { ofApi, usePolled } from "../service.js";
 import { State } from "./parts.js";
+
+/** Views that stand below one of a tab. @type {Record<string, string>} */
+const ABOVE = { topic: "topics", group: "groups", letter: "dead-letters" };
 
 /** @param {{name: string, summary: any}} props */
 export function LinkHead({ name, summary }) {
   const { data } = usePolled(ofApi(name), 1_000);
   const shown = data && summary ? { ...summary, ...data } : summary; // the summary knows how many topics
   const { view } = route.value;
+  const nav = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    const current = /** @type {HTMLElement | null | undefined} */ (nav.current?.querySelector("[aria-current]"));
+    if (nav.current && current) nav.current.scrollLeft = current.offsetLeft - (nav.current.clientWidth - current.offsetWidth) / 2;
+  }, [view]);
   const owner = data?.owner?.host;
   const tabs = [
     ["link", "Overview", ofLink(name), ""],
     ["topics", "Topics", ofTopics(name), shown ? whole(shown.topics) : ""],
-    ["lanes", "Lanes", address(["links", name, "lanes"]), data ? whole(data.lanes.length) : ""],
-    ["events", "Events", address(["links", name, "events"]), ""],
-    ["why", "Why?", address(["links", name, "why"]), ""],
+    ["groups", "Groups", ofPart(name, "groups"), ""],
+    ["gaps", "Gaps", ofPart(name, "gaps"), ""],
+    ["dead-letters", "Dead letters", ofPart(name, "dead-letters"), ""],
+    ["schemas", "Schemas", ofPart(name, "schemas"), ""],
+    ["plan", "Plan", ofPart(name, "plan"), ""],
+    ["lanes", "Lanes", ofPart(name, "lanes"), data ? whole(data.lanes.length) : ""],
+    ["events", "Events", ofPart(name, "events"), ""],
+    ["verify", "Verify", ofPart(name, "verify"), ""],
+    ["configuration", "Configuration", ofPart(name, "configuration"), ""],
+    ["why", "Why?", ofPart(name, "why"), ""],
   ];
   return html`<div class="link-head">
     <h1>${name}</h1>
     ${shown && html`<${Pill} link=${shown} />`}
     ${shown && html`<p class="flow dim">${shown.source} → ${shown.target} · ${counted(shown.topics, "topic")} · ${counted(shown.partitions, "partition")}${data ? ` · ${counted(data.lanes.length, "lane")}` : ""}${owner ? ` · owner ${owner}` : ""}</p>`}
-    <nav class="tabs" aria-label="Views of ${name}">${tabs.map(([key, word, href, count]) => html`<a key=${key} href=${href} aria-current=${view === key || (key === "topics" && view === "topic") ? "page" : undefined}>${word}${count && html` <span class="dim num">${count}</span>`}</a>`)}</nav>
+    <nav class="tabs" ref=${nav} aria-label="Views of ${name}">${tabs.map(([key, word, href, count]) => html`<a key=${key} href=${href} aria-current=${(ABOVE[view] ?? view) === key ? "page" : undefined}>${word}${count && html` <span class="dim num">${count}</span>`}</a>`)}</nav>
   </div>`;
 }
 
 /** @param {{link: any}} props */
 export function Pill({ link }) {
   if (link.state !== "running") return html`<span class="pill"><${State} state=${link.state} /></span>`;
-  const stopped = typeof link.problems === "number" ? link.problems : link.problems.filter((/** @type {{state: string}} */ each) => STOPPED.has(each.state)).length;
   if (link.in_sync) return html`<span class="pill tone-ok"><span aria-hidden="true">●</span> in sync</span>`;
-  if (stopped) return html`<span class="pill tone-bad"><span aria-hidden="true">■</span> needs you</span>`;
+  if (link.stopped) return html`<span class="pill tone-bad"><span aria-hidden="true">■</span> needs you</span>`;
   return html`<span class="pill tone-lag"><span aria-hidden="true">◐</span> not level</span>`;
 }

@@ -1,8 +1,8 @@
 // All clusters and links in a picture, and whether all is well in a sentence.
 import { useRef } from "preact/hooks";
 import { html } from "../html.js";
-import { age, bytesParts, lag, rate } from "../pure/format.js";
-import { lineWidth, mapLayout } from "../pure/map_layout.js";
+import { age, bytesParts, lag, rate, span } from "../pure/format.js";
+import { beatingFlows, lineWidth, mapLayout, SILENT_AFTER_S } from "../pure/map_layout.js";
 import { ofLink } from "../pure/route.js";
 import { mapSentence } from "../pure/sentence.js";
 import { ofApi, usePolled } from "../service.js";
@@ -10,7 +10,7 @@ import { EventList, newestFirst } from "./events.js";
 import { Pill } from "./link_head.js";
 import { Command, Empty, Sparkline, useWidth, Waiting } from "./parts.js";
 
-const WIDTH_MAX = 1_000;
+const WIDTH_MAX = 1_320;
 
 /** @param {{answer: import("../service.js").Answer}} props */
 export function MapView({ answer }) {
@@ -43,17 +43,41 @@ function Picture({ links }) {
 
 /** @param {{links: any[], width: number}} props */
 function Drawing({ links, width }) {
-  const { boxes, curves, height } = mapLayout(links, width);
-  const words = links.map((link) => `${link.name}: from ${link.source} to ${link.target}, ${link.state}`).join("; ");
+  const flows = beatingFlows(links);
+  const { boxes, curves, height } = mapLayout([...links, ...flows], width);
+  const words = [...links.map((link) => `${link.name}: from ${link.source} to ${link.target}, ${link.state}`), ...flows.map((flow) => `MirrorMaker 2 from ${flow.source} to ${flow.target}, ${beatText(flow)}`)].join("; ");
   return html`<svg width=${width} height=${height} viewBox="0 0 ${width} ${height}" role="group" aria-label="Clusters and links. ${words}">
     ${links.map((link) => html`<${Flow} key=${link.name} link=${link} curve=${curves.get(link.name)} />`)}
+    ${flows.map((flow) => html`<${Beating} key=${flow.name} flow=${flow} curve=${curves.get(flow.name)} />`)}
     ${[...boxes].map(([name, box]) => html`<g key=${name} class="cluster"><rect x=${box.x} y=${box.y} width=${box.width} height=${box.height} rx="12" /><text x=${box.x + box.width / 2} y=${box.y + box.height / 2 + 5} text-anchor="middle">${name}</text></g>`)}
     ${links.map((link) => html`<${FlowLabel} key=${link.name} link=${link} curve=${curves.get(link.name)} room=${width} />`)}
+    ${flows.map((flow) => html`<${BeatLabel} key=${flow.name} flow=${flow} curve=${curves.get(flow.name)} room=${width} />`)}
   </svg>`;
 }
 
+/** @typedef {import("../pure/map_layout.js").Beating} BeatingFlow */
+/** @param {BeatingFlow} flow */
+const beatText = (flow) => `heartbeat ${span(flow.ageS)} ago`;
+
+/** A flow that is no link of ours. @param {{flow: BeatingFlow, curve: import("../pure/map_layout.js").Curve}} props */
+function Beating({ flow, curve }) {
+  const id = `beat-${flow.name.replace(/[^\w-]/g, "_")}`;
+  return html`<g class="flow-line tone-${flow.ageS > SILENT_AFTER_S ? "unknown" : "quiet"} still">
+    <marker id=${id} viewBox="0 0 10 10" refX="7" refY="5" markerWidth="14" markerHeight="14" markerUnits="userSpaceOnUse" orient="auto"><path d="M1 1L9 5L1 9z" /></marker>
+    <path class="line" d=${curve.path} stroke-width="2" marker-end="url(#${id})" />
+  </g>`;
+}
+
+/** @param {{flow: BeatingFlow, curve: import("../pure/map_layout.js").Curve, room: number}} props */
+function BeatLabel({ flow, curve, room }) {
+  const second = beatText(flow);
+  const width = second.length * 6.4 + 28;
+  const x = Math.min(room - width / 2 - 6, Math.max(width / 2 + 6, curve.x));
+  return html`<g class="flow-label beat"><rect x=${x - width / 2} y=${curve.y - 21} width=${width} height="42" rx="9" /><text x=${x} y=${curve.y - 4} text-anchor="middle" class="name">MirrorMaker 2</text><text x=${x} y=${curve.y + 12} text-anchor="middle" class="figures">${second}</text></g>`;
+}
+
 /** @param {any} link */
-const toneOf = (link) => (link.state !== "running" ? (link.state === "unreachable" ? "bad" : "unknown") : link.in_sync ? "ok" : link.problems || link.refused ? "bad" : "lag");
+const toneOf = (link) => (link.state !== "running" ? (link.state === "unreachable" ? "bad" : "unknown") : link.in_sync ? "ok" : link.stopped || link.refused ? "bad" : "lag");
 
 /** @param {{link: any, curve: import("../pure/map_layout.js").Curve}} props */
 function Flow({ link, curve }) {

@@ -48,7 +48,7 @@ function Since({ ms, now }) {
   return ms > 0 ? html`<span class="dim" title=${utc(ms)}>Since ${clock(ms)}, ${span(Math.max(0, (now - ms) / 1000))} ago.</span>` : null;
 }
 
-/** What can be done, each with its command. @param {{link: string, problem: Problem, isOpen?: boolean}} props */
+/** What can be done, each with its command. @param {{link: string, problem: {source: string, partition: number | null, code: string}, isOpen?: boolean}} props */
 export function Choices({ link, problem, isOpen = false }) {
   const choices = CHOICES[problem.code] ?? [];
   const { source, partition } = problem;

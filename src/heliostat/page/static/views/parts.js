@@ -7,7 +7,7 @@ import { shown, worstFirst } from "../pure/states.js";
 /** @param {{state: string, count?: number}} props */
 export function State({ state, count }) {
   const { glyph, word, tone } = shown(state);
-  return html`<span class="state tone-${tone}"><span class="glyph" aria-hidden="true">${glyph}</span>${count === undefined ? "" : `${count} `}${word}</span>`;
+  return html`<${Mark} of=${{ glyph, tone, word: (count === undefined ? "" : `${count} `) + word }} />`;
 }
 
 /** States of a topic: one alone as a word, several with their numbers. @param {{states: Record<string, number>}} props */
@@ -48,10 +48,25 @@ export function Empty({ title, children }) {
 
 /** An answer that is not there yet, or says what is wrong. @param {{answer: import("../service.js").Answer, what: string}} props */
 export function Waiting({ answer, what }) {
-  if (answer.problem) {
-    return html`<${Empty} title=${answer.problem.detail || answer.problem.title}>${answer.problem.hint ?? ""}<//>`;
-  }
+  if (answer.problem) return html`<${Trouble} problem=${answer.problem} />`;
   return html`<p class="dim waiting">Reading ${what} …</p>`;
+}
+
+/** Why there is no answer, as the service says it: what, code, cause, and what helps. @param {{problem: import("../service.js").Problem, children?: any}} props */
+export function Trouble({ problem, children }) {
+  const { title, detail, status, code, hint } = problem;
+  return html`<div class="empty trouble" role="alert">
+    <p class="empty-title"><span class="tone-bad" aria-hidden="true">✕</span> ${title}</p>
+    ${detail && html`<p>${detail}</p>`}
+    ${hint && html`<p><b>What helps:</b> ${hint}</p>`}
+    <p class="dim">${code && html`<code>${code}</code>`}${code && status ? " · " : ""}${status ? `HTTP ${status}` : ""}</p>
+    ${children}
+  </div>`;
+}
+
+/** A glyph and a word in a tone. @param {{of: {glyph: string, word: string, tone: string}}} props */
+export function Mark({ of }) {
+  return html`<span class="state tone-${of.tone}"><span class="glyph" aria-hidden="true">${of.glyph}</span>${of.word}</span>`;
 }
 
 /** A line of a few points without axes. @param {{values: (number | null)[], label: string, tone?: string}} props */

@@ -28,7 +28,7 @@ const COLUMNS = /** @type {const} */ ([
 
 /** @param {{link: string}} props */
 export function Topics({ link }) {
-  const answer = usePolled(ofApi(link, "/topics?sort=name&limit=5000"), 2_000);
+  const answer = usePolled(ofApi(link, "/topics?sort=name&limit=5000"), 2_000, true);
   const { filter = "", sort = FIRST, focus = "" } = route.value.query;
   const [text, setText] = useState(filter);
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
