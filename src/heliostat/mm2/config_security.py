@@ -49,6 +49,11 @@ def cluster_section(client: Client, secrets: str, ledger: Ledger) -> Section:
     addresses = client.settings.get("bootstrap.servers")
     if addresses is None or not addresses.entries():
         raise ConfigError(f"cluster {client.alias} has no bootstrap.servers")
+    if addresses.value.startswith("="):
+        raise ConfigError(
+            f"{addresses.origin.name} begins with '='",
+            hint="MirrorMaker 2 can't connect there either: write one equals sign",
+        )
     where = f"clusters.{client.key}"
     ledger.used(addresses, f"{where}.bootstrap")
     section: Section = {
