@@ -235,6 +235,28 @@ def test_scram_of_a_custom_type_is_read(tmp_path: Path) -> None:
     assert links(imported, tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ('extension_logicalCluster="lkc-1"', "the option extension_logicalCluster"),
+        ('oauth.audience="kafka"', "the option oauth.audience"),
+        ('scope="kafka"', ""),
+    ],
+)
+def test_options_of_oauth_that_a_link_lacks_are_told(more: str, told: str) -> None:
+    login = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required"
+    lines = (
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1",
+        "A->B.enabled = true\nsync.topic.acls.enabled = false\nA.security.protocol = SASL_SSL",
+        "A.sasl.mechanism = OAUTHBEARER\nA.sasl.oauthbearer.token.endpoint.url = https://t/x",
+        f'A.sasl.jaas.config = {login} clientId="c" clientSecret="s" {more};',
+    )
+    imported = import_mm2({"mm2.properties": "\n".join(lines)})
+    assert told in " ".join(imported.differences)
+    assert len(imported.differences) == bool(told)
+    assert '"kafka"' not in " ".join(imported.differences)  # names of options, never values
+
+
 # -- addresses -----------------------------------------------------------------------------------
 
 
