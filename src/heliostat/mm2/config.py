@@ -85,12 +85,12 @@ def _flows(files: Mapping[str, str], secrets: str, ledger: Ledger) -> list[Flow]
     flows: list[Flow] = []
     connectors: list[Connector] = []
     for name, text in files.items():
-        if text.lstrip()[:1] in ("{", "[") and not is_strimzi(text):
+        is_mirror_maker, is_connector = is_strimzi(text), is_connector_resource(text)
+        if is_mirror_maker or is_connector:  # one file may have both
+            flows += read_strimzi(name, text, secrets, ledger) if is_mirror_maker else []
+            connectors += read_resources(name, text, ledger) if is_connector else []
+        elif text.lstrip()[:1] in ("{", "["):
             connectors += read_json(name, text, ledger)
-        elif is_strimzi(text):
-            flows += read_strimzi(name, text, secrets, ledger)
-        elif is_connector_resource(text):
-            connectors += read_resources(name, text, ledger)
         elif is_dedicated(text):
             flows += read_dedicated(name, text, ledger)
         elif is_connector_file(text):

@@ -106,7 +106,8 @@ def connector(
         for name, value in config.items()
     }
     ledger.add(setting.origin for setting in settings.values())
-    kind = settings["connector.class"].value.rpartition(".")[2] if settings else ""
+    named = settings.get("connector.class")
+    kind = "" if named is None else named.value.rpartition(".")[2]
     if kind not in (*_KINDS, REPLICATOR):
         raise ConfigError(f"{file}: connector.class is none of MirrorMaker 2's three")
     return Connector(kind, settings, state)

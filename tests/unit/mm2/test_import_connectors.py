@@ -148,6 +148,25 @@ def test_plain_names_that_differ_share_nothing() -> None:
     assert "one writer" not in " ".join(imported.differences)
 
 
+def test_one_file_may_have_resources_of_both_kinds() -> None:
+    mirror = {"sourceCluster": "x", "targetCluster": "y", "sourceConnector": {"config": QUIET}}
+    clusters = [{"alias": name, "bootstrapServers": f"{name}:1"} for name in ("x", "y")]
+    both = {"kind": "KafkaMirrorMaker2", "spec": {"clusters": clusters, "mirrors": [mirror]}}
+    imported = import_mm2({"all.yaml": yaml.safe_dump(both) + "---\n" + THREE["source.yaml"]})
+    names = [link["name"] for link in imported.config["links"]]
+    assert names == ["x-to-y", "us-west-to-us-east"]
+
+
+def test_a_resource_may_be_json() -> None:
+    text = json.dumps(yaml.safe_load(THREE["source.yaml"]))
+    assert import_mm2({"source.json": text}).config["links"][0]["name"] == "us-west-to-us-east"
+
+
+def test_a_configuration_without_a_class_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"connector\.class is none of MirrorMaker 2's three"):
+        import_mm2({"a.json": json.dumps({"name": "x", "config": {"topics": "y"}})})
+
+
 # -- Strimzi's fields of a cluster ---------------------------------------------------------------
 
 
