@@ -62,6 +62,10 @@ class MirrorJvm:
         """Return a class of MirrorMaker 2."""
         return getattr(self.jvm.org.apache.kafka.connect.mirror, name)
 
+    def array(self, kind: Any, length: int) -> Any:
+        """Return a new array."""
+        return self._gateway.new_array(kind, length)
+
     def properties(self, bootstrap: str, **more: str) -> Any:
         """Return the properties for a `MirrorClient`."""
         found = self.jvm.java.util.HashMap()

@@ -1,8 +1,9 @@
 """Convert the configuration of a MirrorMaker 2 into ours, with the outcome of each property.
 
-Three formats: `mm2.properties` of dedicated mode, connectors' JSON or properties, Strimzi's
-resource. Each is read as flows (`Flow`), whose properties have the names that the connectors use;
-from there on the rules are the same. Connectors of Confluent Replicator have rules of their own.
+Three formats: `mm2.properties` of dedicated mode, connectors' JSON, properties or resources,
+Strimzi's KafkaMirrorMaker2. Each is read as flows (`Flow`), whose properties have the names that
+the connectors use; from there on the rules are the same. Connectors of Confluent Replicator have
+rules of their own.
 Pure: reads no file and contacts no cluster.
 """
 
@@ -10,21 +11,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import combinations
 from typing import Any
 
+from heliostat.config import is_plain_name
 from heliostat.errors import ConfigError
 from heliostat.mm2.config_connectors import (
     Connector,
-    flows_of,
     is_connector_file,
     read_connector_file,
     read_json,
 )
 from heliostat.mm2.config_dedicated import is_dedicated, read_dedicated
 from heliostat.mm2.config_draft import LinkDraft, Section
+from heliostat.mm2.config_pairs import flows_of
 from heliostat.mm2.config_registry import completed, merged
 from heliostat.mm2.config_replicator import replicator_flows
 from heliostat.mm2.config_replicator_rules import convert_replicator
+from heliostat.mm2.config_resources import is_connector_resource, read_resources
 from heliostat.mm2.config_rules import convert
 from heliostat.mm2.config_security import cluster_section
 from heliostat.mm2.config_strimzi import is_strimzi, read_strimzi
@@ -68,6 +72,7 @@ def import_mm2(
         for flow, draft, name in zip(flows, drafts, _link_names(flows), strict=True)
     ]
     _tell_both_ways(drafts, ledger)
+    _tell_shared_names(drafts, ledger)
     return Imported(
         config={"clusters": clusters, "links": links},
         findings=ledger.findings(),
@@ -80,10 +85,12 @@ def _flows(files: Mapping[str, str], secrets: str, ledger: Ledger) -> list[Flow]
     flows: list[Flow] = []
     connectors: list[Connector] = []
     for name, text in files.items():
-        if text.lstrip()[:1] in ("{", "[") and not is_strimzi(text):
+        is_mirror_maker, is_connector = is_strimzi(text), is_connector_resource(text)
+        if is_mirror_maker or is_connector:  # one file may have both
+            flows += read_strimzi(name, text, secrets, ledger) if is_mirror_maker else []
+            connectors += read_resources(name, text, ledger) if is_connector else []
+        elif text.lstrip()[:1] in ("{", "["):
             connectors += read_json(name, text, ledger)
-        elif is_strimzi(text):
-            flows += read_strimzi(name, text, secrets, ledger)
         elif is_dedicated(text):
             flows += read_dedicated(name, text, ledger)
         elif is_connector_file(text):
@@ -91,23 +98,38 @@ def _flows(files: Mapping[str, str], secrets: str, ledger: Ledger) -> list[Flow]
         else:
             raise ConfigError(
                 f"{name} is no MirrorMaker 2 configuration of a known format",
-                hint="give mm2.properties with `clusters`, a connector's JSON or properties, or a "
-                "KafkaMirrorMaker2",
+                hint="give mm2.properties with `clusters`, a connector's JSON, properties or "
+                "KafkaConnector, or a KafkaMirrorMaker2",
             )
     return flows + flows_of(connectors, ledger) + replicator_flows(connectors, ledger)
 
 
 def _clusters(flows: Iterable[Flow], secrets: str, ledger: Ledger) -> dict[str, Any]:
+    """Return the clusters; one that the files reach in different ways gets a key for each."""
     clusters: dict[str, Any] = {}
+    secret: dict[str, str] = {}
     for flow in flows:
         for client in (flow.source, flow.target):
-            found = cluster_section(client, secrets, ledger)
-            before = clusters.setdefault(client.key, found)
-            if before["bootstrap"] != found["bootstrap"]:
+            first, number = client.key, 1
+            jaas = client.settings.get("sasl.jaas.config")
+            login = "" if jaas is None else jaas.value
+            while True:
+                found = cluster_section(client, secrets, Ledger())
+                if client.key not in clusters:
+                    break
+                if clusters[client.key] == found and secret[client.key] == login:
+                    break
+                number += 1
+                client.key = f"{first}-{number}"
+            if client.key != first and client.key not in clusters:
+                is_other = clusters[first]["bootstrap"] != found["bootstrap"]
+                what = "addresses" if is_other else "credentials"
                 ledger.differs(
-                    f"the files have different addresses for cluster {client.key}; the first "
-                    "ones are used"
+                    f"the files have different {what} for cluster {first}: those of "
+                    f"{flow.name} are cluster {client.key}"
                 )
+            clusters[client.key] = cluster_section(client, secrets, ledger)
+            secret[client.key] = login
     return clusters
 
 
@@ -144,6 +166,23 @@ def _tell_both_ways(drafts: Iterable[LinkDraft], ledger: Ledger) -> None:
             ledger.differs(
                 f"{both}: Replicator could write both directions into one topic, by headers; a "
                 "mirror has one writer, so one direction needs another naming (--naming)"
+            )
+
+
+def _tell_shared_names(drafts: Iterable[LinkDraft], ledger: Ledger) -> None:
+    """Note links that may write topics of one name into one cluster: a mirror has one writer."""
+    for one, other in combinations(drafts, 2):
+        is_one_place = one.flow.target.key == other.flow.target.key
+        namings = [each.parts["topics"]["naming"] for each in (one, other)]
+        if not is_one_place or namings[0] != namings[1]:
+            continue
+        lists = [each.parts["topics"]["include"] for each in (one, other)]
+        shared = set(lists[0]) & set(lists[1])
+        if shared or not all(is_plain_name(entry) for entry in lists[0] + lists[1]):
+            ledger.differs(
+                f"{one.flow.name} and {other.flow.name} write into {one.flow.target.key} under the "
+                "same names, which their topics' lists don't keep apart; a mirror has one writer: "
+                "if a topic is in both sources, give one link another naming, or topics.fan_in"
             )
 
 

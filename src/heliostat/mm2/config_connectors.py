@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from heliostat.errors import ConfigError
-from heliostat.mm2.config_names import CLIENT, CLIENT_PREFIXES
 from heliostat.mm2.config_properties import read_properties
-from heliostat.mm2.config_values import Client, Flow, Ledger, Origin, Setting
+from heliostat.mm2.config_values import Ledger, Origin, Setting
 
 SOURCE = "MirrorSourceConnector"
 CHECKPOINT = "MirrorCheckpointConnector"
 HEARTBEAT = "MirrorHeartbeatConnector"
 REPLICATOR = "ReplicatorSourceConnector"
 _KINDS = (SOURCE, CHECKPOINT, HEARTBEAT)
-Connector = tuple[str, dict[str, Setting]]
-"""Connector class without its package, and the connector's properties."""
+NOT_RUNNING = ("paused", "stopped")
+Named = dict[str, Setting]
+
+
+class Connector(NamedTuple):
+    """Connector class without its package, the connector's properties, and its state."""
+
+    kind: str
+    settings: Named
+    state: str = "running"
+
+    @property
+    def file(self) -> str:
+        """The file that it is from."""
+        return self.settings["connector.class"].origin.file
+
+    @property
+    def runs(self) -> bool:
+        """Whether it is neither paused nor stopped."""
+        return self.state == "running"
 
 
 def read_json(file: str, text: str, ledger: Ledger) -> list[Connector]:
@@ -33,28 +50,37 @@ def read_json(file: str, text: str, ledger: Ledger) -> list[Connector]:
     except ValueError as error:
         raise ConfigError(f"{file}: not JSON: {error}") from None
     found = [
-        connector(file, path, config, ledger) for path, config in _configs(value, "") if config
+        connector(file, path, config, ledger, state)
+        for path, config, state in _configs(value, "", "running")
+        if config
     ]
     if not found:
         raise ConfigError(f"{file}: no connector's configuration in it")
     return found
 
 
-def _configs(value: Any, path: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _configs(value: Any, path: str, state: str) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """Yield where a connector's properties are, the properties, and the connector's state."""
     if isinstance(value, list):
         for index, each in enumerate(value):
-            yield from _configs(each, f"{path}[{index}].")
+            yield from _configs(each, f"{path}[{index}].", state)
     elif isinstance(value, dict):
+        status = value.get("status")
+        current = status.get("connector") if isinstance(status, dict) else None
+        state = str(value.get("initial_state") or (current or {}).get("state") or state).lower()
+        state = state if state in NOT_RUNNING else "running"
         if isinstance(value.get("config"), dict):
-            yield f"{path}config.", value["config"]
+            yield f"{path}config.", value["config"], state
         elif "connector.class" in value:
-            yield path, value
+            yield path, value, state
         else:
             for name, each in value.items():
-                yield from _configs(each, f"{path}{name}.")
+                yield from _configs(each, f"{path}{name}.", state)
 
 
-def connector(file: str, path: str, config: Mapping[str, Any], ledger: Ledger) -> Connector:
+def connector(
+    file: str, path: str, config: Mapping[str, Any], ledger: Ledger, state: str = "running"
+) -> Connector:
     """Read one connector's properties.
 
     Parameters
@@ -67,6 +93,8 @@ def connector(file: str, path: str, config: Mapping[str, Any], ledger: Ledger) -
         The properties.
     ledger
         Takes the outcome of each property.
+    state
+        `running`, `paused` or `stopped`.
 
     Raises
     ------
@@ -78,10 +106,11 @@ def connector(file: str, path: str, config: Mapping[str, Any], ledger: Ledger) -
         for name, value in config.items()
     }
     ledger.add(setting.origin for setting in settings.values())
-    kind = settings["connector.class"].value.rpartition(".")[2] if settings else ""
+    named = settings.get("connector.class")
+    kind = "" if named is None else named.value.rpartition(".")[2]
     if kind not in (*_KINDS, REPLICATOR):
         raise ConfigError(f"{file}: connector.class is none of MirrorMaker 2's three")
-    return kind, settings
+    return Connector(kind, settings, state)
 
 
 def is_connector_file(text: str) -> bool:
@@ -104,84 +133,3 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else str(value)
-
-
-def flows_of(connectors: list[Connector], ledger: Ledger) -> list[Flow]:
-    """Return the flows that have a source connector, with the settings of the other two.
-
-    Raises
-    ------
-    ConfigError
-        A connector has no `source.cluster.alias`.
-    """
-    groups: dict[tuple[str, str], dict[str, dict[str, Setting]]] = {}
-    for kind, settings in connectors:
-        if kind == REPLICATOR:
-            continue
-        source = settings.get("source.cluster.alias")
-        if source is None:
-            where = settings["connector.class"].origin
-            raise ConfigError(f"{where.file}: a {kind} has no source.cluster.alias")
-        target = settings.get("target.cluster.alias")
-        pair = (source.value, "target" if target is None else target.value)
-        for each in (source, target):
-            if each is not None:
-                empty = "" if each.value else ", where an empty alias is called source"
-                ledger.used(each, f"clusters and link{empty}")
-        groups.setdefault(pair, {}).setdefault(kind, {}).update(settings)
-    flows: list[Flow] = []
-    for (source_alias, target_alias), kinds in groups.items():
-        if SOURCE not in kinds:
-            _without_source(f"{source_alias}->{target_alias}", kinds, ledger)
-            continue
-        back = groups.get((target_alias, source_alias), {}).get(HEARTBEAT)
-        flows.append(_flow(source_alias, target_alias, kinds, back, ledger))
-    return flows
-
-
-def _without_source(name: str, kinds: Mapping[str, Mapping[str, Setting]], ledger: Ledger) -> None:
-    for kind, settings in kinds.items():
-        for setting in settings.values():
-            ledger.unless_read(
-                setting.origin,
-                f"a {kind} alone copies nothing: there is no {SOURCE} for {name}",
-            )
-
-
-def _flow(
-    source: str,
-    target: str,
-    kinds: Mapping[str, Mapping[str, Setting]],
-    back: Mapping[str, Setting] | None,
-    ledger: Ledger,
-) -> Flow:
-    merged: dict[str, Setting] = {}
-    for kind in reversed(_KINDS):  # of several, the source connector's value wins
-        for name, setting in kinds.get(kind, {}).items():
-            if name in merged:
-                ledger.unless_read(merged[name].origin, f"the {kind}'s value counts")
-            merged[name] = setting
-    emits = back is not None and (
-        "emit.heartbeats.enabled" not in back or back["emit.heartbeats.enabled"].is_true
-    )
-    own = {
-        n: s for n, s in merged.items() if not n.startswith(("source.cluster.", "target.cluster."))
-    }
-    for name in [name for name in own if name.startswith("consumer.")]:
-        own.setdefault(f"source.{name}", own[name])
-        del own[name]
-    return Flow(
-        source=_client("source", source, merged),
-        target=_client("target", target, merged),
-        settings=own,
-        has_heartbeats_at_source=emits,
-        has_checkpoints=CHECKPOINT in kinds,
-    )
-
-
-def _client(side: str, alias: str, settings: Mapping[str, Setting]) -> Client:
-    """Return the connection settings among `<side>.cluster.*`; clients take no others."""
-    prefix = f"{side}.cluster."
-    found = {n.removeprefix(prefix): s for n, s in settings.items() if n.startswith(prefix)}
-    kept = {n: s for n, s in found.items() if n in CLIENT or n.startswith(CLIENT_PREFIXES)}
-    return Client(alias, kept)

@@ -7,15 +7,28 @@ of the three connectors pass, a cluster's `consumer.*` wins over the flow's, and
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import permutations
 
 from heliostat.errors import ConfigError
-from heliostat.mm2.config_names import DEDICATED, ROLES, WORKER_PREFIXES, is_client, is_connector
+from heliostat.mm2.config_clients import (
+    Named,
+    below,
+    connecting,
+    record_settings,
+    source_client,
+    target_client,
+)
+from heliostat.mm2.config_names import (
+    DEDICATED,
+    HEARTBEAT_ONLY,
+    ROLES,
+    WORKER_PREFIXES,
+    is_client,
+    is_connector,
+)
 from heliostat.mm2.config_properties import read_properties
-from heliostat.mm2.config_values import Client, Flow, Ledger, Origin, Setting
-
-Named = dict[str, Setting]
+from heliostat.mm2.config_values import Flow, Ledger, Origin, Setting
 
 
 def is_dedicated(text: str) -> bool:
@@ -59,16 +72,8 @@ def _given(file: str, text: str, ledger: Ledger) -> Named:
     return found
 
 
-def _below(given: Mapping[str, Setting], prefix: str) -> Named:
-    return {
-        name.removeprefix(prefix): setting
-        for name, setting in given.items()
-        if name.startswith(prefix)
-    }
-
-
 def _flow(given: Named, source: str, target: str, ledger: Ledger) -> Flow | None:
-    own = _below(given, f"{source}->{target}.")
+    own = below(given, f"{source}->{target}.")
     top = {name: setting for name, setting in given.items() if is_connector(name)}
     enabled = own.get("enabled") or top.get("enabled")
     if enabled is None or not enabled.is_true:
@@ -83,59 +88,75 @@ def _flow(given: Named, source: str, target: str, ledger: Ledger) -> Flow | None
     ledger.used(enabled, f"link from {source} to {target}")
     for name in top.keys() & own.keys():
         ledger.without(top[name], f"{source}->{target}.{name} wins")
-    settings = top | {name: s for name, s in own.items() if not _is_consumer(name)}
-    settings.update(_consumer(given, own, source))
-    settings.update(_producer(given, own, target))
+    settings = (
+        top
+        | _of_cluster(given, source, "source")
+        | _of_cluster(given, target, "target")
+        | dict(_producer(given, target))
+        | own
+    )
     settings.update({f"worker.{n}": s for n, s in _worker(given, target)})
+    aliases = [_alias(settings, side, name, ledger) for side, name in _sides(source, target)]
+    worker = _cluster_settings(given, target, "producer.")
+    heartbeats = below(given, f"{target}->{source}.")
     return Flow(
-        source=_client(given, source),
-        target=_client(given, target),
-        settings=settings,
+        source=source_client(settings, aliases[0], source, ledger),
+        target=target_client(settings, aliases[1], target, ledger, connecting(worker)),
+        settings=record_settings(settings, ledger),
         has_heartbeats_at_source=_emits_heartbeats(given, target, source, ledger),
         has_checkpoints=True,
+        heartbeats={n: s for n, s in (top | heartbeats).items() if n in HEARTBEAT_ONLY},
     )
 
 
-def _is_consumer(name: str) -> bool:
-    return name.startswith(("consumer.", "source.consumer."))
+def _sides(source: str, target: str) -> tuple[tuple[str, str], ...]:
+    return ("source", source), ("target", target)
 
 
-def _consumer(given: Named, own: Named, source: str) -> Iterator[tuple[str, Setting]]:
-    """Yield, low to high, the flow's `consumer.`, the cluster's, the flow's `source.consumer.`."""
-    for found in (
-        _below(own, "consumer."),
-        _below(given, f"{source}.consumer."),
-        _below(own, "source.consumer."),
-    ):
-        yield from ((f"source.consumer.{name}", setting) for name, setting in found.items())
+def _alias(settings: Named, side: str, name: str, ledger: Ledger) -> str:
+    """Return the cluster's alias in names: a property may give it another than `clusters`."""
+    setting = settings.get(f"{side}.cluster.alias")
+    if setting is None:
+        return name
+    ledger.used(setting, f"names, which have {setting.value!r} in place of {name}")
+    return setting.value
 
 
-def _producer(given: Named, own: Named, target: str) -> Iterator[tuple[str, Setting]]:
+def _cluster_settings(given: Named, alias: str, role: str) -> Named:
+    """Return the settings of a role at a cluster: its own ones, the cluster's, top-level ones."""
+    cluster = below(given, f"{alias}.")
+    return connecting(given) | connecting(cluster) | below(cluster, role)
+
+
+def _of_cluster(given: Named, alias: str, side: str) -> Named:
+    """Return a cluster's settings by the names that they have in a connector."""
+    found = {
+        f"{side}.cluster.{name}": setting
+        for name, setting in below(given, f"{alias}.").items()
+        if not name.startswith(ROLES)
+    }
+    for role in ROLES:
+        of_role = _cluster_settings(given, alias, role)
+        found |= {f"{side}.{role}{name}": setting for name, setting in of_role.items()}
+    return found
+
+
+def _producer(given: Named, target: str) -> Iterator[tuple[str, Setting]]:
     """Yield settings of the worker's producer, which writes the records.
 
     A flow's `producer.` reaches only the producer of offset syncs.
     """
-    for found in (_below(given, f"{target}.producer."), _below(own, "producer.override.")):
-        yield from ((f"producer.override.{name}", setting) for name, setting in found.items())
+    for name, setting in below(given, f"{target}.producer.").items():
+        yield f"producer.override.{name}", setting
 
 
 def _worker(given: Named, target: str) -> Iterator[tuple[str, Setting]]:
-    for name, setting in _below(given, f"{target}.").items():
+    for name, setting in below(given, f"{target}.").items():
         if not is_client(name) and not name.startswith(ROLES) and not is_connector(name):
             yield name, setting
     for name, setting in given.items():
         if name.startswith(WORKER_PREFIXES) and not is_connector(name):
             yield name, setting
-
-
-def _client(given: Named, alias: str) -> Client:
-    """Merge settings: the cluster's own win over top-level ones, these over those of a role."""
-    found: Named = {}
-    for role in ROLES:
-        found |= {n: s for n, s in _below(given, f"{alias}.{role}").items() if is_client(n)}
-    found |= {n: s for n, s in given.items() if is_client(n)}
-    found |= {n: s for n, s in _below(given, f"{alias}.").items() if is_client(n)}
-    return Client(alias, found)
 
 
 def _emits_heartbeats(given: Named, source: str, target: str, ledger: Ledger) -> bool:

@@ -37,6 +37,7 @@ def tell_what_differs(draft: LinkDraft) -> None:
         draft.ledger.without(tolerance, why)
     if not draft.flow.is_replicator:
         _acls(draft)
+        _own_names(draft)
 
 
 def _acls(draft: LinkDraft) -> None:
@@ -52,6 +53,42 @@ def _acls(draft: LinkDraft) -> None:
         draft.ledger.differs(difference)
     elif enabled.is_true:
         draft.ledger.unsupported(enabled, "ACLs are not copied", difference)
+
+
+def _own_names(draft: LinkDraft) -> None:
+    """Tell if topics that MirrorMaker 2's clients know by name are called otherwise."""
+    if not (draft.parts["heartbeats"]["mirror"] or draft.parts["checkpoints"]["emit"]):
+        return
+    for client in (draft.flow.source, draft.flow.target):
+        if client.alias != client.key:
+            draft.ledger.differs(
+                f"{draft.flow.name}: the heartbeats and checkpoints topics have {client.key} in "
+                f"their names where MirrorMaker 2 had {client.alias!r}"
+            )
+    separator = draft.given.get("replication.policy.separator")
+    theirs = "." if separator is None else separator.value
+    ours = _separator(draft)
+    if separator is not None and theirs != ours:
+        draft.ledger.differs(
+            f"{draft.flow.name}: the heartbeats and checkpoints topics have the separator {ours!r} "
+            f"in their names where MirrorMaker 2 had {theirs!r}"
+        )
+    internal = draft.given.get("replication.policy.internal.topic.separator.enabled")
+    if internal is not None and not internal.is_true and ours != ".":
+        draft.ledger.unsupported(
+            internal,
+            "a link has one separator",
+            f"{draft.flow.name}: the checkpoints topic has the separator {ours!r} in its name "
+            "where MirrorMaker 2 had dots, and topics with the names of such topics are left out",
+        )
+
+
+def _separator(draft: LinkDraft) -> str:
+    """Return the separator in the names of a link's topics for MirrorMaker 2's clients."""
+    naming = draft.parts["topics"]["naming"]
+    prefix = naming.get("prefix", "") if isinstance(naming, dict) else ""
+    key = draft.flow.source.key
+    return (prefix.removeprefix(key) if prefix.startswith(key) else "") or "."
 
 
 def _own_class(draft: LinkDraft, key: str, default: str) -> None:

@@ -48,6 +48,24 @@ CONNECTOR = frozenset(
 """Properties of the three connectors: the only ones that dedicated mode passes to them from the
 top level."""
 
+CHECKPOINT_ONLY = frozenset(
+    {
+        *("groups", "groups.exclude", "groups.blacklist", "group.filter.class"),
+        *("refresh.groups.enabled", "refresh.groups.interval.seconds"),
+        *("emit.checkpoints.enabled", "emit.checkpoints.interval.seconds"),
+        *("sync.group.offsets.enabled", "sync.group.offsets.interval.seconds"),
+        "checkpoints.topic.replication.factor",
+    }
+)
+"""Properties that only the checkpoint connector reads."""
+HEARTBEAT_ONLY = frozenset(
+    {
+        *("emit.heartbeats.enabled", "emit.heartbeats.interval.seconds"),
+        "heartbeats.topic.replication.factor",
+    }
+)
+"""Properties that only the heartbeat connector reads."""
+
 WORKER_PREFIXES = (
     *("offset.storage", "config.storage", "status.storage", "key.converter", "value.converter"),
     *("header.converter", "task", "worker", "replication.policy"),

@@ -27,7 +27,7 @@ def replicator_flows(connectors: Iterable[Connector], ledger: Ledger) -> list[Fl
         A connector does not say where one of its clusters is.
     """
     aliases: dict[frozenset[str], str] = {}
-    return [_flow(settings, aliases, ledger) for kind, settings in connectors if kind == REPLICATOR]
+    return [_flow(e.settings, aliases, ledger) for e in connectors if e.kind == REPLICATOR]
 
 
 def _flow(

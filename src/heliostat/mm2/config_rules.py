@@ -94,6 +94,11 @@ def _groups(draft: LinkDraft) -> None:
     draft.put("groups", "sync", is_on)
     if sync is not None:
         draft.ledger.used(sync, "groups.sync")
+    elif draft.flow.has_checkpoints and draft.flow.from_connectors:
+        draft.ledger.must_do(
+            f"{draft.flow.name} has no sync.group.offsets.enabled, which is off in Apache's "
+            "MirrorMaker 2 and on in Cloudera's: groups.sync is off; if yours is Cloudera's, set it"
+        )
     interval = draft.given.get("sync.group.offsets.interval.seconds")
     if interval is not None:
         draft.put("groups", "interval_s", draft.number(interval, GROUPS_S))
@@ -107,6 +112,11 @@ def _interchange(draft: LinkDraft) -> None:
     if copied is not None:
         draft.ledger.used(copied, "heartbeats.mirror")
     draft.put("heartbeats", "emit", is_copied and draft.flow.has_heartbeats_at_source)
+    if draft.flow.has_heartbeats_at_source and not is_copied:
+        draft.ledger.differs(
+            f"{draft.flow.name}: heartbeats were written into {draft.flow.source.key}, though none "
+            "are copied; a link writes them only to copy them"
+        )
     emits = draft.given.get("emit.heartbeats.enabled")
     if emits is not None:
         draft.ledger.replaced(
@@ -114,14 +124,7 @@ def _interchange(draft: LinkDraft) -> None:
             f"MirrorMaker 2 writes them into {draft.flow.target.alias}; a link writes its own "
             "into its source: heartbeats.emit",
         )
-    draft.take(
-        "emit.heartbeats.interval.seconds",
-        "heartbeats",
-        "interval_s",
-        lambda s: draft.number(s, HEARTBEATS_S),
-    )
-    factor = "heartbeats.topic.replication.factor"
-    draft.take(factor, "heartbeats", "replication_factor", draft.replicas)
+    _heartbeats(draft)
     checkpoints = draft.given.get("emit.checkpoints.enabled")
     has = draft.flow.has_checkpoints and (checkpoints is None or checkpoints.is_true)
     draft.put("checkpoints", "emit", has)
@@ -130,6 +133,19 @@ def _interchange(draft: LinkDraft) -> None:
     factor = "checkpoints.topic.replication.factor"
     draft.take(factor, "checkpoints", "replication_factor", draft.replicas)
     _offset_syncs(draft)
+
+
+def _heartbeats(draft: LinkDraft) -> None:
+    """Take how often heartbeats are written from the connector that wrote them into the source."""
+    given = draft.given | draft.flow.heartbeats
+    interval = given.get("emit.heartbeats.interval.seconds")
+    if interval is not None:
+        draft.put("heartbeats", "interval_s", draft.number(interval, HEARTBEATS_S))
+        draft.ledger.used(interval, "heartbeats.interval_s")
+    factor = given.get("heartbeats.topic.replication.factor")
+    if factor is not None:
+        draft.put("heartbeats", "replication_factor", draft.replicas(factor))
+        draft.ledger.used(factor, "heartbeats.replication_factor")
 
 
 def _offset_syncs(draft: LinkDraft) -> None:

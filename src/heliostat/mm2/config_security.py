@@ -27,6 +27,14 @@ _TLS_AS_IT_IS = (
     *("ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.engine.factory.class"),
     "ssl.secure.random.implementation",
 )
+_OAUTH_OPTIONS = frozenset(
+    {
+        *("clientId", "clientSecret", "scope", "oauth.token.endpoint.uri", "oauth.client.id"),
+        *("oauth.client.secret", "oauth.scope", "oauth.access.token"),
+        *("oauth.access.token.is.jwt", "oauth.max.token.expiry.seconds"),
+    }
+)
+_OAUTH_ONLY_JAVA = ("sasl.oauthbearer.assertion.", "sasl.oauthbearer.jwt.retriever.class")
 
 
 def cluster_section(client: Client, secrets: str, ledger: Ledger) -> Section:
@@ -49,6 +57,11 @@ def cluster_section(client: Client, secrets: str, ledger: Ledger) -> Section:
     addresses = client.settings.get("bootstrap.servers")
     if addresses is None or not addresses.entries():
         raise ConfigError(f"cluster {client.alias} has no bootstrap.servers")
+    if addresses.value.startswith("="):
+        raise ConfigError(
+            f"{addresses.origin.name} begins with '='",
+            hint="MirrorMaker 2 can't connect there either: write one equals sign",
+        )
     where = f"clusters.{client.key}"
     ledger.used(addresses, f"{where}.bootstrap")
     section: Section = {
@@ -238,6 +251,7 @@ class SecurityDraft:
     def _oauth(self, options: Mapping[str, str]) -> None:
         """Read the names of Kafka, of Kafka 4.1 (KIP-1139), and of Strimzi's library."""
         self.found["mechanism"] = "OAUTHBEARER"
+        self._tell_oauth(options)
         self._use("sasl.mechanism", "mechanism")
         self._use("sasl.jaas.config", "token or token_endpoint")
         url = self._value("sasl.oauthbearer.token.endpoint.url", "token_endpoint.url")
@@ -263,7 +277,30 @@ class SecurityDraft:
         scope = scope or options.get("scope") or options.get("oauth.scope", "")
         if scope:
             endpoint["scope"] = scope
+        if "oauth.ssl.truststore.location" in options:
+            endpoint["ca_file"] = self._path("endpoint-ca.pem")
+            self.ledger.must_do(
+                f"export {options['oauth.ssl.truststore.location']} (of the token endpoint of "
+                f"{self.name}) as PEM into {endpoint['ca_file']}"
+            )
         self.found["token_endpoint"] = endpoint
+
+    def _tell_oauth(self, options: Mapping[str, str]) -> None:
+        """Tell what a link lacks of OAuth: it has client credentials, or a token in a file."""
+        for option in sorted(options.keys() - _OAUTH_OPTIONS):
+            if not option.startswith("oauth.ssl.truststore."):
+                self.ledger.differs(
+                    f"{self.name}: sasl.jaas.config has the option {option}; a link has no such "
+                    "setting"
+                )
+        for name, setting in self.given.items():
+            if name.startswith(_OAUTH_ONLY_JAVA):
+                self.ledger.unsupported(
+                    setting,
+                    "a link has client credentials, or a token in a file",
+                    f"{self.name}: {name} decided how tokens are got; a link has client "
+                    "credentials, or a token in a file",
+                )
 
     def _value(self, name: str, key: str) -> str:
         self._use(name, key)

@@ -14,6 +14,10 @@ TOPICS_EXCLUDE_DEFAULT = (r".*\.replica",)
 """MirrorMaker 2's default since 4.1, without topics that we never mirror."""
 NEVER_REPLICATED = r"\..*"
 """Of `isInternalTopic`: names that begin with a dot. We never mirror its other ones."""
+OLD_INTERNAL = r".*[\-\.]internal"
+TOPICS_EXCLUDE_BEFORE_4_1 = (OLD_INTERNAL, r".*\.replica")
+USER_INTERNAL_TOPICS = (4, 1)
+"""The first version that copies topics whose names end in `internal` (KIP-1074)."""
 MM2_CONFIG_EXCLUDE = 6
 """How many of our excluded settings are MirrorMaker 2's default, too; the others concern batches,
 which we copy as they are."""
@@ -31,7 +35,7 @@ def add_topics(draft: LinkDraft, naming: str | None) -> None:
     if reset is not None:
         draft.put("topics", "start", "latest" if reset.value == "latest" else "earliest")
         draft.ledger.used(reset, "topics.start")
-    draft.take("replication.factor", "topics", "replication_factor", draft.replicas)
+    _replicas(draft)
     _config_exclude(draft)
     draft.take("sync.topic.configs.enabled", "topics", "sync_configs")
     defaults = draft.given.get("use.defaults.from")
@@ -41,21 +45,58 @@ def add_topics(draft: LinkDraft, naming: str | None) -> None:
     _refresh(draft)
 
 
+def _replicas(draft: LinkDraft) -> None:
+    setting = draft.given.get("replication.factor")
+    if setting is None:
+        return
+    factor = draft.replicas(setting)
+    draft.put("topics", "replication_factor", factor)
+    if factor is not None:
+        draft.ledger.used(setting, "topics.replication_factor")
+        return
+    draft.ledger.unsupported(
+        setting,
+        "a mirror gets the source topic's replication factor (topics.replication_factor: null)",
+        f"{draft.flow.name}: replication.factor -1 gave new topics the target brokers' "
+        "default.replication.factor; a link gives them the source topic's, or a number",
+    )
+
+
 def _exclude(draft: LinkDraft, naming: str | None) -> list[str]:
     """Return the list, and what MirrorMaker 2 leaves out whatever its lists say."""
     setting = draft.first("topics.exclude", "topics.blacklist")
-    own = list(TOPICS_EXCLUDE_DEFAULT)
+    is_old = draft.flow.version < USER_INTERNAL_TOPICS
+    own = [*TOPICS_EXCLUDE_BEFORE_4_1] if is_old else [*TOPICS_EXCLUDE_DEFAULT]
     if setting is not None:
         own = [e for e in draft.patterns(setting, "topics.exclude") if e not in BUILT_IN_EXCLUDE]
-    more = [NEVER_REPLICATED]
+        own += [OLD_INTERNAL] if is_old else []
+    more = [NEVER_REPLICATED, *_internal(draft)]
     prefix = _prefix(draft, naming)
-    separator = "" if prefix is None else re.escape(prefix[len(draft.flow.source.alias) :])
-    if separator:  # without one it does not see either where a topic came from
-        # A topic that came from the target must not go back there.
-        back = re.escape(draft.flow.target.alias) + separator
-        more.append(rf"(.+{separator})?{back}.+")
+    if prefix is not None:
+        more += _returning(draft, prefix[len(draft.flow.source.alias) :])
     found = own + patterns_in(more, "topics.exclude")
     return list(dict.fromkeys(found))
+
+
+def _internal(draft: LinkDraft) -> list[str]:
+    """Return MirrorMaker 2's own topics, if their separator is not a dot (KIP-690, KIP-949)."""
+    separator = draft.given.get("replication.policy.separator")
+    enabled = draft.given.get("replication.policy.internal.topic.separator.enabled")
+    is_own = separator is not None and separator.value != "."
+    if separator is None or not is_own or (enabled is not None and not enabled.is_true):
+        return []
+    text = re.escape(separator.value)
+    return [rf"mm2.*{text}internal", rf".*{text}checkpoints{text}internal"]
+
+
+def _returning(draft: LinkDraft, separator: str) -> list[str]:
+    """Return topics whose names say that they came from the target: they must not go back there."""
+    target = draft.flow.target.alias
+    if separator:
+        text = re.escape(separator)
+        return [rf"(.+{text})?{re.escape(target)}{text}.+"]
+    # Without a separator each character of a name is taken for an alias.
+    return [rf".*{re.escape(target)}.+"] if len(target) == 1 else []
 
 
 def _prefix(draft: LinkDraft, naming: str | None) -> str | None:

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 import yaml
 
+LATEST = (4, 3)
+"""MirrorMaker 2's version whose defaults count if a file has none."""
+
 
 class Fate(IntEnum):
     """Outcome of a property; of several flows' outcomes the highest counts."""
@@ -127,21 +130,24 @@ class Client:
     Parameters
     ----------
     alias
-        Alias of the cluster.
+        Alias of the cluster, from which names of mirrors are made; may be empty.
     settings
         Settings of Kafka's clients, by name.
     security
         Our `security` section, if the file has other fields than these settings for it.
+    key
+        Its alias in our file: letters, digits, `.`, `_` and `-`, the first a letter or digit.
     """
 
     alias: str
     settings: dict[str, Setting] = field(default_factory=dict)
     security: dict[str, Any] | None = None
+    key: str = ""
 
-    @property
-    def key(self) -> str:
-        """Its alias in our file: letters, digits, `.`, `_` and `-`, the first a letter or digit."""
-        return re.sub(r"[^A-Za-z0-9._-]", "-", self.alias).lstrip("._-") or "source"
+    def __post_init__(self) -> None:
+        """Make the key of the alias, if none is given or it can't be one."""
+        name = self.key or self.alias
+        self.key = re.sub(r"[^A-Za-z0-9._-]", "-", name).lstrip("._-") or "source"
 
 
 @dataclass(slots=True)
@@ -161,6 +167,12 @@ class Flow:
         Whether its checkpoint connector runs.
     is_replicator
         Whether it is a Confluent Replicator's, whose settings have other names and meanings.
+    heartbeats
+        Settings of the connector that writes heartbeats into the source.
+    version
+        MirrorMaker 2's version, if the file has it; the latest otherwise.
+    from_connectors
+        Whether its connectors run on a Connect cluster of unknown make.
     """
 
     source: Client
@@ -169,11 +181,14 @@ class Flow:
     has_heartbeats_at_source: bool = False
     has_checkpoints: bool = True
     is_replicator: bool = False
+    heartbeats: dict[str, Setting] = field(default_factory=dict)
+    version: tuple[int, int] = LATEST
+    from_connectors: bool = False
 
     @property
     def name(self) -> str:
         """The name that MirrorMaker 2 gives the flow."""
-        return f"{self.source.alias}->{self.target.alias}"
+        return f"{self.source.alias or self.source.key}->{self.target.alias or self.target.key}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,6 @@ def test_every_property_gets_an_answer() -> None:
         ("A->B.topics = only", "topics", "include", ("only",)),
         ("topics = ", "topics", "include", ()),
         ("replication.factor = 3", "topics", "replication_factor", 3),
-        ("replication.factor = -1", "topics", "replication_factor", None),
         ("replication.policy.separator = _", "topics", "naming", "A_"),
         ("A.consumer.auto.offset.reset = latest", "topics", "start", "latest"),
         ("sync.topic.configs.enabled = false", "topics", "sync_configs", False),

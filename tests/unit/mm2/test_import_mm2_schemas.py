@@ -91,17 +91,17 @@ links:
     sync_configs: true
     refresh_interval_s: 60
   groups: {sync: false}
-  heartbeats: {mirror: true, emit: false, replication_factor: 1}
-  checkpoints: {emit: true, replication_factor: 1}
+  heartbeats: {mirror: true, emit: false}
+  checkpoints: {emit: true}
 """
 TOY_REPORT = """
-without effect heartbeat.json name: the MirrorCheckpointConnector's value counts
-without effect heartbeat.json connector.class: the MirrorCheckpointConnector's value counts
+without effect heartbeat.json name: the MirrorSourceConnector's value counts
+without effect heartbeat.json connector.class: the MirrorSourceConnector's value counts
 used heartbeat.json source.cluster.alias: clusters and link
 used heartbeat.json target.cluster.alias: clusters and link
-without effect heartbeat.json source.cluster.bootstrap.servers: the MirrorCheckpointConnector's \
+without effect heartbeat.json source.cluster.bootstrap.servers: the MirrorSourceConnector's \
 value counts
-without effect heartbeat.json topics: the MirrorCheckpointConnector's value counts
+without effect heartbeat.json topics: the MirrorSourceConnector's value counts
 without effect checkpoint.json connector.class: the MirrorSourceConnector's value counts
 without effect checkpoint.json name: the MirrorSourceConnector's value counts
 used checkpoint.json source.cluster.alias: clusters and link
@@ -111,11 +111,13 @@ used checkpoint.json target.cluster.alias: clusters and link
 without effect checkpoint.json target.cluster.bootstrap.servers: the MirrorSourceConnector's \
 value counts
 without effect checkpoint.json topics: the MirrorSourceConnector's value counts
-used mirror-source.json checkpoints.topic.replication.factor: checkpoints.replication_factor
+without effect mirror-source.json checkpoints.topic.replication.factor: only a \
+MirrorCheckpointConnector reads it
 replaced mirror-source.json connector.class: the link itself
 without effect mirror-source.json key.converter: batches cross with their bytes as they are; there \
 is nothing to convert
-used mirror-source.json heartbeats.topic.replication.factor: heartbeats.replication_factor
+without effect mirror-source.json heartbeats.topic.replication.factor: only a \
+MirrorHeartbeatConnector reads it
 replaced mirror-source.json name: the link's name
 replaced mirror-source.json offset-syncs.topic.replication.factor: the offset map, at the target; \
 offset_syncs.emit writes MirrorMaker 2's as well, in case it has to translate offsets again
@@ -155,6 +157,13 @@ def dedicated(more: str) -> Imported:
     return import_mm2({"mm2.properties": TWO + more})
 
 
+def not_synced(source: str) -> str:
+    return (
+        f"{source}->destn has no sync.group.offsets.enabled, which is off in Apache's MirrorMaker "
+        "2 and on in Cloudera's: groups.sync is off; if yours is Cloudera's, set it"
+    )
+
+
 def wanted(key: str) -> str:
     return (
         f"write the address of {key}'s schema registry into clusters.{key}.schema_registry.urls, "
@@ -170,7 +179,7 @@ def test_the_toy_example_is_taken_as_it_is(tmp_path: Path) -> None:
     found = import_mm2(TOY)
     assert yaml.safe_load(found.to_yaml()) == yaml.safe_load(TOY_FILE)
     assert report(found) == TOY_REPORT
-    assert (found.todo, found.differences) == ((), ())
+    assert (found.todo, found.differences) == ((not_synced("src"),), ())
     assert links(found, tmp_path)
 
 
@@ -206,11 +215,15 @@ def test_its_schemas_are_mirrored_by_the_link(tmp_path: Path) -> None:
         },
     }
     link |= {"name": "source-to-destn", "source": "source", "schemas": {"strategy": "preserve"}}
-    link["topics"] |= {"exclude": [r".*\.replica", r"\..*"], "naming": "same"}
+    link["topics"] |= {
+        "exclude": [r".*\.replica", r"\..*", "mm2.*internal", ".*checkpointsinternal"],
+        "naming": "same",
+    }
     assert yaml.safe_load(found.to_yaml()) == expected
     assert report(found) == with_schemas(TOY_REPORT)
-    assert found.todo == (wanted("source"), wanted("destn"))
-    assert found.differences == ()
+    assert found.todo == (not_synced("source"), wanted("source"), wanted("destn"))
+    names = "heartbeats and checkpoints topics"
+    assert [names in text for text in found.differences] == [True, True]  # '' is no alias here
     assert links(found, tmp_path)[0].schemas.strategy == "preserve"
 
 
@@ -232,9 +245,10 @@ def with_schemas(text: str) -> str:
     lines = text.splitlines(keepends=True)
     for following, file in separators.items():
         at = next(i for i, line in enumerate(lines) if f" {following} " in line)
-        kind = "MirrorCheckpointConnector" if file[0] == "h" else "MirrorSourceConnector"
         name = "replication.policy.separator"
-        lines.insert(at, f"without effect {file} {name}: the {kind}'s value counts\n")
+        lines.insert(
+            at, f"without effect {file} {name}: the MirrorSourceConnector's value counts\n"
+        )
     return "".join(lines) + "used mirror-source.json replication.policy.separator: topics.naming\n"
 
 

@@ -1,0 +1,227 @@
+"""Which connectors belong together: a source connector's flow, its checkpoints and heartbeats.
+
+By aliases, and where these disagree by addresses: a connector works where it connects, whatever
+it calls that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from heliostat.errors import ConfigError
+from heliostat.mm2.config_clients import (
+    OVERRIDE,
+    record_settings,
+    role_settings,
+    source_client,
+    target_client,
+)
+from heliostat.mm2.config_connectors import (
+    CHECKPOINT,
+    HEARTBEAT,
+    REPLICATOR,
+    SOURCE,
+    Connector,
+    Named,
+)
+from heliostat.mm2.config_names import CHECKPOINT_ONLY, HEARTBEAT_ONLY
+from heliostat.mm2.config_values import Flow, Ledger
+
+_BOOTSTRAP = "bootstrap.servers"
+
+
+def flows_of(connectors: Iterable[Connector], ledger: Ledger) -> list[Flow]:
+    """Return the flows that have a source connector, with what belongs to them of the other two.
+
+    Raises
+    ------
+    ConfigError
+        A connector has no `source.cluster.alias`.
+    """
+    mirroring = [each for each in connectors if each.kind != REPLICATOR]
+    for each in mirroring:
+        _note_aliases(each, ledger)
+    sources = [each for each in mirroring if each.kind == SOURCE]
+    others = [each for each in mirroring if each.kind != SOURCE]
+    taken: list[Connector] = []
+    flows = [_flow(each, others, taken, ledger) for each in sources]
+    for each in others:
+        if not any(each is one for one in taken):
+            _tell_alone(each, ledger)
+    return flows
+
+
+def _note_aliases(connector: Connector, ledger: Ledger) -> None:
+    if "source.cluster.alias" not in connector.settings:
+        raise ConfigError(f"{connector.file}: a {connector.kind} has no source.cluster.alias")
+    for side in ("source", "target"):
+        setting = connector.settings.get(f"{side}.cluster.alias")
+        if setting is not None:
+            empty = "" if setting.value else f", where an empty alias is called {side}"
+            ledger.used(setting, f"clusters and link{empty}")
+
+
+def _aliases(connector: Connector) -> tuple[str, str]:
+    target = connector.settings.get("target.cluster.alias")
+    source = connector.settings["source.cluster.alias"]
+    return source.value, "target" if target is None else target.value
+
+
+def _addresses(connector: Connector, side: str) -> frozenset[str]:
+    """Return where it reads or writes; empty if its file does not say."""
+    role = {("target", SOURCE): "producer", ("source", SOURCE): "consumer"}
+    found = role_settings(connector.settings, side, role.get((side, connector.kind), "admin"))
+    setting = found.get(_BOOTSTRAP)
+    if side == "target" and connector.kind != CHECKPOINT:
+        setting = connector.settings.get(OVERRIDE + _BOOTSTRAP, setting)
+    return frozenset() if setting is None else frozenset(setting.entries())
+
+
+def _is_same_flow(source: Connector, checkpoint: Connector) -> bool:
+    ends = [(_addresses(source, s), _addresses(checkpoint, s)) for s in ("source", "target")]
+    if all(one and other for one, other in ends):
+        return all(one & other for one, other in ends)
+    return _aliases(source) == _aliases(checkpoint)
+
+
+def _writes_into(heartbeat: Connector, source: Connector, side: str) -> bool:
+    written, cluster = _addresses(heartbeat, "target"), _addresses(source, side)
+    if written and cluster:
+        return bool(written & cluster)
+    index = 0 if side == "source" else 1
+    return _aliases(heartbeat)[1] == _aliases(source)[index]
+
+
+def _flow(
+    source: Connector, others: list[Connector], taken: list[Connector], ledger: Ledger
+) -> Flow:
+    checkpoints = [e for e in others if e.kind == CHECKPOINT and _is_same_flow(source, e)]
+    heartbeats = [e for e in others if e.kind == HEARTBEAT]
+    at_source = [each for each in heartbeats if _writes_into(each, source, "source")]
+    at_target = [each for each in heartbeats if _writes_into(each, source, "target")]
+    taken += checkpoints + at_source + at_target
+    name = "->".join(_aliases(source))
+    for each in checkpoints:
+        if _aliases(each) != _aliases(source):
+            ledger.differs(
+                f"{name}: the {CHECKPOINT} of {each.file} calls the clusters "
+                f"{'->'.join(_aliases(each))}, but has the addresses of {name}: it is taken for "
+                "this flow's, and groups' offsets are for this flow's mirrors"
+            )
+    for each in at_source:
+        if _aliases(each)[1] != _aliases(source)[0]:
+            ledger.differs(
+                f"{name}: the {HEARTBEAT} of {each.file} writes into the cluster with the "
+                f"addresses of {_aliases(source)[0]}, which it calls {_aliases(each)[1]}: the link "
+                "writes heartbeats there (heartbeats.emit)"
+            )
+    flow = build_flow(source, checkpoints, at_source, at_target, ledger)
+    flow.from_connectors = True
+    return flow
+
+
+def build_flow(
+    source: Connector,
+    checkpoints: list[Connector],
+    at_source: list[Connector],
+    at_target: list[Connector],
+    ledger: Ledger,
+) -> Flow:
+    """Return a flow, with what each of its connectors decides.
+
+    Parameters
+    ----------
+    source
+        The source connector.
+    checkpoints
+        Its checkpoint connector.
+    at_source, at_target
+        Connectors that write heartbeats into the source, and into the target.
+    ledger
+        Takes the outcome.
+    """
+    name = "->".join(_aliases(source))
+    settings = _own(source, ledger)
+    for each in (*checkpoints, *at_target):
+        _add_other(settings, each, name, ledger)
+    for each in (source, *checkpoints, *at_source):
+        _tell_not_running(each, name, ledger)
+    aliases = _aliases(source)
+    keys = [alias or side for alias, side in zip(aliases, ("source", "target"), strict=True)]
+    emitting = [each for each in at_source if _emits(each)]
+    for each in at_source:
+        for setting in each.settings.values():
+            ledger.unless_read(setting.origin, "the link writes heartbeats as it connects itself")
+    return Flow(
+        source=source_client(source.settings, aliases[0], keys[0], ledger),
+        target=target_client(source.settings, aliases[1], keys[1], ledger),
+        settings=record_settings(settings, ledger),
+        has_heartbeats_at_source=bool(emitting),
+        has_checkpoints=any(each.runs for each in checkpoints),
+        heartbeats={
+            n: s for each in emitting for n, s in each.settings.items() if n in HEARTBEAT_ONLY
+        },
+    )
+
+
+def _own(source: Connector, ledger: Ledger) -> Named:
+    """Return what the source connector itself reads."""
+    found: Named = {}
+    for name, setting in source.settings.items():
+        if name in CHECKPOINT_ONLY:
+            ledger.unless_read(setting.origin, f"only a {CHECKPOINT} reads it")
+        elif name in HEARTBEAT_ONLY:
+            ledger.unless_read(setting.origin, f"only a {HEARTBEAT} reads it")
+        elif not name.startswith(("source.cluster.", "target.cluster.")):
+            found[name] = setting
+    return found
+
+
+def _add_other(settings: Named, other: Connector, flow: str, ledger: Ledger) -> None:
+    """Add what another connector decides; the source connector decides the rest."""
+    own = CHECKPOINT_ONLY if other.kind == CHECKPOINT else HEARTBEAT_ONLY
+    for name, setting in other.settings.items():
+        if name in own:
+            settings[name] = setting
+        else:
+            ledger.unless_read(setting.origin, f"the {SOURCE}'s value counts")
+    topics = other.settings.get("topics")
+    mirrored = settings.get("topics")
+    if other.kind != CHECKPOINT or topics is None:
+        return
+    if mirrored is None or set(topics.entries()) != set(mirrored.entries()):
+        ledger.unsupported(
+            topics,
+            "a link syncs groups for all topics that it mirrors",
+            f"{flow}: groups were synced if they read the topics of the {CHECKPOINT}; a link syncs "
+            "those that read any topic it mirrors",
+        )
+
+
+def _emits(heartbeat: Connector) -> bool:
+    enabled = heartbeat.settings.get("emit.heartbeats.enabled")
+    return heartbeat.runs and (enabled is None or enabled.is_true)
+
+
+def _tell_not_running(connector: Connector, flow: str, ledger: Ledger) -> None:
+    if connector.runs:
+        return
+    what = {
+        SOURCE: "nothing was copied, and a link copies as soon as it is started",
+        CHECKPOINT: "no group was synced: groups.sync and checkpoints.emit are off",
+        HEARTBEAT: "no heartbeats were written: heartbeats.emit is off",
+    }
+    ledger.differs(f"{flow}: its {connector.kind} is {connector.state}: {what[connector.kind]}")
+
+
+def _tell_alone(connector: Connector, ledger: Ledger) -> None:
+    aliases = "->".join(_aliases(connector))
+    for setting in connector.settings.values():
+        ledger.unless_read(
+            setting.origin,
+            f"a {connector.kind} alone copies nothing: there is no {SOURCE} for {aliases}",
+        )
+    ledger.differs(
+        f"{aliases}: the {connector.kind} of {connector.file} belongs to no {SOURCE} of these "
+        "files, by its addresses or its aliases, and is left out"
+    )
