@@ -183,7 +183,6 @@ def test_clusters_are_asked_once_and_again_by_who_wants_it(page: Any, address: s
     assert len(asked) == 2
     page.keyboard.type("/ESS")
     page.wait_for_url("**text=ESS**")
-    page.keyboard.press("Escape")
     page.locator("[data-filter]").blur()
     page.keyboard.type("j")
     page.keyboard.press("Enter")
