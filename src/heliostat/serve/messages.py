@@ -59,6 +59,10 @@ class LinkFigures(BaseModel):
     """Partitions that may lack more."""
     latency_p50_ms: float | None
     latency_p99_ms: float | None
+    stopped: int
+    """Partitions that are stopped until a person decides; other problems are retried."""
+    flows: list[BeatingFlow]
+    """Of whichever MirrorMaker 2 or link writes heartbeats; its own among them."""
 
 
 class LinkSummary(LinkFigures):
@@ -66,11 +70,7 @@ class LinkSummary(LinkFigures):
 
     topics: int
     problems: int
-    stopped: int
-    """Those of the problems that wait for a person's decision; the others are retried."""
     refused: int
-    flows: list[BeatingFlow]
-    """Of whichever MirrorMaker 2 or link writes heartbeats; its own among them."""
 
 
 class LinkPage(BaseModel):
