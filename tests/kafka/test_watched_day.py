@@ -1,4 +1,4 @@
-"""A day of an EFD, watched: Prometheus, InfluxDB, the API and the log tell an outage alike."""
+"""A day of an EFD, watched: page, API, Prometheus, InfluxDB and log tell an outage alike."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 import yaml
+from support.browser import chromium
 from support.influxd import Influxd
 from support.links import LinkProcess, wait_for, wait_level, write_config
 from support.prometheus import Prometheus
@@ -33,6 +34,8 @@ FROZEN_WITHIN_S = 20.0
 ALERT_WITHIN_S = 30.0
 ALERT = "HeliostatSourceUnreachable"
 DATABASE = "heliostat"
+HEAD = 40
+"""Characters of a link's view: its name and state."""
 QUERIES = {
     "reachable": "SELECT last(reachable) FROM heliostat_broker WHERE side = 'source'",
     "in_sync": "SELECT last(in_sync) FROM heliostat_link",
@@ -49,11 +52,16 @@ class Watched:
         The link that runs.
     influxd, prometheus
         What is told.
+    tab
+        The link's view in a browser.
     """
 
-    def __init__(self, link: LinkProcess, url: str, influxd: Influxd, prom: Prometheus) -> None:
+    def __init__(
+        self, link: LinkProcess, url: str, influxd: Influxd, prom: Prometheus, tab: Any
+    ) -> None:
         self.link = link
         self._url = url
+        self._tab = tab
         self._influxd = influxd
         self._prometheus = prom
         self._read = 0
@@ -69,6 +77,10 @@ class Watched:
     def api(self) -> dict[str, Any]:
         (link,) = httpx.get(f"{self._url}/api/v1/links", timeout=10).json()["items"]
         return dict(link)
+
+    def page(self) -> str:
+        """What stands on the link's page."""
+        return str(self._tab.inner_text("main"))
 
     def scraped(self) -> dict[str, float]:
         """What Prometheus has of the source, and of the link."""
@@ -91,7 +103,8 @@ class Watched:
     def describe(self) -> str:
         """All of it, for a test that fails."""
         return (
-            f"API {self.api()}\nPrometheus {self.scraped()}, firing {self.firing()}\n"
+            f"API {self.api()}\npage {self.page()[:1500]}\n"
+            f"Prometheus {self.scraped()}, firing {self.firing()}\n"
             f"InfluxDB {self.written()}\nlog {self.log()[-3000:]}"
         )
 
@@ -148,9 +161,12 @@ def watched(
         address = SERVED.search(link.text())
         assert address is not None
         url = address[1].rstrip("/")
-        with Prometheus(tmp_path, url.removeprefix("http://"), EVERY_S, RULES) as prometheus:
+        served = url.removeprefix("http://")
+        with Prometheus(tmp_path, served, EVERY_S, RULES) as prometheus, chromium() as browser:
             prometheus.wait_ready()
-            yield Watched(link, url, influxd, prometheus)
+            tab = browser.new_page()
+            tab.goto(f"{url}/#/links/east-to-west")
+            yield Watched(link, url, influxd, prometheus, tab)
 
 
 WELL = {"reachable": 1.0, "in_sync": 1.0}
@@ -162,6 +178,7 @@ def wait_well(watched: Watched, since_s: float, **more: Callable[[], object]) ->
         since_s,
         ALERT_WITHIN_S,
         api=lambda: watched.api()["in_sync"],
+        page=lambda: "in sync" in watched.page()[:HEAD],
         prometheus=lambda: watched.scraped() == WELL,
         influxdb=lambda: watched.written() == WELL,
         alerts=lambda: not watched.firing(),
@@ -195,6 +212,9 @@ def test_an_outage_of_the_source_is_told_alike_everywhere_and_ends(
             began_s,
             within_s,
             api=lambda: "no broker of east" in str(watched.api()["why_not_in_sync"]),
+            page=lambda: (
+                "in sync" not in watched.page()[:HEAD] and "no broker of east" in watched.page()
+            ),
             prometheus=lambda: watched.scraped() == ILL,
             influxdb=lambda: watched.written() == ILL,
             log=lambda: re.search(r" WARN .*\bof east\b", watched.log()),

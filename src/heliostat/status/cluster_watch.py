@@ -78,11 +78,12 @@ class ClusterWatch:
                     return
 
     def _ask(self, cluster: WireCluster) -> None:
-        """Ask once, and once more before an outage is told."""
+        """Ask once; before an outage is told once more, unless all brokers were waited for."""
         began_s = self._clock.monotonic_s()
         lost = _why_lost(cluster)
         if lost is not None and self._lost is None:
-            lost = _why_lost(cluster)
+            if self._clock.monotonic_s() - began_s < ANSWER_S:
+                lost = _why_lost(cluster)
             if lost is not None:
                 self._events.warn(f"{self._access.alias} does not answer: {lost}")
         elif lost is None and self._lost is not None:
