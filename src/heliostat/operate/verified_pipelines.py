@@ -16,8 +16,8 @@ import pyarrow as pa
 
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import RegistryError, TransformFailed
-from heliostat.link.pipeline_rules import pipeline_of, pipelines_of, topics_of_pipelines
-from heliostat.names import Offset, TopicName, TopicPartition
+from heliostat.link.pipeline_rules import pipeline_of, pipelines_from, topics_of_pipelines
+from heliostat.names import ClusterId, Offset, TopicName, TopicPartition
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.rows.layout import HEADERS, SCHEMA, TIMESTAMP
@@ -25,6 +25,8 @@ from heliostat.records.rows.to_rows import US_PER_MS
 from heliostat.records.spark.trial import Maker, Spark, maker_in
 from heliostat.schemas.registry.values import SchemaId, Subject
 from heliostat.verify.piped import Pipe
+from heliostat.verify.read_requests import Isolation
+from heliostat.verify.reader import LogReader
 from heliostat.verify.stream_values import ConsumedRecord
 
 if TYPE_CHECKING:
@@ -56,20 +58,31 @@ def open_pipes(
     ------
     RegistryError, RegistryUnreachable, RegistryAnswerInvalid
         A registry does not answer, or refuses, if a pipeline needs schemas.
+    ConnectionLost
+        The source does not answer, if a pipeline says its id.
     """
-    pipelines = pipelines_of(link)
+    pipelines = pipelines_from(link, partial(_cluster_id, config, link))
     with ExitStack() as stack:
         known: WithSchemas = lambda name, _: pipelines[name]  # noqa: E731 - or the other
         if any(each.avro_steps for each in pipelines.values()):
-            known = stack.enter_context(_schemas(config, link, mirrors))
+            known = stack.enter_context(_schemas(config, link, pipelines, mirrors))
         names = {topic: pipeline_of(link, topic) for topic in mirrors}
         names = {topic: name for topic, name in names.items() if name}
         yield PipesOfLink(frozenset(names), names, maker_in(context), known)
 
 
+def _cluster_id(config: Config, link: LinkConfig) -> ClusterId:
+    with LogReader(config.clusters[link.source].access(), Isolation.READ_COMMITTED) as reader:
+        reader.topics([])
+        return ClusterId(reader.cluster_id)
+
+
 @contextmanager
 def _schemas(
-    config: Config, link: LinkConfig, mirrors: Mapping[TopicName, TopicName]
+    config: Config,
+    link: LinkConfig,
+    pipelines: Mapping[str, Pipeline],
+    mirrors: Mapping[TopicName, TopicName],
 ) -> Iterator[WithSchemas]:
     from heliostat.link.avro_part import SourceSchemas
     from heliostat.operate.derived_schemas import NOT_THERE, Looked
@@ -89,7 +102,7 @@ def _schemas(
             return found
 
         schemas = SourceSchemas(observe_registry(source), naming)
-        yield _Known(pipelines_of(link), topics_of_pipelines(link, mirrors), schemas, at_target)
+        yield _Known(pipelines, topics_of_pipelines(link, mirrors), schemas, at_target)
 
 
 class _Known:
