@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import RegistryError, TransformFailed
+from heliostat.errors import RegistryError
 from heliostat.link.pipeline_rules import pipeline_of, pipelines_from, topics_of_pipelines
 from heliostat.names import ClusterId, Offset, TopicName, TopicPartition
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
@@ -172,42 +172,27 @@ class PipesOfLink:
         found: list[ConsumedRecord] = []
         for part in self.maker(self.known(name, table), table):
             if part.made is not None:
-                found += self._changed(partition, before, part.made)
+                found += _changed(before, part.made)
             else:
                 self.failed[partition][Offset(part.rows["offset"][0].as_py())] = part.error
         # A frame is in a cycle, and as long as it is there, Spark's JVM keeps all of its rows: 20
         # pieces filled a heap of 768 MiB, as whoever compares rows has the collector paused.
         gc.collect()
-        offsets = [row[0] for row in found]
-        if offsets != sorted(set(offsets)):
-            raise TransformFailed(
-                "rows come back out of order or more than once", partition=str(partition)
-            )
         return found
 
-    def _changed(
-        self, partition: TopicPartition, before: Mapping[int, ConsumedRecord], made: pa.Table
-    ) -> Iterator[ConsumedRecord]:
-        """Yield the records of rows that came back; columns that are not there are as they were."""
-        columns = {name: _values(name, made[name]) for name in made.column_names}
-        for at, offset in enumerate(columns["offset"]):
-            if offset not in before:
-                raise TransformFailed(
-                    "a row comes back that is of no record", partition=str(partition), offset=offset
-                )
-            _, timestamp, key, value, headers = before[offset]
-            row = (
-                offset,
-                columns["timestamp"][at] if "timestamp" in columns else timestamp,
-                columns["key"][at] if "key" in columns else key,
-                columns["value"][at] if "value" in columns else value,
-                columns["headers"][at] if "headers" in columns else headers,
-            )
-            if row[1] is None or row[4] is None or any(name is None for name, _ in row[4]):
-                lacks = "no timestamp, or headers or a header's key are null"
-                self.failed[partition][Offset(offset)] = lacks
-                continue
-            yield row
+
+def _changed(before: Mapping[int, ConsumedRecord], made: pa.Table) -> Iterator[ConsumedRecord]:
+    """Yield the records of rows that came back; columns that are not there are as they were."""
+    columns = {name: _values(name, made[name]) for name in made.column_names}
+    for at, offset in enumerate(columns["offset"]):
+        _, timestamp, key, value, headers = before[offset]
+        yield (
+            offset,
+            columns["timestamp"][at] if "timestamp" in columns else timestamp,
+            columns["key"][at] if "key" in columns else key,
+            columns["value"][at] if "value" in columns else value,
+            columns["headers"][at] if "headers" in columns else headers,
+        )
 
 
 def _table(

@@ -124,10 +124,14 @@ def made_of(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterat
     PipelineRefused
         Spark can't run the pipeline.
     """
+    # Only here: who makes a session need not have Arrow.
+    from heliostat.records.rows.wrong_rows import misplaced
+
     frame = session.createDataFrame(rows).coalesce(1)
     made, why = _made_at_once(with_steps(frame, pipeline).frame)
+    why = why or misplaced(rows["partition"][0].as_py(), rows["offset"].to_numpy(), made)
     if not why:
-        yield MadePart(rows, made)
+        yield from _checked(rows, made)
     elif rows.num_rows == 1:
         yield MadePart(rows, None, why)
     else:
@@ -138,9 +142,6 @@ def made_of(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterat
 
 def _made_at_once(frame: DataFrame) -> tuple[pa.Table | None, str]:
     """Return what a pipeline makes of rows, or why it fails at one of them."""
-    # Only here: who makes a session need not have Arrow.
-    from heliostat.records.rows.row_times import WHY_NOT_TAKEN, not_taken, times_ms
-
     try:
         made = frame.toArrow()
     except Exception as error:
@@ -148,6 +149,24 @@ def _made_at_once(frame: DataFrame) -> tuple[pa.Table | None, str]:
         if java_exception(error) is None:
             raise
         return None, essence(str(error))
-    if "timestamp" in made.column_names and len(not_taken(times_ms(made["timestamp"].drop_null()))):
-        return None, WHY_NOT_TAKEN
     return made, ""
+
+
+def _checked(rows: pa.Table, made: pa.Table) -> Iterator[MadePart]:
+    """Yield what was made of rows, with those records apart of which something wrong came back."""
+    import pyarrow.compute as pc
+
+    from heliostat.records.rows.wrong_rows import wrong_rows
+
+    wrong, given, begin = wrong_rows(made), rows["offset"], None
+    for offset in [*sorted(wrong), None]:
+        some = [rows, made]
+        if begin is not None:
+            some = [each.filter(pc.greater(each["offset"], begin)) for each in some]
+        if offset is not None:
+            some = [each.filter(pc.less(each["offset"], offset)) for each in some]
+        if some[0].num_rows:
+            yield MadePart(*some)
+        if offset is not None:
+            yield MadePart(rows.filter(pc.equal(given, offset)), None, wrong[offset])
+        begin = offset
