@@ -12,6 +12,7 @@ from support.records import LZ4, Sample, encode
 
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.pipeline_steps import Pipeline
+from heliostat.records.rows.header_steps import Origin
 from heliostat.records.rows.in_place import InPlace
 from heliostat.records.rows.to_rows import Chunk, rows_of
 from heliostat.records.spark.frames import session_of_rows
@@ -19,6 +20,7 @@ from heliostat.records.spark.trial import tried
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
+NOWHERE = dict.fromkeys(Origin, "")
 P = TopicPartition(TopicName("orders"), PartitionId(0))
 
 
@@ -40,4 +42,6 @@ def test_spark_makes_the_same_of_each_record(spark: SparkSession) -> None:
         by_spark = tried(session, pipeline, pa.Table.from_batches([rows_of(chunk)]))
         expected = [each.after for each in by_spark if each.after is not None]
         assert rows_of(Chunk(1, P, by_bytes)).to_pylist() == expected
-        assert len(expected) == sum(left(steps, s.headers, s.value) is not None for s in samples)
+        assert len(expected) == sum(
+            left(steps, s.headers, s.value, NOWHERE) is not None for s in samples
+        )

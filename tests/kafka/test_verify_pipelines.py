@@ -18,6 +18,7 @@ IN_PLACE: list[dict[str, Any]] = [
     {"drop_tombstones": True},
     {"drop_headers": ["secret"]},
     {"insert_headers": {"from": "summit's"}},
+    {"insert_origin": {}},
     {"json_fields": {"drop": ["secret"], "mask": {"name": None}}},
 ]
 AS_ROWS: list[dict[str, Any]] = [

@@ -12,7 +12,8 @@ from pyspark.sql import SparkSession
 from heliostat.records.copier.pipeline_steps import Pipeline, Step
 from heliostat.records.rows.layout import SCHEMA as ROWS
 from heliostat.records.spark.frames import session_of_rows
-from heliostat.records.spark.trial import TriedRecord, tried
+from heliostat.records.spark.trial import tried
+from heliostat.records.spark.tried_record import TriedRecord
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 

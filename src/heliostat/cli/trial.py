@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.options import config_option, json_option
 from heliostat.config import load_config
-from heliostat.errors import Refused
+from heliostat.errors import HeliostatError, Refused
 from heliostat.names import TopicName
 from heliostat.operate.links import links_of
-from heliostat.operate.trial import Trial, try_pipeline
-from heliostat.ops.shown import bytes_text
+from heliostat.operate.pipeline_files import forget, packages_of, stamps_of
+from heliostat.operate.trial import Trial, Trials
+from heliostat.operate.tried_records import LastRecords, MadeUp
+from heliostat.ops.shown import bytes_of, bytes_text
 from heliostat.records.rows.row_names import BACK
-from heliostat.records.spark.trial import Row, TriedRecord
+from heliostat.records.spark.tried_record import Row, TriedRecord
 
 SHOWN_CHARACTERS_MAX = 200
+LOOK_S = 0.2
+"""How often `--watch` looks at files."""
 
 
 @click.command("try")
@@ -35,6 +41,31 @@ SHOWN_CHARACTERS_MAX = 200
     show_default=True,
     help="Offsets before the end of each partition.",
 )
+@click.option(
+    "--value",
+    "values",
+    multiple=True,
+    metavar="TEXT",
+    help="A made-up record's value, several times; no broker is asked then. 0x... are bytes.",
+)
+@click.option(
+    "--file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A made-up record's value in each line.",
+)
+@click.option("--key", metavar="TEXT", help="Key of made-up records; alone: of a tombstone.")
+@click.option(
+    "--header",
+    "headers",
+    multiple=True,
+    metavar="NAME=TEXT",
+    help="A header of made-up records, several times.",
+)
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Try again at each change of the configuration, --file, or the functions' files.",
+)
 @json_option
 @click.pass_context
 def try_command(
@@ -44,6 +75,11 @@ def try_command(
     topic: str,
     config_file: Path,
     last: int,
+    values: tuple[str, ...],
+    file: Path | None,
+    key: str | None,
+    headers: tuple[str, ...],
+    watch: bool,
     as_json: bool,
 ) -> None:
     r"""Show what a topic's pipeline makes of its last records; nothing is written.
@@ -51,23 +87,85 @@ def try_command(
     Marks: `=` unchanged, `~` changed, `-` filtered out, `!` the pipeline fails at it. The link
     may be running. Exit code 0 when the pipeline works for all of them, 1 when it fails at one.
 
+    A function is looked for where Python looks for modules: PYTHONPATH=. heliostat try ...
+
     \b
     Examples:
       heliostat try summit-to-usdf orders -c heliostat.yaml
       heliostat try summit-to-usdf orders --last 1000 --json | jq '.records[].error'
+      heliostat try summit-to-usdf orders --value '{"id": 3}' --header test=1
+      heliostat try summit-to-usdf orders --file orders.jsonl --watch
     """
-    config = load_config(config_file)
-    (link,) = links_of(config, link_name)
-    try:
-        trial = try_pipeline(config, link, TopicName(topic), last)
-    except Refused as error:
-        raise click.BadParameter(error.text, param_hint="TOPIC") from error
+
+    def records() -> LastRecords | MadeUp:
+        found = _made_up(values, file, key, headers)
+        return LastRecords(last) if found is None else found
+
+    def tried(trials: Trials) -> Trial:
+        config = load_config(config_file)
+        (link,) = links_of(config, link_name)
+        try:
+            return trials.tried(config, link, TopicName(topic), records())
+        except Refused as error:
+            raise click.BadParameter(error.text, param_hint="TOPIC") from error
+
+    with Trials() as trials:
+        if watch:
+            files = [config_file] if file is None else [config_file, file]
+            _watch(partial(tried, trials), partial(_show, as_json=as_json), files, link_name)
+        trial = tried(trials)
+    _show(trial, as_json=as_json)
+    context.exit(DIFFERENCE if trial.failed else IN_SYNC)
+
+
+def _made_up(
+    values: tuple[str, ...], file: Path | None, key: str | None, headers: tuple[str, ...]
+) -> MadeUp | None:
+    """Return the records that are made up; None: none are."""
+    found: list[bytes | None] = [bytes_of(each) for each in values]
+    if file is not None:
+        found += file.read_bytes().splitlines()
+    elif key is not None and not found:
+        found = [None]
+    pairs = [each.partition("=") for each in headers]
+    if wrong := [each for each, (_, sign, _) in zip(headers, pairs, strict=True) if not sign]:
+        raise click.BadParameter(f"{wrong[0]} has no =", param_hint="--header")
+    if not found:
+        if headers:
+            raise click.BadParameter("only with --value, --file or --key", param_hint="--header")
+        return None
+    named = tuple((name, bytes_of(text)) for name, _, text in pairs)
+    return MadeUp(tuple(found), None if key is None else bytes_of(key), named)
+
+
+def _show(trial: Trial, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(trial_json(trial), indent=2))
     else:
         for line in trial_lines(trial):
             click.echo(line)
-    context.exit(DIFFERENCE if trial.failed else IN_SYNC)
+
+
+def _watch(
+    tried: Callable[[], Trial], show: Callable[[Trial], None], files: list[Path], link_name: str
+) -> NoReturn:
+    """Show a trial, and again after each change of a file; what is wrong is shown as well."""
+    packages: frozenset[str] = frozenset()
+    while True:  # until Ctrl-C
+        before = stamps_of(files, packages)
+        try:
+            (link,) = links_of(load_config(files[0]), link_name)
+            packages = packages_of(link)
+            before = stamps_of(files, packages)
+            began_s = time.monotonic()
+            show(tried())
+            click.echo(f"-- in {time.monotonic() - began_s:.1f} s; waits for a change", err=True)
+        except (HeliostatError, click.ClickException) as error:
+            text = error.format_message() if isinstance(error, click.ClickException) else error
+            click.echo(f"heliostat: {text}", err=True)
+        while stamps_of(files, packages) == before:
+            time.sleep(LOOK_S)
+        forget(packages)
 
 
 def trial_json(trial: Trial) -> dict[str, Any]:

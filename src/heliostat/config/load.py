@@ -7,7 +7,7 @@ import os
 import re
 from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -22,13 +22,8 @@ from heliostat.config.checks import (
     schema_problems,
     target_problems,
 )
-from heliostat.config.fan_in import FanInConfig
-from heliostat.config.gaps import ErrorsConfig, GapsConfig
-from heliostat.config.influx import InfluxConfig
 from heliostat.config.model import Config
-from heliostat.config.registry import RegistryConfig
-from heliostat.config.schemas import SchemasConfig
-from heliostat.config.security import SecurityConfig, TokenEndpointConfig, is_secret, may_be_shown
+from heliostat.config.security import is_secret, may_be_shown
 from heliostat.errors import ConfigError
 
 FILE_BYTES_MAX = 4 << 20  # bytes; thousands of links fit, a log file given by mistake does not
@@ -42,23 +37,6 @@ _MIRROR_MAKER = re.compile(
 )
 """Its properties, its connectors, or Strimzi's resource."""
 _REPLACED_WHOLE = frozenset({"naming", "start"})  # choices: a mix of two would be neither
-_SECTIONS: dict[str, type[BaseModel]] = {
-    "topics": model.TopicsConfig,
-    "fan_in": FanInConfig,
-    "records": model.RecordsConfig,
-    "lanes": model.LanesConfig,
-    "gaps": GapsConfig,
-    "errors": ErrorsConfig,
-    "state": model.StateConfig,
-    "groups": model.GroupsConfig,
-    "schemas": SchemasConfig,
-    "spark": model.SparkConfig,
-    "security": SecurityConfig,
-    "schema_registry": RegistryConfig,
-    "token_endpoint": TokenEndpointConfig,
-    "defaults": model.LinkSettings,
-    "influx": InfluxConfig,
-}
 _Path = tuple[str | int, ...]
 
 
@@ -249,16 +227,26 @@ def _reason(detail: ErrorDetails, where: _Path) -> str:
 
 
 def _nearest(where: _Path) -> str:
-    parent = where[-2] if len(where) > 1 else None
-    section: type[BaseModel] = Config
-    if len(where) == 3 and where[0] == "clusters":
-        section = model.ClusterConfig
-    elif isinstance(parent, int):
-        section = model.LinkConfig
-    elif isinstance(parent, str):
-        section = _SECTIONS.get(parent, Config)
-    close = difflib.get_close_matches(str(where[-1]), section.model_fields, n=1)
+    """Return which key of the section was meant, wherever that is."""
+    sections: list[type[BaseModel]] = [Config]
+    for part in where[:-1]:
+        inner = [
+            found
+            for section in sections
+            if isinstance(part, str) and part in section.model_fields
+            for found in _sections_in(section.model_fields[part].annotation)
+        ]
+        sections = inner or sections  # a place in a list, a name in a map, or one of several
+    keys = [key for section in sections for key in section.model_fields]
+    close = difflib.get_close_matches(str(where[-1]), keys, n=1)
     return f", did you mean {close[0]}?" if close else ""
+
+
+def _sections_in(kind: object) -> Iterator[type[BaseModel]]:
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        yield kind
+    for inner in get_args(kind):
+        yield from _sections_in(inner)
 
 
 def _got(detail: ErrorDetails, where: _Path) -> str:

@@ -140,6 +140,21 @@ class ReplaceStep(Frozen):
     """What is put there; `$1` is the first group."""
 
 
+OriginPart: TypeAlias = Literal["cluster", "topic", "partition", "offset", "timestamp"]
+
+
+class OriginStep(Frozen):
+    """Adds headers that say where a record comes from, as text, behind the others."""
+
+    prefix: Annotated[str, Field(title="Prefix")] = "origin."
+    """What their names begin with: `origin.cluster`, `origin.topic`, ..."""
+    what: Annotated[
+        tuple[OriginPart, ...], Strict(strict=False), Field(title="What", min_length=1)
+    ] = ("cluster", "topic", "partition", "offset", "timestamp")
+    """The source cluster's id; the source's topic, partition and offset; and the timestamp in
+    milliseconds since the epoch, as steps before this one leave it."""
+
+
 class StepConfig(Frozen):
     """One step: exactly one of these."""
 
@@ -168,6 +183,8 @@ class StepConfig(Frozen):
     """Keeps only records that have a value."""
     insert_headers: Annotated[dict[str, str] | None, Field(title="Insert headers")] = None
     """Text by name of headers that are added behind the others."""
+    insert_origin: Annotated[OriginStep | None, Field(title="Insert origin")] = None
+    """Adds headers that say where a record comes from."""
     rename_headers: Annotated[dict[str, str] | None, Field(title="Rename headers")] = None
     """New name by name."""
     drop_headers: Annotated[Names | None, Field(title="Drop headers")] = None

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from heliostat.config import LinkConfig
 from heliostat.errors import RegistryError
-from heliostat.link.pipeline_rules import pipeline_of, pipelines_of, topics_of_pipelines
+from heliostat.link.pipeline_rules import pipeline_of, topics_of_pipelines
 from heliostat.names import TopicName
 from heliostat.ops.events import Events
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
@@ -198,6 +198,8 @@ class AvroPart:
     ----------
     link
         Its configuration.
+    pipelines
+        Its pipelines by name.
     refused
         See `Runner.refused`.
     learnt
@@ -206,14 +208,19 @@ class AvroPart:
         Where refusals are logged.
     """
 
-    def __init__(self, link: LinkConfig, refused: Refused, learnt: Learnt, events: Events) -> None:
+    def __init__(
+        self,
+        link: LinkConfig,
+        pipelines: Mapping[str, Pipeline],
+        refused: Refused,
+        learnt: Learnt,
+        events: Events,
+    ) -> None:
         self._link = link
         self._events = events
         self._refused = refused
         self._learnt = learnt
-        self._pipelines = {
-            name: each for name, each in pipelines_of(link).items() if each.avro_steps
-        }
+        self._pipelines = {name: each for name, each in pipelines.items() if each.avro_steps}
         self._lock = threading.Lock()
         self._wanted: dict[str, set[int]] = {name: set() for name in self._pipelines}
         self._read: dict[tuple[object, ...], AvroSchema] = {}

@@ -32,7 +32,7 @@ from heliostat.link.losses import Losses
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.owner_guard import OwnerGuard
 from heliostat.link.pipeline_faults import PipelineFaults
-from heliostat.link.pipeline_rules import pipelines_of
+from heliostat.link.pipeline_rules import pipelines_from
 from heliostat.link.planning import Planner
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
@@ -52,6 +52,7 @@ from heliostat.records.copier.lane import (
     RoundReport,
     SchemaFrames,
 )
+from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import StatusBoard
 from heliostat.status.open_transactions import LOOK_EVERY_S, OpenTransactions
@@ -172,12 +173,12 @@ class Copying:
         self._target = target
         self._known = known
         self._refresh = threading.Event()  # set to have a reconciliation at once
-        pipelines = pipelines_of(context.link)
+        pipelines = pipelines_from(context.link, source.cluster_id)
         refused = resources.runner.refused(pipelines)
         for text in refused.values():
             context.events.warn(text)
         self._faults = PipelineFaults(pipelines, refused)
-        self._schemas = self._schema_part()
+        self._schemas = self._schema_part(pipelines)
         if self._schemas is not None:
             template = replace(template, registries=self._schemas.registries)
         self._errors = _record_errors(context, target, self._schemas, self._faults)
@@ -268,7 +269,7 @@ class Copying:
             faults=self._faults,
         )
 
-    def _schema_part(self) -> SchemaPart | None:
+    def _schema_part(self, pipelines: Mapping[str, Pipeline]) -> SchemaPart | None:
         """Return the part that mirrors schemas, if that is configured."""
         context, known = self._context, self._known
         source, target = context.source.registry_access(), context.target.registry_access()
@@ -293,7 +294,9 @@ class Copying:
             told=lambda: self.lanes.told_since(),  # noqa: PLW0108  # lanes are made later
             frames=known.frames,
             reframed=self._reframed,
-            avro=AvroPart(context.link, runner.refused, self._faults.learn, context.events),
+            avro=AvroPart(
+                context.link, pipelines, runner.refused, self._faults.learn, context.events
+            ),
         )
 
     def _reframed(self, frames: Mapping[TopicName, SchemaFrames]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from heliostat.config import LinkConfig, PipelineConfig, compile_pattern
 from heliostat.config.pipelines import AvroStep, HeaderMatch, JsonStep, StepConfig
-from heliostat.names import TopicName
+from heliostat.names import ClusterId, TopicName
 from heliostat.records.copier.avro_step import AvroFields
 from heliostat.records.copier.lane import NO_FRAMES, SchemaFrames
 from heliostat.records.copier.pipeline_steps import (
@@ -23,6 +23,8 @@ from heliostat.records.rows.header_steps import (
     HasHeader,
     HasValue,
     InsertHeaders,
+    InsertOrigin,
+    Origin,
     RenameHeaders,
 )
 from heliostat.records.spark.in_place_sql import literal
@@ -32,13 +34,25 @@ NAMED_MAX = 3
 
 
 def pipelines_of(link: LinkConfig) -> dict[str, Pipeline]:
-    """Return a link's pipelines by their names."""
+    """Return a link's pipelines by their names; they do not know the source's id yet."""
     return {
         each.name: Pipeline(
             each.name, tuple(_step(step) for step in each.steps), timeout_s=each.timeout_s
         )
         for each in link.pipelines
     }
+
+
+def pipelines_from(link: LinkConfig, cluster_id: Callable[[], ClusterId]) -> dict[str, Pipeline]:
+    """Return a link's pipelines by their names, for records of a cluster, asked for its id.
+
+    It is asked only if a step says it.
+    """
+    found = pipelines_of(link)
+    if not any(each.needs_cluster for each in found.values()):
+        return found
+    cluster = cluster_id()
+    return {name: each.from_cluster(cluster) for name, each in found.items()}
 
 
 def pipeline_of(link: LinkConfig, topic: TopicName) -> str:
@@ -132,6 +146,9 @@ def _steps(step: StepConfig) -> Iterator[Step]:
         yield HasValue()
     if step.insert_headers is not None:
         yield InsertHeaders(tuple(step.insert_headers.items()))
+    if step.insert_origin is not None:
+        prefix, what = step.insert_origin.prefix, step.insert_origin.what
+        yield InsertOrigin(tuple((prefix + name, Origin[name.upper()]) for name in what))
     if step.rename_headers is not None:
         yield RenameHeaders(tuple(step.rename_headers.items()))
     if step.drop_headers is not None:

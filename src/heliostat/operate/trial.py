@@ -1,25 +1,25 @@
-"""Shows what a pipeline makes of a topic's last records; nothing is written."""
+"""Shows what a pipeline makes of a topic's last records, or of made-up ones; nothing is written."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
 
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import Refused
+from heliostat.errors import PipelineRefused, Refused
 from heliostat.link.pipeline_rules import pipeline_of, pipelines_of
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.names import TopicName
+from heliostat.operate.tried_records import LastRecords, MadeUp, chunks_of
 from heliostat.records.copier.pipeline_steps import Pipeline
-from heliostat.records.spark.frames import on_lane
-from heliostat.records.spark.row_workers import LaneRows
-from heliostat.records.spark.trial import TriedRecord, trial_session, tried
-from heliostat.schemas.registry.values import SchemaId
-from heliostat.verify.read_requests import Isolation
-from heliostat.verify.reader import LogReader
+from heliostat.records.spark.tried_record import TriedRecord
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from heliostat.records.spark.trial import Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,47 +36,97 @@ class Trial:
         return [each for each in self.records if each.error]
 
 
-def try_pipeline(config: Config, link: LinkConfig, topic: TopicName, last: int) -> Trial:
-    """Put the last records of each partition of a source topic through its pipeline.
+class Trials:
+    """Tries pipelines. Use as a context manager: Spark is started when one needs it, and kept."""
 
-    Parameters
-    ----------
-    config, link
-        The configuration, and a link of it.
-    topic
-        Topic of the source.
-    last
-        How many offsets before the end of each partition.
+    def __init__(self) -> None:
+        self._stack = ExitStack()
+        self._session: Session | None = None
 
-    Raises
-    ------
-    Refused
-        The topic has no pipeline, or is not at the source.
-    PipelineRefused
-        Spark can't run the pipeline.
-    SparkUnavailable
-        Spark can't be started.
-    ConnectionLost, BrokerError
-        The source does not answer or refuses.
-    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
-        The same of its registry, if the pipeline needs schemas.
-    """
-    name = pipeline_of(link, topic)
-    if not name:
-        raise Refused(f"no pipeline of link {link.name} has topic {topic}")
-    import pyarrow as pa
+    def __enter__(self) -> Self:
+        return self
 
-    tables = [pa.Table.from_batches([each]) for each in _rows(config, link, topic, last)]
-    pipeline = pipelines_of(link)[name]
-    if pipeline.avro_steps:
-        pipeline = _with_schemas(config, link, topic, pipeline, tables)
-    found: list[TriedRecord] = []
-    with trial_session(config.spark.conf) as session:
-        on_lane(session, LaneRows(), pipeline)  # refused, also if there is no record
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._stack.__exit__(kind, error, trace)
+
+    def tried(
+        self, config: Config, link: LinkConfig, topic: TopicName, source: LastRecords | MadeUp
+    ) -> Trial:
+        """Put records through the pipeline of a source topic.
+
+        Parameters
+        ----------
+        config, link
+            The configuration, and a link of it.
+        topic
+            Topic of the source.
+        source
+            Which records: of made-up ones no broker is asked.
+
+        Raises
+        ------
+        Refused
+            The topic has no pipeline, or is not at the source.
+        PipelineRefused
+            Spark can't run the pipeline.
+        SparkUnavailable
+            Spark can't be started.
+        ConnectionLost, BrokerError
+            The source does not answer or refuses.
+        RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+            The same of its registry, if the pipeline needs schemas.
+        """
+        name = pipeline_of(link, topic)
+        if not name:
+            raise Refused(f"no pipeline of link {link.name} has topic {topic}")
+        import pyarrow as pa
+
+        from heliostat.records.rows.to_rows import rows_of
+
+        cluster, chunks = chunks_of(config, link, topic, source)
+        tables = [pa.Table.from_batches([rows_of(each)]) for each in chunks]
+        pipeline = pipelines_of(link)[name].from_cluster(cluster)
+        if pipeline.avro_steps:
+            pipeline = _with_schemas(config, link, topic, pipeline, tables)
+        if pipeline.is_in_place:
+            from heliostat.records.spark.frames import refused_in_place
+            from heliostat.records.spark.piped_in_place import tried_in_place
+
+            for why in refused_in_place([pipeline]).values():
+                raise PipelineRefused(why)
+            found = [each for chunk in chunks for each in tried_in_place(pipeline, chunk)]
+        else:
+            found = self._in_spark(config, pipeline, tables)
+        return Trial(topic, name, list(_readable(pipeline, found)))
+
+    def _in_spark(
+        self, config: Config, pipeline: Pipeline, tables: Sequence[pa.Table]
+    ) -> list[TriedRecord]:
+        from heliostat.records.spark.frames import on_lane
+        from heliostat.records.spark.row_workers import LaneRows
+        from heliostat.records.spark.trial import trial_session, tried
+
+        if self._session is None:
+            self._session = self._stack.enter_context(trial_session(config.spark.conf))
+        on_lane(self._session, LaneRows(), pipeline)  # refused, also if there is no record
+        found: list[TriedRecord] = []
         for table in tables:
             if table.num_rows:
-                found += tried(session, pipeline, table)
-    return Trial(topic, name, list(_readable(pipeline, found)))
+                found += tried(self._session, pipeline, table)
+        return found
+
+
+def try_pipeline(
+    config: Config, link: LinkConfig, topic: TopicName, source: LastRecords | MadeUp
+) -> Trial:
+    """Put records through a pipeline once, see `Trials`."""
+    with Trials() as trials:
+        return trials.tried(config, link, topic, source)
 
 
 def _with_schemas(
@@ -92,6 +142,7 @@ def _with_schemas(
     from heliostat.link.avro_part import SourceSchemas
     from heliostat.records.avro.frames import ids_in
     from heliostat.schemas import HttpRegistry, SubjectNaming, observe_registry
+    from heliostat.schemas.registry.values import SchemaId
 
     access = config.clusters[link.source].registry_access()
     assert access is not None, "the configuration was checked"
@@ -122,29 +173,3 @@ def _readable(pipeline: Pipeline, records: list[TriedRecord]) -> Iterator[TriedR
             if after is not None and after[column] is not None:
                 after[column] = views.after(after[column])
         yield replace(each, before=before, after=after)
-
-
-def _rows(
-    config: Config, link: LinkConfig, topic: TopicName, last: int
-) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of each partition's last records."""
-    from heliostat.records.batches.batch import next_offset
-    from heliostat.records.rows.to_rows import Chunk, rows_of, whole_batches
-
-    access = config.clusters[link.source].access()
-    with LogReader(access, Isolation.READ_COMMITTED) as reader:
-        view = reader.topics([topic]).get(topic)
-        if view is None:
-            raise Refused(f"topic {topic} is not at {link.source}, or can't be described there")
-        partitions = [TopicPartition(topic, PartitionId(each)) for each in sorted(view.leaders)]
-        for one, bounds in reader.bounds(partitions).items():
-            position = max(bounds.start, bounds.end - last)
-            while position < bounds.end:
-                data = reader.fetch({one: position})[one].data
-                end, error = whole_batches(memoryview(data), 0, len(data))
-                if error is not None or not end:
-                    text = "its batches can't be read" if error is None else error.text
-                    raise Refused(f"{one} at offset {position}: {text}")
-                rows = rows_of(Chunk(0, one, memoryview(data)[:end], position, bounds.end))
-                yield rows
-                position = next_offset(data, 0, end) or bounds.end

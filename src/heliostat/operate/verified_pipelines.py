@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import RegistryError, TransformFailed
-from heliostat.link.pipeline_rules import pipeline_of, pipelines_of, topics_of_pipelines
-from heliostat.names import Offset, TopicName, TopicPartition
+from heliostat.errors import RegistryError
+from heliostat.link.pipeline_rules import pipeline_of, pipelines_from, topics_of_pipelines
+from heliostat.names import ClusterId, Offset, TopicName, TopicPartition
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.rows.layout import HEADERS, SCHEMA, TIMESTAMP
@@ -25,6 +25,8 @@ from heliostat.records.rows.to_rows import US_PER_MS
 from heliostat.records.spark.trial import Maker, Spark, maker_in
 from heliostat.schemas.registry.values import SchemaId, Subject
 from heliostat.verify.piped import Pipe
+from heliostat.verify.read_requests import Isolation
+from heliostat.verify.reader import LogReader
 from heliostat.verify.stream_values import ConsumedRecord
 
 if TYPE_CHECKING:
@@ -56,20 +58,31 @@ def open_pipes(
     ------
     RegistryError, RegistryUnreachable, RegistryAnswerInvalid
         A registry does not answer, or refuses, if a pipeline needs schemas.
+    ConnectionLost
+        The source does not answer, if a pipeline says its id.
     """
-    pipelines = pipelines_of(link)
+    pipelines = pipelines_from(link, partial(_cluster_id, config, link))
     with ExitStack() as stack:
         known: WithSchemas = lambda name, _: pipelines[name]  # noqa: E731 - or the other
         if any(each.avro_steps for each in pipelines.values()):
-            known = stack.enter_context(_schemas(config, link, mirrors))
+            known = stack.enter_context(_schemas(config, link, pipelines, mirrors))
         names = {topic: pipeline_of(link, topic) for topic in mirrors}
         names = {topic: name for topic, name in names.items() if name}
         yield PipesOfLink(frozenset(names), names, maker_in(context), known)
 
 
+def _cluster_id(config: Config, link: LinkConfig) -> ClusterId:
+    with LogReader(config.clusters[link.source].access(), Isolation.READ_COMMITTED) as reader:
+        reader.topics([])
+        return ClusterId(reader.cluster_id)
+
+
 @contextmanager
 def _schemas(
-    config: Config, link: LinkConfig, mirrors: Mapping[TopicName, TopicName]
+    config: Config,
+    link: LinkConfig,
+    pipelines: Mapping[str, Pipeline],
+    mirrors: Mapping[TopicName, TopicName],
 ) -> Iterator[WithSchemas]:
     from heliostat.link.avro_part import SourceSchemas
     from heliostat.operate.derived_schemas import NOT_THERE, Looked
@@ -89,7 +102,7 @@ def _schemas(
             return found
 
         schemas = SourceSchemas(observe_registry(source), naming)
-        yield _Known(pipelines_of(link), topics_of_pipelines(link, mirrors), schemas, at_target)
+        yield _Known(pipelines, topics_of_pipelines(link, mirrors), schemas, at_target)
 
 
 class _Known:
@@ -159,42 +172,27 @@ class PipesOfLink:
         found: list[ConsumedRecord] = []
         for part in self.maker(self.known(name, table), table):
             if part.made is not None:
-                found += self._changed(partition, before, part.made)
+                found += _changed(before, part.made)
             else:
                 self.failed[partition][Offset(part.rows["offset"][0].as_py())] = part.error
         # A frame is in a cycle, and as long as it is there, Spark's JVM keeps all of its rows: 20
         # pieces filled a heap of 768 MiB, as whoever compares rows has the collector paused.
         gc.collect()
-        offsets = [row[0] for row in found]
-        if offsets != sorted(set(offsets)):
-            raise TransformFailed(
-                "rows come back out of order or more than once", partition=str(partition)
-            )
         return found
 
-    def _changed(
-        self, partition: TopicPartition, before: Mapping[int, ConsumedRecord], made: pa.Table
-    ) -> Iterator[ConsumedRecord]:
-        """Yield the records of rows that came back; columns that are not there are as they were."""
-        columns = {name: _values(name, made[name]) for name in made.column_names}
-        for at, offset in enumerate(columns["offset"]):
-            if offset not in before:
-                raise TransformFailed(
-                    "a row comes back that is of no record", partition=str(partition), offset=offset
-                )
-            _, timestamp, key, value, headers = before[offset]
-            row = (
-                offset,
-                columns["timestamp"][at] if "timestamp" in columns else timestamp,
-                columns["key"][at] if "key" in columns else key,
-                columns["value"][at] if "value" in columns else value,
-                columns["headers"][at] if "headers" in columns else headers,
-            )
-            if row[1] is None or row[4] is None or any(name is None for name, _ in row[4]):
-                lacks = "no timestamp, or headers or a header's key are null"
-                self.failed[partition][Offset(offset)] = lacks
-                continue
-            yield row
+
+def _changed(before: Mapping[int, ConsumedRecord], made: pa.Table) -> Iterator[ConsumedRecord]:
+    """Yield the records of rows that came back; columns that are not there are as they were."""
+    columns = {name: _values(name, made[name]) for name in made.column_names}
+    for at, offset in enumerate(columns["offset"]):
+        _, timestamp, key, value, headers = before[offset]
+        yield (
+            offset,
+            columns["timestamp"][at] if "timestamp" in columns else timestamp,
+            columns["key"][at] if "key" in columns else key,
+            columns["value"][at] if "value" in columns else value,
+            columns["headers"][at] if "headers" in columns else headers,
+        )
 
 
 def _table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime
 
 
@@ -11,6 +12,14 @@ def bytes_text(content: bytes) -> str:
         return content.decode()
     except UnicodeDecodeError:
         return "0x" + content.hex()
+
+
+def bytes_of(text: str) -> bytes:
+    """Return what `bytes_text` shows as this: digits after `0x` are bytes, all else is text."""
+    if text.startswith("0x"):
+        with suppress(ValueError):
+            return bytes.fromhex(text[2:])
+    return text.encode()
 
 
 def time_text(at_ms: int) -> str:

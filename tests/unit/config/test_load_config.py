@@ -396,3 +396,23 @@ def test_the_schema_documents_every_field():
         if "title" not in value or "description" not in value
     ]
     assert undocumented == []
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("drop_with_headr: {name: x}", "steps[0].drop_with_headr: unknown key, did you mean drop_"),
+        ("json_fields: {maks: {a: b}}", "json_fields.maks: unknown key, did you mean mask?"),
+        ("drop_with_header: {nam: x}", "drop_with_header.nam: unknown key, did you mean name?"),
+    ],
+)
+def test_the_nearest_name_is_told_in_pipelines_too(tmp_path: Path, step: str, said: str) -> None:
+    path = tmp_path / "heliostat.yaml"
+    path.write_text(
+        "clusters: {a: {bootstrap: [h:1]}, b: {bootstrap: [h:2]}}\n"
+        "links: [{name: l, source: a, target: b, pipelines: [{name: p, topics: [t], "
+        f"steps: [{{{step}}}]}}]}}]\n"
+    )
+    with pytest.raises(ConfigError) as caught:
+        load_config(path)
+    assert said in str(caught.value)

@@ -14,6 +14,7 @@ from heliostat.access import RegistryAccess
 from heliostat.config import LinkConfig, SchemasConfig
 from heliostat.config.pipelines import AvroStep, PipelineConfig, StepConfig
 from heliostat.link.avro_part import AGAIN_EVERY, AvroPart
+from heliostat.link.pipeline_rules import pipelines_of
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.ops.events import Events
 from heliostat.records.copier.avro_step import AvroSchema
@@ -47,7 +48,9 @@ class Part:
         self.told: list[Pipeline] = []
         self.refused: dict[str, str] = {}
         self.events = Events(lambda: 0, None)
-        self.part = AvroPart(self.link, lambda _: self.refused, self._learnt, self.events)
+        self.part = AvroPart(
+            self.link, pipelines_of(self.link), lambda _: self.refused, self._learnt, self.events
+        )
 
     def _learnt(self, pipelines: Mapping[str, Pipeline], refused: Mapping[str, str]) -> None:
         assert refused == self.refused

@@ -31,6 +31,8 @@ from heliostat.records.rows.header_steps import (
     HasHeader,
     HasValue,
     InsertHeaders,
+    InsertOrigin,
+    Origin,
     RenameHeaders,
 )
 
@@ -122,6 +124,14 @@ def test_a_plan_says_which_topics_are_changed_and_which_pipeline_has_none(tmp_pa
         ({"drop_tombstones": True}, HasValue()),
         ({"keep_with_header": {"name": "it's"}}, HasHeader("it's", is_kept=True)),
         ({"drop_with_header": {"name": "a"}}, HasHeader("a", is_kept=False)),
+        (
+            {"insert_origin": {"prefix": "from_", "what": ["topic", "offset"]}},
+            InsertOrigin((("from_topic", Origin.TOPIC), ("from_offset", Origin.OFFSET))),
+        ),
+        (
+            {"insert_origin": {}},
+            InsertOrigin(tuple((f"origin.{each.name.lower()}", each) for each in Origin)),
+        ),
         ({"insert_headers": {"a": "b", "c": "d"}}, InsertHeaders((("a", "b"), ("c", "d")))),
         ({"rename_headers": {"a": "b"}}, RenameHeaders((("a", "b"),))),
         (

@@ -43,8 +43,8 @@ def blame_of(error: Exception) -> Blame:
     match error:
         case RowsFailed():
             return error.blame
-        case TransformFailed():  # of a whole round: it hangs
-            return Blame.UNSURE
+        case TransformFailed():  # without a record it hangs, or any may be the one
+            return Blame.RECORD if "offset" in error.context else Blame.UNSURE
         case BatchError():
             return Blame.RECORD
         case _:

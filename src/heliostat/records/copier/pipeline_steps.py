@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
+from heliostat.names import ClusterId
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 from heliostat.records.copier.field_changes import FieldChanges
 from heliostat.records.rows.header_steps import (
@@ -17,6 +18,7 @@ from heliostat.records.rows.header_steps import (
     HasValue,
     InPlaceStep,
     InsertHeaders,
+    InsertOrigin,
     RenameHeaders,
 )
 from heliostat.records.rows.json_changes import JsonChanges
@@ -117,6 +119,19 @@ class Pipeline:
         return replace(self, steps=steps)
 
     @property
+    def needs_cluster(self) -> bool:
+        """Whether a step says which cluster records come from."""
+        return any(isinstance(each, InsertOrigin) for each in self.steps)
+
+    def from_cluster(self, cluster: ClusterId) -> Pipeline:
+        """Return it for records of this cluster."""
+        steps = tuple(
+            replace(each, cluster=cluster) if isinstance(each, InsertOrigin) else each
+            for each in self.steps
+        )
+        return replace(self, steps=steps)
+
+    @property
     def kept(self) -> tuple[str, ...]:
         """Columns that no step changes: the mirror has them as the source."""
         changed = {column for step in self.steps for column in _changed_by(step)}
@@ -132,7 +147,7 @@ def _changed_by(step: Step) -> Collection[str]:
             return [*([step.column] if is_written else []), *(["key"] if step.key_fields else [])]
         case CallFunction():
             return CHANGEABLE
-        case DropHeaders() | RenameHeaders() | InsertHeaders():
+        case DropHeaders() | RenameHeaders() | InsertHeaders() | InsertOrigin():
             return ["headers"]
         case Where() | HasHeader() | HasValue():
             return ()

@@ -21,7 +21,16 @@ from heliostat.records.rows import splice
 from heliostat.records.rows.row_names import CHANGEABLE
 from heliostat.records.rows.row_times import WHY_NOT_TAKEN, not_taken, times_ms
 from heliostat.records.rows.thinned_batch import room_for, thinned_batch
-from heliostat.records.rows.to_rows import Chunk, RecordsOf, records_of
+from heliostat.records.rows.to_rows import Chunk, RecordsOf, records_of, rows_of
+from heliostat.records.rows.wrong_rows import (
+    NO_HEADERS,
+    NO_PLACE,
+    NO_TIMESTAMP,
+    OTHER_PARTITION,
+    OUT_OF_ORDER,
+    UNKNOWN_OFFSET,
+    wrong_row,
+)
 
 _BITS = {
     "timestamp": splice.TIMES,
@@ -50,10 +59,22 @@ def batches_of(
     Raises
     ------
     TransformFailed
-        Rows were multiplied or reordered, are of no record of the chunk, or have no timestamp.
+        Rows are not what they may be, see `wrong_rows`.
     BatchError
         A batch is damaged.
     """
+    try:
+        return _batches_of(chunk, back, changed)
+    except TransformFailed:
+        # Only now: nobody else needs the offsets of the records that went in.
+        given = rows_of(chunk, ()).column("offset").to_numpy()
+        columns = ["partition", "offset", *changed]
+        error = wrong_row(chunk.source, given, pa.Table.from_batches(back).select(columns))
+        assert error is not None, "what is quick finds no more"
+        raise error from None
+
+
+def _batches_of(chunk: Chunk, back: Sequence[pa.RecordBatch], changed: Sequence[str]) -> bytearray:
     rows = _Rows(chunk, back, changed)
     view = memoryview(chunk.data)
     headers = [
@@ -70,15 +91,8 @@ def batches_of(
         else:
             out += rows.batch(chunk, at, header, stop)
     if rows.next_row != rows.count:
-        raise _unknown(chunk, int(rows.offsets[rows.next_row]))
+        raise TransformFailed(UNKNOWN_OFFSET)
     return bytearray().join(out)
-
-
-def _check_order(chunk: Chunk, offsets: Any) -> None:
-    wrong = np.flatnonzero(offsets[1:] <= offsets[:-1])
-    if len(wrong):
-        at = int(offsets[int(wrong[0]) + 1])
-        raise TransformFailed("rows came back out of order or more than once", **_place(chunk, at))
 
 
 class _Bytes(NamedTuple):
@@ -105,6 +119,7 @@ class _Rows:
     def __init__(
         self, chunk: Chunk, back: Sequence[pa.RecordBatch], changed: Sequence[str]
     ) -> None:
+        """Take rows; raises a plain `TransformFailed` at what is wrong."""
         self._told = np.zeros(3, np.int64)
         self._open_bytes = OPENED_BYTES_MAX
         self._changed = sum(_BITS[name] for name in changed)
@@ -113,9 +128,11 @@ class _Rows:
         self._headers_ends = _NO_ENDS
         if back:
             table = pa.Table.from_batches(back)
-            self.offsets = _one(table.column("offset")).to_numpy(zero_copy_only=False)
-            _check_order(chunk, self.offsets)
-            self._take(chunk, {name: _one(table.column(name)) for name in changed})
+            self._check_places(chunk, table)
+            self.offsets = _one(table.column("offset")).to_numpy()
+            if (self.offsets[1:] <= self.offsets[:-1]).any():
+                raise TransformFailed(OUT_OF_ORDER)
+            self._take({name: _one(table.column(name)) for name in changed})
         self.count = len(self.offsets)
 
     @property
@@ -123,33 +140,32 @@ class _Rows:
         """The first row that is in no batch yet."""
         return int(self._told[splice.NEXT_ROW])
 
-    def _take(self, chunk: Chunk, found: dict[str, pa.Array]) -> None:
+    @staticmethod
+    def _check_places(chunk: Chunk, table: pa.Table) -> None:
+        partitions = table.column("partition")
+        if table.column("offset").null_count or partitions.null_count:
+            raise TransformFailed(NO_PLACE)
+        if (partitions.to_numpy() != chunk.source.partition).any():
+            raise TransformFailed(OTHER_PARTITION)
+
+    def _take(self, found: dict[str, pa.Array]) -> None:
         if (timestamps := found.get("timestamp")) is not None:
-            self._check(chunk, timestamps)
+            if timestamps.null_count:
+                raise TransformFailed(NO_TIMESTAMP)
             self._times = times_ms(timestamps)
-            if len(wrong := not_taken(self._times)):
-                place = _place(chunk, int(self.offsets[int(wrong[0])]))
-                raise TransformFailed(WHY_NOT_TAKEN, **place)
+            if len(not_taken(self._times)):
+                raise TransformFailed(WHY_NOT_TAKEN)
         if (keys := found.get("key")) is not None:
             self._keys = _Bytes.of(keys)
         if (values := found.get("value")) is not None:
             self._values = _Bytes.of(values)
         if (lists := found.get("headers")) is not None:
-            self._check(chunk, lists)
+            if lists.null_count or lists.flatten().field(0).null_count:
+                raise TransformFailed(NO_HEADERS)
             ends = np.frombuffer(lists.buffers()[1], np.int32)
             self._headers_ends = ends[lists.offset : lists.offset + len(lists) + 1]
             self._names = _Bytes.of(lists.values.field(0))
             self._contents = _Bytes.of(lists.values.field(1))
-            self._check(chunk, lists.values.field(0))
-
-    def _check(self, chunk: Chunk, column: pa.Array) -> None:
-        if column.null_count:
-            is_of_rows = len(column) == len(self.offsets)
-            row = int(np.argmax(column.is_null().to_numpy(zero_copy_only=False)))
-            raise TransformFailed(
-                "a row came back without a timestamp, or headers or a header's key are null",
-                **_place(chunk, int(self.offsets[row if is_of_rows else 0])),
-            )
 
     def batch(self, chunk: Chunk, at: int, header: BatchHeader, stop: int) -> Sequence[Any]:
         """Return the rows before `stop` as a batch in the place of the source's one at `at`."""
@@ -170,7 +186,7 @@ class _Rows:
         if end == splice.DAMAGED:
             raise BatchError("records are damaged", base_offset=header.base_offset)
         if end == splice.UNKNOWN:
-            raise _unknown(chunk, int(self.offsets[self.next_row]))
+            raise TransformFailed(UNKNOWN_OFFSET)
         times = int(self._told[splice.BASE_TIME]), int(self._told[splice.MAX_TIME])
         count = self.next_row - first
         parts = thinned_batch(
@@ -215,13 +231,3 @@ def _one(column: pa.ChunkedArray) -> pa.Array:
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks)
-
-
-def _unknown(chunk: Chunk, offset: int) -> TransformFailed:
-    return TransformFailed(
-        "a row came back with an offset that no record has", **_place(chunk, offset)
-    )
-
-
-def _place(chunk: Chunk, offset: int) -> dict[str, Any]:
-    return {"topic": chunk.source.topic, "partition": chunk.source.partition, "offset": offset}

@@ -27,21 +27,24 @@ from heliostat.records.rows.header_steps import (
     HasValue,
     InPlaceStep,
     InsertHeaders,
+    InsertOrigin,
     RenameHeaders,
 )
+from heliostat.records.rows.origin_texts import OriginTexts, with_size
 from heliostat.records.rows.record_columns import sized
 
 FILTERED, DAMAGED, MANY_HEADERS = -1, -2, -4
 """What is returned instead of a count of headers; the last: there is no room for them."""
-_KEEP_WITH, _DROP_WITH, _HAS_VALUE, _DROP, _RENAME, _INSERT = range(6)
+_KEEP_WITH, _DROP_WITH, _HAS_VALUE, _DROP, _RENAME, _INSERT, _ORIGIN = range(7)
 # Columns of a step: what it does, and which rows of texts are its own.
 _KIND, _FIRST, _STOP = range(3)
-# Columns of a text: a header's name, and a new name or a content with its size before it.
+# Columns of a text: a header's name, and a new name or a content with its size before it; of an
+# origin, which row of `OriginTexts` is its content.
 _TEXT_AT, _TEXT_BYTES, _NEW_AT, _NEW_BYTES = range(4)
 # Columns of a record's header: its name, its content with the size before it, and which of both
-# are a step's texts instead of the record's bytes.
+# are a step's texts instead of the record's bytes; or a content is one of the origin's.
 _NAME_AT, _NAME_BYTES, _CONTENT_AT, _CONTENT_BYTES, _FROM_STEP = range(5)
-_NAME, _CONTENT = 1, 2
+_NAME, _CONTENT, _OF_ORIGIN = 1, 2, 4
 HEADER_COLUMNS = 5
 
 _INT = types.int64
@@ -92,9 +95,16 @@ def _is_any(data: Any, table: Any, header: Any, texts: Any, step: Any) -> Any:
     return False
 
 
-@inlined(types.UniTuple(_INT, 2)(BYTES, types.boolean, _ROWS, _INT, _ROWS, _ROWS, BYTES))
+@inlined(types.UniTuple(_INT, 2)(BYTES, types.boolean, _ROWS, _INT, _ROWS, _ROWS, BYTES, _ROWS))
 def do_steps(  # noqa: C901, PLR0912, PLR0917 - compiled without keywords
-    data: Any, has_value: bool, headers: Any, count: int, steps: Any, texts: Any, table: Any
+    data: Any,
+    has_value: bool,
+    headers: Any,
+    count: int,
+    steps: Any,
+    texts: Any,
+    table: Any,
+    places: Any,
 ) -> Any:
     """Do all steps to a record; return how many headers it has then, and whether that changed."""
     changed = 0
@@ -132,14 +142,18 @@ def do_steps(  # noqa: C901, PLR0912, PLR0917 - compiled without keywords
                 for column in range(_FROM_STEP):
                     headers[count, column] = texts[text, column]
                 headers[count, _FROM_STEP] = _NAME | _CONTENT
+                if kind == _ORIGIN:
+                    place = places[texts[text, _NEW_AT]]
+                    headers[count, _CONTENT_AT], headers[count, _CONTENT_BYTES] = place[0], place[1]
+                    headers[count, _FROM_STEP] = _NAME | _OF_ORIGIN
                 count += 1
                 changed = 1
     return count, changed
 
 
-@inlined(_INT(_OUT, _INT, BYTES, BYTES, _ROWS, _INT))
+@inlined(_INT(_OUT, _INT, BYTES, BYTES, _OUT, _ROWS, _INT))
 def write_headers(  # noqa: PLR0917 - compiled without keywords
-    out: Any, at: int, data: Any, table: Any, headers: Any, count: int
+    out: Any, at: int, data: Any, table: Any, origin: Any, headers: Any, count: int
 ) -> Any:
     """Write headers with their count, for which there is room; return where they end."""
     at = write_varint(out, at, count)
@@ -154,6 +168,8 @@ def write_headers(  # noqa: PLR0917 - compiled without keywords
         at, size = at + size, header[_CONTENT_BYTES]
         if header[_FROM_STEP] & _CONTENT:
             copy_bytes(out, at, table, header[_CONTENT_AT], size)
+        elif header[_FROM_STEP] & _OF_ORIGIN:
+            copy_bytes(out, at, origin, header[_CONTENT_AT], size)
         else:
             copy_bytes(out, at, data, header[_CONTENT_AT], size)
         at += size
@@ -184,11 +200,21 @@ class HeaderTables:
         self._texts: list[tuple[int, int, int, int]] = []
         rows = [self._row(step) for step in steps]
         self.steps: Any = np.array(rows, np.int64).reshape(-1, 3)
-        new = [self._texts[n] for kind, *own in rows if kind == _INSERT for n in range(*own)]
+        new = [
+            (kind == _ORIGIN, *self._texts[n])
+            for kind, *own in rows
+            if kind in {_INSERT, _ORIGIN}
+            for n in range(*own)
+        ]
         self.inserted = len(new)
         """Headers that a record gets."""
-        self.inserted_bytes = sum(VARINT_BYTES_MAX + name + content for _, name, _, content in new)
-        """Most that these take."""
+        self.inserted_bytes = sum(
+            VARINT_BYTES_MAX + name + (0 if is_origin else content)
+            for is_origin, _, name, _, content in new
+        )
+        """Most that these take, without what is an origin's."""
+        origins = [each for each in steps if isinstance(each, InsertOrigin)]
+        self.origin = OriginTexts(origins)
         self.texts: Any = np.array(self._texts, np.int64).reshape(-1, 4)
         self.bytes: Any = np.frombuffer(bytes(self._table), np.uint8)
 
@@ -208,7 +234,12 @@ class HeaderTables:
                 self._add(*((old, new.encode()) for old, new in pairs))
             case InsertHeaders(headers):
                 kind = _INSERT
-                self._add(*((name, _with_size(text.encode())) for name, text in headers))
+                self._add(*((name, with_size(text.encode())) for name, text in headers))
+            case InsertOrigin(headers):
+                kind = _ORIGIN
+                for name, what in headers:
+                    self._texts.append((len(self._table), len(name.encode()), int(what), 0))
+                    self._table += name.encode()
             case _:
                 assert_never(step)
         return kind, first, len(self._texts)
@@ -218,8 +249,3 @@ class HeaderTables:
             known, at = name.encode(), len(self._table)
             self._table += known + other
             self._texts.append((at, len(known), at + len(known), len(other)))
-
-
-def _with_size(content: bytes) -> bytes:
-    out = np.empty(VARINT_BYTES_MAX, np.uint8)
-    return out[: write_varint(out, 0, len(content))].tobytes() + content

@@ -6,6 +6,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Origin(IntEnum):
+    """What of a record's place at the source a header may say."""
+
+    CLUSTER = 0
+    """Id of the cluster."""
+    TOPIC = 1
+    PARTITION = 2
+    OFFSET = 3
+    TIMESTAMP = 4
+    """Milliseconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,4 +57,14 @@ class InsertHeaders:
     """(Name, text)."""
 
 
-InPlaceStep = HasHeader | HasValue | DropHeaders | RenameHeaders | InsertHeaders
+@dataclass(frozen=True, slots=True)
+class InsertOrigin:
+    """Adds headers behind the others that say where a record comes from, as text in UTF-8."""
+
+    headers: tuple[tuple[str, Origin], ...]
+    """(Name, what it says)."""
+    cluster: str = ""
+    """Id of the source cluster; empty: it is not known yet."""
+
+
+InPlaceStep = HasHeader | HasValue | DropHeaders | RenameHeaders | InsertHeaders | InsertOrigin

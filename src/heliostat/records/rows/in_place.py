@@ -54,6 +54,7 @@ from heliostat.records.rows.json_cuts import (
     edited_bytes,
     write_edits,
 )
+from heliostat.records.rows.origin_texts import write_place
 from heliostat.records.rows.record_columns import key_and_value, record_begins
 from heliostat.records.rows.thinned_batch import InARow, room_for, thinned_batch
 from heliostat.records.rows.to_rows import Chunk, RecordsOf, records_of
@@ -149,7 +150,7 @@ def _write_column(  # noqa: PLR0917 - compiled without keywords
 
 @inlined(
     _INT(
-        *(_OUT, _INT, BYTES, _INTS, _INT, BYTES, _ROWS, _INT, _INT),
+        *(_OUT, _INT, BYTES, _INTS, _INT, BYTES, _OUT, _ROWS, _INT, _INT),
         *(_INTS, _EDITS, BYTES),
     )
 )
@@ -160,6 +161,7 @@ def _write_record(  # noqa: PLR0917 - compiled without keywords
     record: Any,
     since: int,
     table: Any,
+    origin: Any,
     headers: Any,
     count: int,
     is_changed: int,
@@ -192,7 +194,7 @@ def _write_record(  # noqa: PLR0917 - compiled without keywords
             first, edited = _KEY_AT + 3 * column, counts[column]
             at = _write_column(*(out, at, data, record, first, edited, edits[column], constants))
     if is_changed:
-        return write_headers(out, at, data, table, headers, count)
+        return write_headers(out, at, data, table, origin, headers, count)
     copy_bytes(out, at, data, headers_at, rest)
     return at + rest
 
@@ -200,7 +202,8 @@ def _write_record(  # noqa: PLR0917 - compiled without keywords
 @compiled(
     _INT(
         *(BYTES, _INT, _INT, _INT, _INT, _INT, _INT, _INT, _INT, types.boolean),
-        *(_ROWS, _ROWS, BYTES, _INT, _ROWS, TABLES, _EDITS, _INTS, _INTS, _OUT, _INT, _INTS),
+        *(_ROWS, _ROWS, BYTES, _INT, _OUT, _ROWS, _ROWS, TABLES, _EDITS, _INTS, _INTS, _OUT, _INT),
+        _INTS,
     )
 )
 def _apply(  # noqa: PLR0917 - compiled without keywords
@@ -218,6 +221,8 @@ def _apply(  # noqa: PLR0917 - compiled without keywords
     texts: Any,
     table: Any,
     inserted: int,
+    origin: Any,
+    origin_places: Any,
     headers: Any,
     tables: Any,
     edits: Any,
@@ -246,7 +251,10 @@ def _apply(  # noqa: PLR0917 - compiled without keywords
         if found < 0:
             return found
         has_value = record[_VALUE_AT + 2] >= 0
-        found, changed = do_steps(data, has_value, headers, found, steps, texts, table)
+        time: Any = append_time if has_append_time else base_timestamp + record[_SINCE]
+        write_place(origin, origin_places, base_offset + last, time)
+        step_texts = steps, texts, table, origin_places
+        found, changed = do_steps(data, has_value, headers, found, *step_texts)
         told[_CHANGED] |= changed
         if found < 0:
             continue
@@ -258,13 +266,12 @@ def _apply(  # noqa: PLR0917 - compiled without keywords
             if edited == MANY:
                 return _MANY_EDITS
             told[_CHANGED] |= edited
-        time: Any = append_time if has_append_time else base_timestamp + record[_SINCE]
         if not told[_KEPT]:
             told[_BASE_TIME] = told[_MAX_TIME] = time
         told[_KEPT], told[_MAX_TIME] = told[_KEPT] + 1, max(told[_MAX_TIME], time)
         out_at = _write_record(
-            *(out, out_at, data, record, time - told[_BASE_TIME], table, headers, found, changed),
-            *(counts, edits, constants),
+            *(out, out_at, data, record, time - told[_BASE_TIME], table, origin, headers, found),
+            *(changed, counts, edits, constants),
         )
         if out_at < 0:
             return out_at
@@ -310,6 +317,7 @@ class InPlace:
         view = memoryview(chunk.data)
         out = InARow(len(view) + len(view) // 8)
         self._open_bytes, self.opened = OPENED_BYTES_MAX, Codec.NONE
+        self._tables.origin.begin(chunk.source)
         for at, header in each_header(view, 0, len(view)):
             if header.base_offset >= chunk.before:
                 break
@@ -370,7 +378,11 @@ class InPlace:
     def _written(self, chunk: Chunk, records: RecordsOf, told: Any) -> tuple[Any, int]:
         """Return the changed records behind room for a header, and where they end, or `_FAILED`."""
         header, of_headers = records.header, self._tables
-        room = records.end - records.begin + header.records_count * self._grows
+        room = (
+            records.end
+            - records.begin
+            + header.records_count * (self._grows + of_headers.origin.bytes_max)
+        )
         while True:
             out = self._room_for(HEADER_BYTES + room)
             end = _apply(
@@ -378,6 +390,7 @@ class InPlace:
                 *(header.base_offset, chunk.first, chunk.before, header.base_timestamp),
                 *(header.max_timestamp, header.is_log_append_time),
                 *(of_headers.steps, of_headers.texts, of_headers.bytes, of_headers.inserted),
+                *(of_headers.origin.bytes, of_headers.origin.places),
                 *(self._headers, self._cuts, self._edits, self._counts, self._record),
                 *(out, HEADER_BYTES, told),
             )

@@ -168,9 +168,9 @@ class _Room:
             HEADERS, rows, [None, pa.py_buffer(self._headers_ends)], children=[pairs]
         )
         made: dict[str, Callable[[], pa.Array]] = {
-            "topic": lambda: pa.repeat(pa.scalar(str(source.topic), pa.string()), rows),
-            "timestamp": lambda: pa.array(self._times[:rows] * US_PER_MS).cast(TIMESTAMP),
-            "timestamp_type": lambda: pa.array(self._kinds[:rows]),
+            "topic": lambda: _repeated(source.topic.encode(), rows),
+            "timestamp": lambda: _numbers(self._times[:rows] * US_PER_MS, TIMESTAMP),
+            "timestamp_type": lambda: _numbers(self._kinds[:rows], pa.int32()),
             "key": lambda: self._keys.array(rows, pa.binary()),
             "value": lambda: self._values.array(rows, pa.binary()),
             "headers": lambda: lists,
@@ -182,9 +182,20 @@ class _Room:
             for field in SCHEMA
             if field.name in made
         }
-        found["partition"] = pa.repeat(pa.scalar(int(source.partition), pa.int32()), rows)
-        found["offset"] = pa.array(self._offsets[:rows])
+        found["partition"] = _numbers(np.full(rows, source.partition, np.int32), pa.int32())
+        found["offset"] = _numbers(self._offsets[:rows], pa.int64())
         return pa.RecordBatch.from_arrays([found[name] for name in SCHEMA.names], schema=SCHEMA)
+
+
+def _numbers(found: Any, kind: pa.DataType) -> pa.Array:
+    """Return numbers as an Arrow array: what makes one of Python's values would load pandas."""
+    return pa.Array.from_buffers(kind, len(found), [None, pa.py_buffer(found)])
+
+
+def _repeated(text: bytes, count: int) -> pa.Array:
+    ends = np.arange(count + 1, dtype=np.int32) * np.int32(len(text))
+    buffers = [None, pa.py_buffer(ends), pa.py_buffer(text * count)]
+    return pa.Array.from_buffers(pa.string(), count, buffers)
 
 
 class _Bytes:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import importlib
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -117,17 +117,32 @@ def with_steps(frame: DataFrame, pipeline: Pipeline) -> Piped:
         Spark refuses a step, or a function raises; or the steps need more than one stage, or could
         give another result each time.
     """
-    source = column_ids(frame)
+    source, workers = column_ids(frame), _workers(frame)
     for number, step in enumerate(pipeline.steps, 1):
         with _refusing(pipeline, frame, f"step {number} of "):
             frame = _with_step(frame, step)
     with _refusing(pipeline, frame):
         now = column_ids(frame)
+        if _workers(frame) == workers:  # what a worker gives back is looked at when it comes
+            _check_places(source, now)
         changed = tuple(name for name in CHANGEABLE if now[name] != source[name])
         frame = frame.selectExpr(*_back(frame, changed))
         _check(frame, pipeline)  # constants are computed here, and may fail
         read = read_ids(frame)
     return Piped(frame, changed, tuple(name for name, number in source.items() if number in read))
+
+
+def _workers(frame: DataFrame) -> int:
+    """Return how many of a frame's steps are Python workers that give back whole rows."""
+    return sum("MapIn" in name for name in node_names(frame))
+
+
+def _check_places(source: Mapping[str, int], now: Mapping[str, int]) -> None:
+    moved = [name for name in ("partition", "offset") if now[name] != source[name]]
+    if moved:
+        raise PipelineRefused(
+            f"it changes the column {moved[0]}: a row keeps its topic, partition and offset"
+        )
 
 
 def _back(frame: DataFrame, changed: Sequence[str]) -> Iterator[str]:

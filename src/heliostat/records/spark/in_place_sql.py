@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import assert_never
 
 from heliostat.records.copier.pipeline_steps import SetColumns, Where
@@ -11,8 +12,17 @@ from heliostat.records.rows.header_steps import (
     HasValue,
     InPlaceStep,
     InsertHeaders,
+    InsertOrigin,
+    Origin,
     RenameHeaders,
 )
+
+_ORIGINS = {
+    Origin.TOPIC: "topic",
+    Origin.PARTITION: "cast(partition AS string)",
+    Origin.OFFSET: "cast(offset AS string)",
+    Origin.TIMESTAMP: "cast(unix_millis(timestamp) AS string)",
+}
 
 
 def in_sql(step: InPlaceStep) -> Where | SetColumns:
@@ -33,13 +43,19 @@ def in_sql(step: InPlaceStep) -> Where | SetColumns:
                 f"transform(headers, h -> named_struct('key', {key}, 'value', h.value))"
             )
         case InsertHeaders(headers):
-            added = ", ".join(
-                f"named_struct('key', {literal(name)}, 'value', encode({literal(text)}, 'UTF-8'))"
-                for name, text in headers
-            )
-            return _headers(f"concat(headers, array({added}))")
+            return _inserted((name, literal(text)) for name, text in headers)
+        case InsertOrigin(headers, cluster):
+            return _inserted((name, _ORIGINS.get(what, literal(cluster))) for name, what in headers)
         case _:
             assert_never(step)
+
+
+def _inserted(headers: Iterable[tuple[str, str]]) -> SetColumns:
+    added = ", ".join(
+        f"named_struct('key', {literal(name)}, 'value', encode({text}, 'UTF-8'))"
+        for name, text in headers
+    )
+    return _headers(f"concat(headers, array({added}))")
 
 
 def _headers(expression: str) -> SetColumns:

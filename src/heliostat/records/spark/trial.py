@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from heliostat.ops.driver_death import begun, report_death, stopped
 from heliostat.ops.pyspark_private import active_context, java_exception
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import essence, session_settings
 from heliostat.records.copier.pipeline_steps import Pipeline
-from heliostat.records.rows.row_names import BACK
 from heliostat.records.spark.frames import session_of_rows, with_steps
+from heliostat.records.spark.tried_record import TriedRecord, shown_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -22,37 +21,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Spark: TypeAlias = "SparkContext"
-"""For those who hand it on."""
-Row = dict[str, Any]
-"""Content of a row by column, see `heliostat.records.rows.layout`."""
-
-
-@dataclass(frozen=True, slots=True)
-class TriedRecord:
-    """One record.
-
-    Parameters
-    ----------
-    before
-        The record.
-    after
-        What the pipeline makes of it; None: nothing, it is filtered out, or the pipeline fails.
-    error
-        Why the pipeline fails at it; empty: it does not.
-    """
-
-    before: Row
-    after: Row | None
-    error: str = ""
-
-    @property
-    def is_changed(self) -> bool:
-        """Whether it comes out, and not as it was."""
-        return self.after is not None and any(
-            self.before[each] != self.after[each] for each in BACK
-        )
-
-
+Session: TypeAlias = "SparkSession"
+"""For those who hand them on."""
 MASTER = "local[1]"
 """Some records need no cluster."""
 
@@ -86,6 +56,8 @@ def trial_session(conf: Mapping[str, str]) -> Iterator[SparkSession]:
         return
     settings = {
         "spark.log.level": "OFF",
+        # A worker would keep a module that has changed since.
+        "spark.python.worker.reuse": "false",
         "spark.driver.extraJavaOptions": driver_java_options(has_rows=True),
         **session_settings(MASTER, conf),
     }
@@ -115,8 +87,8 @@ def tried(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterator
         Spark can't run the pipeline.
     """
     for part in made_of(session, pipeline, rows):
-        found = {} if part.made is None else {row["offset"]: row for row in part.made.to_pylist()}
-        for row in part.rows.to_pylist():
+        found = {} if part.made is None else {row["offset"]: row for row in shown_rows(part.made)}
+        for row in shown_rows(part.rows):
             after = found.get(row["offset"])
             yield TriedRecord(row, None if after is None else row | after, part.error)
 
@@ -152,10 +124,14 @@ def made_of(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterat
     PipelineRefused
         Spark can't run the pipeline.
     """
+    # Only here: who makes a session need not have Arrow.
+    from heliostat.records.rows.wrong_rows import misplaced
+
     frame = session.createDataFrame(rows).coalesce(1)
     made, why = _made_at_once(with_steps(frame, pipeline).frame)
+    why = why or misplaced(rows["partition"][0].as_py(), rows["offset"].to_numpy(), made)
     if not why:
-        yield MadePart(rows, made)
+        yield from _checked(rows, made)
     elif rows.num_rows == 1:
         yield MadePart(rows, None, why)
     else:
@@ -166,9 +142,6 @@ def made_of(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterat
 
 def _made_at_once(frame: DataFrame) -> tuple[pa.Table | None, str]:
     """Return what a pipeline makes of rows, or why it fails at one of them."""
-    # Only here: who makes a session need not have Arrow.
-    from heliostat.records.rows.row_times import WHY_NOT_TAKEN, not_taken, times_ms
-
     try:
         made = frame.toArrow()
     except Exception as error:
@@ -176,6 +149,24 @@ def _made_at_once(frame: DataFrame) -> tuple[pa.Table | None, str]:
         if java_exception(error) is None:
             raise
         return None, essence(str(error))
-    if "timestamp" in made.column_names and len(not_taken(times_ms(made["timestamp"].drop_null()))):
-        return None, WHY_NOT_TAKEN
     return made, ""
+
+
+def _checked(rows: pa.Table, made: pa.Table) -> Iterator[MadePart]:
+    """Yield what was made of rows, with those records apart of which something wrong came back."""
+    import pyarrow.compute as pc
+
+    from heliostat.records.rows.wrong_rows import wrong_rows
+
+    wrong, given, begin = wrong_rows(made), rows["offset"], None
+    for offset in [*sorted(wrong), None]:
+        some = [rows, made]
+        if begin is not None:
+            some = [each.filter(pc.greater(each["offset"], begin)) for each in some]
+        if offset is not None:
+            some = [each.filter(pc.less(each["offset"], offset)) for each in some]
+        if some[0].num_rows:
+            yield MadePart(*some)
+        if offset is not None:
+            yield MadePart(rows.filter(pc.equal(given, offset)), None, wrong[offset])
+        begin = offset

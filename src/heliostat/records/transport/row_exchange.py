@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,13 @@ from heliostat.records.rows.from_rows import batches_of
 from heliostat.records.rows.row_names import CHANGEABLE, NO_RECORD
 from heliostat.records.rows.thinned_batch import codec_within
 from heliostat.records.rows.to_rows import Chunk
+from heliostat.records.rows.wrong_rows import (
+    NO_MARK,
+    NO_PLACE,
+    OTHER_PARTITION,
+    OUT_OF_ORDER,
+    UNKNOWN_OFFSET,
+)
 from heliostat.records.transport.piped_answers import unchanged, whole_of
 from heliostat.records.transport.row_pipe import RowPipe
 
@@ -62,6 +70,16 @@ class _Out:
     has_failed: bool = False
     give_back_s: float = 0.0
     """When the pieces of it that have come back are an answer of their own."""
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """The only answer under way in a careful round."""
+
+    left: deque[Chunk] = field(default_factory=deque)
+    """Those that are to go out."""
+    away: Chunk | None = None
+    """None: whole answers are."""
 
 
 class _Silence:
@@ -122,8 +140,7 @@ class RowExchange:
         self._pipe = pipe
         self._waiting: deque[_Out] = deque()
         self._under_way: deque[_Out] = deque()
-        self._pieces: deque[Chunk] = deque()
-        """Of the only one under way: those that are to go out."""
+        self._pieces = _Pieces()
         self._awaited: deque[int] = deque()
         """Numbers of what went out, in order."""
         self._bytes = 0
@@ -160,9 +177,10 @@ class RowExchange:
                 self.suspect(None)
             if self._careful:
                 out.give_back_s = self._silence.now_s() + GIVE_BACK_S
-                self._pieces.extend(_pieces(out.parts[0], self._careful))
+                self._pieces.left.extend(_pieces(out.parts[0], self._careful))
                 self._send_piece()
                 continue
+            self._pieces.away = None
             out.parts = deque(_parts(out.parts[0]))
             for part in out.parts:
                 self._send(part)
@@ -173,7 +191,8 @@ class RowExchange:
         return not self._careful and self._bytes + self._waiting[0].size <= UNDER_WAY_BYTES_MAX
 
     def _send_piece(self) -> None:
-        piece = self._pieces.popleft()
+        piece = self._pieces.left.popleft()
+        self._pieces.away = piece
         self.suspect(Suspect(piece.source, piece.first, piece.before))
         self._send(piece)
 
@@ -207,6 +226,8 @@ class RowExchange:
 
     def _take(self, rows: pa.RecordBatch) -> None:
         """Take rows: those up to a mark are of the part that it ends; marks of a part are a run."""
+        if rows.column("partition").null_count or rows.column("offset").null_count:
+            raise self._broken(NO_PLACE)
         partitions = rows.column("partition").to_numpy(zero_copy_only=False)
         marked = np.flatnonzero(partitions <= NO_RECORD)
         numbers = rows.column("offset").to_numpy(zero_copy_only=False)[marked]
@@ -216,14 +237,38 @@ class RowExchange:
         for first, last in zip(firsts, lasts, strict=len(marked) > 0):
             self._keep(rows, begin, int(marked[first]))
             begin = int(marked[last]) + 1
+            if numbers[first] > (self._awaited[0] if self._awaited else self._number):
+                raise self._broken(NO_MARK)
             if self._awaited and numbers[first] == self._awaited[0]:
                 self._awaited.popleft()
                 self._complete()
         self._keep(rows, begin, rows.num_rows)
 
     def _keep(self, rows: pa.RecordBatch, begin: int, end: int) -> None:
-        if begin < end:
-            self._back.append(rows.slice(begin, end - begin))
+        if begin >= end:
+            return
+        some = rows.slice(begin, end - begin)
+        if not self._awaited:
+            raise self._broken(OUT_OF_ORDER)
+        source, piece = self._under_way[0].parts[0].source, self._pieces.away
+        if pc.any(pc.not_equal(some.column("partition"), source.partition)).as_py():
+            raise self._broken(OTHER_PARTITION)
+        if piece is not None:
+            bounds = pc.min_max(some.column("offset")).as_py()
+            if bounds["min"] < piece.first or bounds["max"] >= piece.before:
+                raise self._broken(UNKNOWN_OFFSET)
+        self._back.append(some)
+
+    def _broken(self, why: str) -> TransformFailed:
+        """Return an error after which the round can't go on; of a record, if one is alone."""
+        piece = self._pieces.away
+        if piece is None or piece.before - piece.first > 1:
+            return TransformFailed(why)
+        place: dict[str, Any] = {
+            "topic": piece.source.topic,
+            "partition": piece.source.partition,
+        }
+        return TransformFailed(why, **place, offset=piece.first)
 
     def _fail(
         self, out: _Out, error: TransformFailed, part: Chunk, back: list[pa.RecordBatch]
@@ -244,19 +289,21 @@ class RowExchange:
     def _complete(self) -> None:
         """Take the end of a part; the answer is complete with its last one."""
         out = self._under_way[0]
-        if self._pieces and self._silence.now_s() < out.give_back_s:
+        if self._pieces.left and self._silence.now_s() < out.give_back_s:
             self._send_piece()
             return
         part, back, self._back = out.parts.popleft(), self._back, []
-        if self._pieces:
-            part = part._replace(before=self._pieces[0].first)
-            self._pieces.clear()
+        if self._pieces.left:
+            part = part._replace(before=self._pieces.left[0].first)
+            self._pieces.left.clear()
             out.stop = None  # the rest is asked for again
         if not out.has_failed:
             try:
                 found = batches_of(part, back, self._changed)
                 out.data = out.data + found if out.data else found
             except TransformFailed as error:
+                if "offset" not in error.context:
+                    raise  # any record may be the one: the next round takes fewer
                 self._fail(out, error, part, back)
         if out.parts:
             return

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from support.header_steps import left, random_headers, random_steps
+from support.header_steps import left, place_of, random_headers, random_steps
 from support.records import Sample
 from unit.records.avro.test_rewriting import (
     FIELDS,
@@ -22,7 +22,7 @@ from unit.records.avro.test_rewriting import (
     encoded,
     text_of,
 )
-from unit.records.rows.test_rows import CODECS, chunk_of, seen
+from unit.records.rows.test_rows import CODECS, SOURCE, chunk_of, seen
 
 from heliostat.errors import PipelineRefused, TransformFailed
 from heliostat.records.avro.cuts import check_names, cuts_of
@@ -85,7 +85,7 @@ def expected_of(
     """What is seen of samples from offset 100 on, whose columns are each made by a function."""
     expected = []
     for offset, each in enumerate(samples, 100):
-        headers = left(steps, each.headers, each.value)
+        headers = left(steps, each.headers, each.value, place_of(SOURCE, offset, each.timestamp_ms))
         if headers is None or offset < first:
             continue
         key = alone["key"](each.key) if "key" in alone else each.key

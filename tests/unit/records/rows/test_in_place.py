@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 from support.batches import Record, StoredBatch, marker
-from support.header_steps import left, random_headers, random_steps
+from support.header_steps import left, place_of, random_headers, random_steps
 from support.records import Sample, encode, odd_records
 from unit.records.rows.test_rows import CODECS, SOURCE, at_offset, chunk_of, seen
 
+from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.records.batches.batch import Codec, each_header, next_offset, read_header
 from heliostat.records.rows import in_place
 from heliostat.records.rows.header_steps import (
@@ -20,6 +21,8 @@ from heliostat.records.rows.header_steps import (
     HasValue,
     InPlaceStep,
     InsertHeaders,
+    InsertOrigin,
+    Origin,
     RenameHeaders,
 )
 from heliostat.records.rows.in_place import InPlace
@@ -42,7 +45,8 @@ def test_records_are_what_the_steps_say_and_where_they_were(codec: int) -> None:
             ]
             batches.append((offset, samples))
             for number, each in enumerate(samples, offset):
-                headers = left(steps, each.headers, each.value)
+                place = place_of(SOURCE, number, each.timestamp_ms)
+                headers = left(steps, each.headers, each.value, place)
                 if headers is not None and first <= number < before:
                     expected.append((number, each.timestamp_ms, each.key, each.value, headers))
             offset += len(samples) + rng.randrange(2)
@@ -125,6 +129,27 @@ def test_times_of_the_log_s_append_are_kept() -> None:
     stored = StoredBatch(20, records, append_time=77)
     out, _ = InPlace([InsertHeaders((("a", "b"),))]).applied(Chunk(7, SOURCE, stored.encode()))
     assert [row[1] for row in seen(bytes(out))] == [77] * 4
+
+
+def test_the_origin_of_each_record_is_text_and_of_its_own_partition() -> None:
+    """Given one lane's steps, and partitions with names of all lengths / then each record says its
+
+    own place, also with numbers that are as long as they get, and times before 1970.
+    """
+    steps = InPlace([InsertOrigin(tuple((each.name, each) for each in Origin), "k" * 70)])
+    times = [-(2**62), -10, -1, 0, 9, 10, 99, 2**62]
+    for topic, number, offset in (("t", 0, 0), ("long" * 60, 2**31 - 1, 2**62), ("t", 9, 99)):
+        source = TopicPartition(TopicName(topic), PartitionId(number))
+        samples = [Sample(b"k", None, each) for each in times]
+        data = b"".join(
+            at_offset(encode([each]), offset + place) for place, each in enumerate(samples)
+        )
+        out, error = steps.applied(Chunk(7, source, data))
+        assert error is None
+        for place, row in enumerate(seen(bytes(out))):
+            assert row[1] == times[place]
+            said = [text.decode() for _, text in row[4]]
+            assert said == ["k" * 70, topic, f"{number}", f"{offset + place}", f"{times[place]}"]
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,13 @@ from heliostat.errors import TransformFailed
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.batches.batch import read_header
 from heliostat.records.batches.converted import StopReason
+from heliostat.records.copier.blame import Blame, blame_of
 from heliostat.records.copier.lane import PartitionSpec, Suspect
 from heliostat.records.copier.network import Fetched, Transformed, Want
 from heliostat.records.rows.layout import marks
 from heliostat.records.rows.row_names import BACK
 from heliostat.records.rows.to_rows import Chunk, rows_of
+from heliostat.records.rows.wrong_rows import NO_MARK, NO_PLACE, OTHER_PARTITION, UNKNOWN_OFFSET
 from heliostat.records.transport import row_exchange
 from heliostat.records.transport.row_exchange import GIVE_BACK_S, RowExchange
 from heliostat.records.transport.row_pipe import RowPipe
@@ -209,13 +211,14 @@ def test_rows_that_come_back_twice_stop_their_partition_at_that_record() -> None
 
 
 def test_rows_that_go_wrong_behind_a_hole_stop_their_partition_there(monkeypatch: Any) -> None:
-    """Given rows multiplied behind a hole, or with an offset of no record / then the stop is at the
+    """Given rows multiplied behind a hole / then the stop is at the failing record; and where any
 
-    failing record; and where any record may be the wrong one, none of the part comes back.
+    record may be the wrong one, the round ends, and the next ones look for it.
     """
     for numbers, stop_at, left in (
         ([0, 1, 2, 5, 5, 6], 5, [(0, 3, 3)]),
-        ([0, 1, 2, 5, 6, 99], 0, []),
+        ([0, 1, 2, 5, 6, 99], -1, []),
+        ([0, 1, 2, 3], -1, []),
     ):
         spark = Spark()
         exchange = exchange_of(spark)
@@ -228,10 +231,54 @@ def test_rows_that_go_wrong_behind_a_hole_stop_their_partition_there(monkeypatch
         back = [*({**like, "offset": n} for n in numbers), *ends]
         wrong = pa.RecordBatch.from_pylist(back, schema=rows[0].schema)
         monkeypatch.setattr(spark, "came", lambda wrong=wrong: iter([wrong]))
+        if stop_at < 0:
+            with pytest.raises(TransformFailed, match="no record has") as caught:
+                exchange.take()
+            assert "offset" not in caught.value.context
+            continue
         (came,) = exchange.take()
         assert offsets(came) == left
         assert came.stop is not None
         assert (came.stop.reason, came.stop.offset) == (StopReason.TRANSFORM_FAILED, stop_at)
+
+
+@pytest.mark.parametrize("careful", [0, 64, 1])
+@pytest.mark.parametrize(
+    ("column", "spoil", "why"),
+    [
+        ("offset", lambda _: None, NO_PLACE),
+        ("partition", lambda _: None, NO_PLACE),
+        ("partition", lambda _: 7, OTHER_PARTITION),
+        ("partition", lambda each: each + 1 if each >= 0 else each, OTHER_PARTITION),
+        ("offset", lambda each: each + 1, NO_MARK),
+        ("offset", lambda each: each + 100, UNKNOWN_OFFSET),
+    ],
+)
+def test_rows_that_say_no_place_are_no_silence(
+    careful: int, column: str, spoil: Callable[[int], int | None], why: str
+) -> None:
+    """Given a function that changes where rows are, marks too / then that is told at once; and of a
+
+    record, if it is alone.
+    """
+    spark = Spark()
+    exchange = exchange_of(spark, careful=careful)
+    rows_of_chunks = spark.came
+
+    def came() -> Iterator[pa.RecordBatch]:
+        for batch in rows_of_chunks():
+            rows = batch.to_pylist()
+            for row in rows:
+                row[column] = spoil(row[column])
+            yield pa.RecordBatch.from_pylist(rows, schema=batch.schema)
+
+    spark.came = came  # type: ignore[method-assign]  # as a pipeline with a bug
+    exchange.put(answer(0, 3))
+    with pytest.raises(TransformFailed) as caught:
+        exchange.take()
+    assert caught.value.text in {why, UNKNOWN_OFFSET, NO_MARK}
+    assert caught.value.context.get("offset") == (0 if careful == 1 else None)
+    assert (blame_of(caught.value) is Blame.RECORD) == (careful == 1)
 
 
 def test_a_pipeline_from_which_nothing_comes_back_hangs() -> None:

@@ -1,0 +1,259 @@
+"""Every wrong thing that a step can do: the same sentence, at the same record, whoever is asked.
+
+One Spark session, no brokers: what a link's copier sees of its rows is what `RowExchange` says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from support.records import Sample, encode
+
+from heliostat.errors import TransformFailed
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.operate.verified_pipelines import PipesOfLink
+from heliostat.ops.spark_session import essence
+from heliostat.records.copier.blame import Blame, RowsFailed, blame_of
+from heliostat.records.copier.lane import PartitionSpec, Suspect
+from heliostat.records.copier.network import Fetched, Want
+from heliostat.records.copier.pipeline_steps import (
+    CallFunction,
+    JsonFields,
+    Pipeline,
+    SetColumns,
+    Step,
+    Where,
+)
+from heliostat.records.rows import wrong_rows
+from heliostat.records.rows.layout import marks
+from heliostat.records.rows.row_times import WHY_NOT_TAKEN
+from heliostat.records.rows.to_rows import Chunk, rows_of
+from heliostat.records.spark.frames import refused, session_of_rows, with_steps
+from heliostat.records.spark.row_failures import blame_by_classes
+from heliostat.records.spark.trial import made_of, tried
+from heliostat.records.transport.row_exchange import RowExchange
+from heliostat.records.transport.row_pipe import RowPipe
+
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+P = TopicPartition(TopicName("orders"), PartitionId(3))
+VALUES = [b'{"id":1}', b'{"id":"x', b'{"id":3}']
+BAD = 1
+"""The record with which a step goes wrong."""
+
+
+def _each_row(frame: DataFrame, change: Any) -> DataFrame:
+    def changed(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            rows = [new for row in batch.to_pylist() for new in change(row)]
+            yield pa.RecordBatch.from_pylist(rows, schema=batch.schema)
+
+    return frame.mapInArrow(changed, frame.schema)
+
+
+def _is_bad(row: dict[str, Any]) -> bool:
+    return bool(row["partition"] == P.partition and row["offset"] == BAD)
+
+
+def _at_bad(name: str, content: Any) -> Any:
+    return lambda row: [{**row, name: content} if _is_bad(row) else row]
+
+
+def doubled(frame: DataFrame) -> DataFrame:
+    return _each_row(frame, lambda row: [row, row] if _is_bad(row) else [row])
+
+
+def other_offset(frame: DataFrame) -> DataFrame:
+    return _each_row(frame, _at_bad("offset", 99))
+
+
+def no_offset(frame: DataFrame) -> DataFrame:
+    return _each_row(frame, _at_bad("offset", None))
+
+
+def other_partition(frame: DataFrame) -> DataFrame:
+    return _each_row(frame, _at_bad("partition", 7))
+
+
+def no_partition(frame: DataFrame) -> DataFrame:
+    return _each_row(frame, _at_bad("partition", None))
+
+
+def late(frame: DataFrame) -> DataFrame:
+    return _each_row(frame, _at_bad("timestamp", datetime(1969, 1, 1, tzinfo=UTC)))
+
+
+def no_time(frame: DataFrame) -> DataFrame:
+    return _each_row(frame, _at_bad("timestamp", None))
+
+
+def no_headers(frame: DataFrame) -> DataFrame:
+    return _each_row(frame, _at_bad("headers", None))
+
+
+def raising(frame: DataFrame) -> DataFrame:
+    return _each_row(frame, lambda row: [row] if not _is_bad(row) else row["nothing"])
+
+
+def exploding(frame: DataFrame) -> DataFrame:
+    from pyspark.sql.functions import array, col, explode, lit, when
+
+    copies = when(col("offset") == BAD, array(lit(1), lit(2))).otherwise(array(lit(1)))
+    return frame.withColumn("copy", explode(copies)).drop("copy")
+
+
+def sorted_in_parts(frame: DataFrame) -> DataFrame:
+    return frame.sortWithinPartitions("value")
+
+
+def moved(frame: DataFrame) -> DataFrame:
+    from pyspark.sql.functions import col
+
+    return frame.withColumn("offset", col("offset") + 1)
+
+
+def elsewhere(frame: DataFrame) -> DataFrame:
+    from pyspark.sql.functions import lit
+
+    return frame.withColumn("partition", lit(7))
+
+
+class Wrong(NamedTuple):
+    """What a step does, and the words for it."""
+
+    step: Step
+    why: str
+    is_refused: bool = False
+
+
+def function(found: Any) -> CallFunction:
+    return CallFunction(f"{__name__}:{found.__name__}")
+
+
+WRONG = {
+    "multiplies": Wrong(function(doubled), wrong_rows.OUT_OF_ORDER),
+    "multiplies in SQL": Wrong(function(exploding), wrong_rows.OUT_OF_ORDER),
+    "another offset": Wrong(function(other_offset), wrong_rows.UNKNOWN_OFFSET),
+    "no offset": Wrong(function(no_offset), wrong_rows.NO_PLACE),
+    "another partition": Wrong(function(other_partition), wrong_rows.OTHER_PARTITION),
+    "no partition": Wrong(function(no_partition), wrong_rows.NO_PLACE),
+    "before 1970": Wrong(function(late), WHY_NOT_TAKEN),
+    "no time": Wrong(function(no_time), wrong_rows.NO_TIMESTAMP),
+    "no headers": Wrong(function(no_headers), wrong_rows.NO_HEADERS),
+    "raises": Wrong(function(raising), "KeyError"),
+    "malformed JSON": Wrong(JsonFields("value", schema="id bigint"), "no JSON object"),
+    "a regex in a record": Wrong(
+        SetColumns(
+            (("value", f"if(offset = {BAD} AND value RLIKE decode(value, 'UTF-8'), key, value)"),)
+        ),
+        "PatternSyntaxException",
+    ),
+    "a cast": Wrong(Where(f"cast(if(offset = {BAD}, 'x', '1') AS int) = 1"), "CAST_INVALID_INPUT"),
+    "unix_millis": Wrong(
+        SetColumns((("timestamp", "unix_millis(timestamp)"),)), "timestamp_millis", True
+    ),
+    "sorts": Wrong(function(sorted_in_parts), "Sort", True),
+    "moves": Wrong(function(moved), "it changes the column offset", True),
+    "elsewhere": Wrong(function(elsewhere), "it changes the column partition", True),
+}
+
+
+def chunk() -> Chunk:
+    return Chunk(0, P, encode([Sample(b"k", value, 5, (("h", b""),)) for value in VALUES]))
+
+
+def try_says(session: SparkSession, pipeline: Pipeline) -> dict[int, str]:
+    found = list(tried(session, pipeline, pa.Table.from_batches([rows_of(chunk())])))
+    assert [each.before["offset"] for each in found] == [0, 1, 2]
+    assert all(each.after is not None for each in found if not each.error)
+    return {each.before["offset"]: each.error for each in found if each.error}
+
+
+def verify_says(session: SparkSession, pipeline: Pipeline) -> dict[int, str]:
+    pipes = PipesOfLink(
+        frozenset({P.topic}),
+        {P.topic: "p"},
+        partial(made_of, session),
+        lambda _, __: pipeline,
+    )
+    rows = [(offset, 5, b"k", value, [("h", b"")]) for offset, value in enumerate(VALUES)]
+    made = pipes.of(P)(cast("Any", rows), is_log_append_time=False)
+    failed: dict[int, str] = dict(cast("dict[int, str]", pipes.failed[P]))
+    assert sorted([*(row[0] for row in made), *failed]) == [0, 1, 2]
+    return failed
+
+
+class Pipe:
+    """Leads rows and marks through Spark, in this process."""
+
+    def __init__(self, session: SparkSession, pipeline: Pipeline) -> None:
+        self._session, self._pipeline = session, pipeline
+        self._sent: list[Chunk] = []
+
+    def send(self, chunk: Chunk) -> None:
+        self._sent.append(chunk)
+
+    def came(self) -> Iterator[pa.RecordBatch]:
+        while self._sent:
+            one = self._sent.pop(0)
+            rows = pa.Table.from_batches([rows_of(one), marks(one.number, 3)])
+            frame = self._session.createDataFrame(rows).coalesce(1)
+            try:
+                made = with_steps(frame, self._pipeline).frame.toArrow()
+            except Exception as error:
+                raise RowsFailed(str(error), blame_by_classes(error)) from error
+            yield from made.combine_chunks().to_batches()
+
+
+def link_says(session: SparkSession, pipeline: Pipeline) -> dict[int, str]:
+    """As rounds go on until one names a record, see `PipelineFaults`."""
+    changed = with_steps(
+        session.createDataFrame(pa.Table.from_batches([rows_of(chunk())])), pipeline
+    ).changed
+    spec = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False)
+    for careful in (0, 64, 1):
+        pipe = cast("RowPipe", Pipe(session, pipeline))
+        exchange = RowExchange(
+            [spec], pipe, changed=changed, careful=careful, monotonic_s=lambda: 0.0
+        )
+        suspects: list[Suspect | None] = []
+        exchange.suspect = suspects.append
+        data = bytearray(chunk().data)
+        exchange.put(Fetched(Want(0, 1, 0, 1 << 20), 0, len(VALUES), data, 0, len(data)))
+        try:
+            while not (found := exchange.take()):
+                pass
+        except (RowsFailed, TransformFailed) as error:
+            if careful == 1:
+                assert blame_of(error) is Blame.RECORD  # noqa: PT017 - some rounds raise
+                assert suspects[-1] is not None
+                return {suspects[-1].first: essence(str(error))}
+            continue
+        stop = found[0].stop
+        return {} if stop is None else {stop.offset: stop.text}
+    raise AssertionError("no record was found")
+
+
+@pytest.mark.parametrize("wrong", WRONG.values(), ids=WRONG)
+def test_a_wrong_step_is_told_alike_with_its_record(spark: SparkSession, wrong: Wrong) -> None:
+    """Given a step that goes wrong at one record, or that can't be run / when it is tried, planned,
+
+    run and verified / then each says the same of the same record, and the others come out.
+    """
+    session = session_of_rows(spark)
+    pipeline = Pipeline("p", (wrong.step,))
+    why = refused(session, [pipeline])
+    assert bool(why) == wrong.is_refused, why
+    if why:
+        assert wrong.why in why["p"]
+        return
+    for says in (try_says, verify_says, link_says):
+        found = says(session, pipeline)
+        assert list(found) == [BAD], (says.__name__, found)
+        assert wrong.why in found[BAD], (says.__name__, found)
