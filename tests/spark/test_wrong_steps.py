@@ -5,6 +5,7 @@ One Spark session, no brokers: what a link's copier sees of its rows is what `Ro
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import partial
@@ -12,6 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from support.records import Sample, encode
 
@@ -41,6 +43,8 @@ from heliostat.records.transport.row_exchange import RowExchange
 from heliostat.records.transport.row_pipe import RowPipe
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # workers can't import a test
 
 P = TopicPartition(TopicName("orders"), PartitionId(3))
 VALUES = [b'{"id":1}', b'{"id":"x', b'{"id":3}']

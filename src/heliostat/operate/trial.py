@@ -112,7 +112,8 @@ class Trials:
         from heliostat.records.spark.trial import trial_session, tried
 
         if self._session is None:
-            self._session = self._stack.enter_context(trial_session(config.spark.conf))
+            session = trial_session(config.spark.conf, reads_again=True)
+            self._session = self._stack.enter_context(session)
         on_lane(self._session, LaneRows(), pipeline)  # refused, also if there is no record
         found: list[TriedRecord] = []
         for table in tables:

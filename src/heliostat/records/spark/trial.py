@@ -39,8 +39,13 @@ def _session_in(context: Spark) -> SparkSession:
 
 
 @contextmanager
-def trial_session(conf: Mapping[str, str]) -> Iterator[SparkSession]:
+def trial_session(conf: Mapping[str, str], *, reads_again: bool = False) -> Iterator[SparkSession]:
     """Yield a session for `tried`, of this process's Spark if it has one, as in a notebook.
+
+    Parameters
+    ----------
+    reads_again
+        Whether modules may change: workers that go on would keep them as they were.
 
     Raises
     ------
@@ -56,8 +61,7 @@ def trial_session(conf: Mapping[str, str]) -> Iterator[SparkSession]:
         return
     settings = {
         "spark.log.level": "OFF",
-        # A worker would keep a module that has changed since.
-        "spark.python.worker.reuse": "false",
+        "spark.python.worker.reuse": str(not reads_again).lower(),
         "spark.driver.extraJavaOptions": driver_java_options(has_rows=True),
         **session_settings(MASTER, conf),
     }
