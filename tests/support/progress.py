@@ -41,6 +41,8 @@ MEASURED_AGAIN = 20
 """So many tests at most are measured again: some compiled code, or met a cold broker first."""
 AGAIN_WITHIN_S = 300.0
 """A limit for all of them."""
+NOT_AGAIN_S = AGAIN_WITHIN_S / MEASURED_AGAIN
+"""A test that took longer is slow, warm or not."""
 DURATION = re.compile(r"^\s*([\d.]+)s call\s+(\S.*)$", re.MULTILINE)
 BREACHES = "breaches of the budget"
 TELL_EVERY_S = 15.0
@@ -149,7 +151,8 @@ class Progress:
             write_costs(self.rows, costs.COSTS)
         else:
             limit_s = unlisted_max_s(self.took, self.rows, on_ci=bool(os.environ.get("CI")))
-            slow = unlisted(self.suspects(limit_s), self.config.rootpath, limit_s)
+            suspects = {name: self.calls[name] for name in self.suspects(limit_s)}
+            slow = unlisted(suspects, self.config.rootpath, limit_s)
             self.breaches.update(dict.fromkeys(slow))
         over = overspent(self.rows.values(), read_budget(costs.BUDGET))
         self.breaches.update(dict.fromkeys(over))
@@ -255,24 +258,30 @@ def unlisted_max_s(took: Mapping[str, float], rows: Costs, *, on_ci: bool) -> fl
     return UNLISTED_MAX_S * max(1.0, slowness) * (CI_MARGIN if on_ci else 1.0)
 
 
-def unlisted(suspects: Sequence[str], root: Path, limit_s: float) -> list[str]:
-    """Measure tests again, alone and warm; return a line for each that is slow, without a row."""
-    if not suspects:
-        return []
-    options = ("-n", "0", "-vv", "--durations=0", "--twice", "-p", "no:cacheprovider")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", *options, *suspects],
-        cwd=root,
-        capture_output=True,
-        text=True,
-        timeout=AGAIN_WITHIN_S,
-        check=False,
-    )
-    warm_s = dict[str, float]()
-    for seconds, name in DURATION.findall(done.stdout):
-        warm_s[name] = min(float(seconds), warm_s.get(name, float(seconds)))
+def unlisted(suspects: Mapping[str, float], root: Path, limit_s: float) -> list[str]:
+    """Measure tests again, alone and warm; return a line for each that is slow, without a row.
+
+    Parameters
+    ----------
+    suspects
+        Seconds that each took; one that took very long is not measured again.
+    """
+    warm_s = {name: seconds for name, seconds in suspects.items() if seconds > NOT_AGAIN_S}
+    again = [name for name in suspects if name not in warm_s]
+    if again:
+        options = ("-n", "0", "-vv", "--durations=0", "--twice", "-p", "no:cacheprovider")
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *again],
+            cwd=root,
+            capture_output=True,
+            text=True,
+            timeout=AGAIN_WITHIN_S,
+            check=False,
+        )
+        for seconds, name in DURATION.findall(done.stdout):
+            warm_s[name] = min(float(seconds), warm_s.get(name, float(seconds)))
     return [
-        f"{name} takes {seconds} s and has no row in tests/costs.tsv: "
+        f"{name} takes {seconds:.2f} s and has no row in tests/costs.tsv: "
         f"make it faster, or scripts/test --record {file_of(name)}"
         for name, seconds in warm_s.items()
         if seconds > limit_s

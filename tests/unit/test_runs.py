@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from support import costs
 from support.costs import Cost
-from support.progress import Progress, unlisted_max_s
+from support.progress import NOT_AGAIN_S, Progress, unlisted, unlisted_max_s
 
 pytestmark = pytest.mark.thorough
 
@@ -208,3 +208,10 @@ def test_the_tiers_of_this_project_keep_to_their_budget() -> None:
     assert costs.overspent(rows.values(), costs.read_budget(costs.BUDGET)) == []
     files = {costs.file_of(name) for name in rows}
     assert [name for name in sorted(files) if not (costs.TESTS.parent / name).is_file()] == []
+
+
+def test_a_test_that_took_very_long_is_told_without_a_second_run(tmp_path: Path) -> None:
+    took_s = NOT_AGAIN_S + 1
+    (line,) = unlisted({"tests/a.py::test_it": took_s}, tmp_path, 0.5)
+    assert line.startswith(f"tests/a.py::test_it takes {took_s:.2f} s and has no row")
+    assert unlisted({}, tmp_path, 0.5) == []
