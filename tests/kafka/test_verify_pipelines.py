@@ -12,6 +12,8 @@ from support.links import RunningLink, ends
 from support.piped import Topic, write_link
 from support.records import GZIP, Sample, encode, write_batches
 
+from heliostat.clusters.admin import ClusterAdmin
+
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 IN_PLACE: list[dict[str, Any]] = [
@@ -36,6 +38,20 @@ def whole(number: int) -> bytes:
 def cut(number: int) -> bytes:
     """The same at the target of `IN_PLACE`."""
     return b'{"n": %d, "name":""}' % number
+
+
+def origin(topic: Topic, offset: int) -> tuple[tuple[str, bytes], ...]:
+    """The headers that say where a record of partition 0 comes from."""
+    with ClusterAdmin([topic.pair.source.bootstrap]) as admin:
+        cluster = admin.cluster_id()
+    places = {
+        "cluster": cluster,
+        "topic": topic.topic,
+        "partition": 0,
+        "offset": offset,
+        "timestamp": topic.at_ms,
+    }
+    return tuple((f"origin.{name}", str(place).encode()) for name, place in places.items())
 
 
 class Mirrored:
@@ -117,8 +133,9 @@ def test_what_differs_from_records_done_on_bytes_is_found(mirrored: Mirrored) ->
     topic = mirrored.in_place
     topic.write(whole(4), whole(5), None, whole(6))
     kept = (("kept", None), ("from", b"summit's"))
-    left = Sample(b"k", cut(5), topic.at_ms, (("secret", b"1"), *kept))
-    planted = encode([Sample(b"k", cut(4), topic.at_ms, kept), left])
+    right = Sample(b"k", cut(4), topic.at_ms, (*kept, *origin(topic, 4)))
+    left = Sample(b"k", cut(5), topic.at_ms, (("secret", b"1"), *kept, *origin(topic, 5)))
+    planted = encode([right, left])
     write_batches(topic.pair.target.bootstrap, topic.topic, [planted])
     done, report = mirrored.compared("--topic", topic.topic, "--complete")
     assert done.returncode == 1

@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import httpx
 from support.browser import chromium
+from support.links import wait_for
 from support.tools import ROOT
 
 FOLDER = ROOT / "docs" / "pictures"
@@ -60,10 +62,19 @@ def _take(address: str) -> None:
 
 def _wait_until_level(browser: Any, address: str) -> None:
     page = browser.new_page()
+    wait_for("the page", lambda: _is_served(address), STARTED_WITHIN_S)  # told before it is there
     page.goto(address)
     page.wait_for_selector(".link-card .pill.tone-ok", timeout=STARTED_WITHIN_S * 1000)
     page.wait_for_timeout(SHOWN_AFTER_S * 1000)
     page.close()
+
+
+def _is_served(address: str) -> bool:
+    try:
+        httpx.get(address)
+    except httpx.TransportError:
+        return False
+    return True
 
 
 @contextmanager
