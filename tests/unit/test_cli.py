@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from heliostat import __version__
 from heliostat.cli import main as cli
@@ -141,6 +142,12 @@ def test_each_option_has_help() -> None:
 def test_a_word_that_is_no_verb_gets_the_nearest_one(capsys, word: str, nearest: str) -> None:
     assert cli.run([word, "-c", "x"]) == 2
     assert capsys.readouterr().err.endswith(f"No such command '{word}'.{nearest}\n")
+
+
+def test_help_has_a_short_name_after_a_call_past_the_command_line() -> None:
+    command = click.Command("try", callback=lambda: None)
+    assert CliRunner().invoke(command, ["--help"]).exit_code == 0
+    assert "-h, --help" in CliRunner().invoke(cli.completed(command), ["-h"]).output
 
 
 @pytest.mark.parametrize("words", [[], ["plan"], ["dlq"], ["dlq", "list"]])

@@ -74,7 +74,9 @@ def completed(command: click.Command) -> click.Command:
 
     Docstrings with a backslash are raw strings here, so `\b` is two characters there.
     """
-    command.context_settings.setdefault("help_option_names", HELP_OPTIONS)
+    if command.add_help_option:  # click keeps the option that it made at the first call
+        command.add_help_option = False
+        click.help_option(*HELP_OPTIONS)(command)
     if command.help is not None:
         command.help = command.help.replace("\\b", "\b")
     if isinstance(command, click.Group):
