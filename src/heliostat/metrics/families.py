@@ -134,6 +134,18 @@ PARTITION_STOPPED = _family(
     (*PARTITION, "code"),
     "Since when a partition has been stopped.",
 )
+PARTITION_RECORDS_COPIED = _family(
+    "partition_records_copied_total",
+    COUNTER,
+    PARTITION,
+    "Records appended, since this service began to watch.",
+)
+PARTITION_BYTES_COPIED = _family(
+    "partition_bytes_copied_total",
+    COUNTER,
+    PARTITION,
+    "Bytes of batches appended, headers included, since this service began to watch.",
+)
 PARTITION_LAG_RECORDS = _family(
     "partition_lag_records",
     GAUGE,

@@ -10,7 +10,7 @@ from heliostat.config import LinkConfig, MetricsConfig, compile_pattern
 from heliostat.metrics import families as f
 from heliostat.metrics.meter_samples import write_meters, write_processes, write_requests
 from heliostat.metrics.text import Samples, labels
-from heliostat.names import TopicName
+from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.status.cluster_watch import Reach
 from heliostat.status.follower import Observation
 from heliostat.status.latencies import Percentiles
@@ -161,7 +161,7 @@ class LinkSamples:
         is_late = any((topic.lag_s or 0.0) > LATE_S for topic in status.topics)
         if which == "none" or (which == "problems" and not is_late and not status.problems):
             return
-        chosen = watched.partitions()
+        chosen, copied = watched.partitions(), watched.observation.totals.copied
         if which == "problems":
             late = (p for p in chosen if p.code or (p.lag_s or 0.0) > LATE_S)
             chosen = list(islice(late, PARTITIONS_MAX))
@@ -171,6 +171,10 @@ class LinkSamples:
             samples.add(f.PARTITION_LAG_SECONDS, labelled, item.lag_s)
             samples.add(f.PARTITION_SOURCE_END, labelled, _known(item.source_end))
             samples.add(f.PARTITION_POSITION, labelled, _known(item.position))
+            partition = TopicPartition(TopicName(item.source), PartitionId(item.partition))
+            records, size = copied.get(partition, (0, 0))
+            samples.add(f.PARTITION_RECORDS_COPIED, labelled, records)
+            samples.add(f.PARTITION_BYTES_COPIED, labelled, size)
             if item.code:
                 samples.add(f.PARTITION_STATE, f'{labelled},state="{item.state}"', 1)
                 since_s = item.since_ms / 1000

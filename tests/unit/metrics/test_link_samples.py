@@ -139,12 +139,16 @@ def test_which_partitions_have_series_of_their_own(
 ) -> None:
     late = partition(high_watermark=12, missing_ms=NOW_MS - late_s * 1000)
     status, board = told(Case(report=late, driver=DRIVER))
+    totals = Totals({TopicPartition(TopicName("t"), PartitionId(0)): (7, 700)})
     values = samples_of(
-        status, config=MetricsConfig.model_validate({"partitions": which}), board=board
+        status, totals, MetricsConfig.model_validate({"partitions": which}), board=board
     )
     lag = values.get(at(f.PARTITION_LAG_RECORDS, topic="t", partition="0"))
     assert lag == (3 if is_there else None)
     assert (at(f.PARTITION_POSITION, topic="t", partition="0") in values) == is_there
+    copied = (f.PARTITION_RECORDS_COPIED, f.PARTITION_BYTES_COPIED)
+    amounts = [values.get(at(family, topic="t", partition="0")) for family in copied]
+    assert amounts == ([7, 700] if is_there else [None, None])
 
 
 def test_brokers_that_do_not_answer_are_told() -> None:
