@@ -113,12 +113,13 @@ class SchemaPart:
         self._clock = clock
         self._events = events
         self._guard = guard
-        self._wanted = WantedIds()
+        self._wanted = WantedIds(clock.monotonic_s)
         self._frames = TopicFrames(frames, SureIds(told), reframed)
         self._due_s = 0.0
         """When the next turn is due, if nobody asks for one before (monotonic seconds)."""
         self._last: _Turn | None = None
         self._told: frozenset[str] = frozenset()
+        self._brought = 0
 
     def loop(self, guarded: Callable[[Callable[[], None]], Callable[[], None]]) -> LoopSpec:
         """Return the loop that runs the turns."""
@@ -216,6 +217,7 @@ class SchemaPart:
         done = replace(done, notes=(*done.notes, *notes))
         self._last = _Turn(done, known, self._clock.wall_ms())
         self._due_s = self._clock.monotonic_s() + self._link.schemas.interval_s
+        self._brought += done.brought
         self._tell(done)
 
     def _tell(self, done: MirroredSchemas) -> None:
@@ -240,7 +242,12 @@ class SchemaPart:
         waiting = [
             each if each >= 0 else shown_id(each) for each in self._wanted.now()[:REPORTED_MAX]
         ]
-        own = {"strategy": self._link.schemas.strategy, "waiting": waiting}
+        own = {
+            "strategy": self._link.schemas.strategy,
+            "waiting": waiting,
+            "waits": self._wanted.waits(),
+            "copied": self._brought,
+        }
         if self._last is None:
             return own
         last = self._last.done

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from heliostat.names import LaneId
+from heliostat.ops.request_times import RequestCounts
 from heliostat.records.copier.lane import RoundReport
 
 WANTED_MAX = 100_000
@@ -13,10 +14,19 @@ WANTED_MAX = 100_000
 
 
 class WantedIds:
-    """Collects ids from reports; what is new wakes the loop that looks for it."""
+    """Collects ids from reports; what is new wakes the loop that looks for it.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    monotonic_s
+        The monotonic clock.
+    """
+
+    def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self.wake = threading.Event()
+        self._monotonic_s = monotonic_s
+        self._since_s: dict[LaneId, dict[int, float]] = {}
+        self._waits = RequestCounts()
         self._is_asked = False
         self._lock = threading.Lock()
         self._ever: set[int] = set()
@@ -25,13 +35,27 @@ class WantedIds:
     def take(self, report: RoundReport) -> None:
         """Take what a lane's partitions wait for now."""
         with self._lock:
-            self._waiting[report.lane] = () if report.ended_by else report.schema_ids
+            waiting = () if report.ended_by else report.schema_ids
+            self._count(report.lane, waiting)
+            self._waiting[report.lane] = waiting
             new = set(report.schema_ids) - self._ever
             if len(self._ever) + len(new) > WANTED_MAX:
                 self._ever = set().union(*self._waiting.values())
             self._ever |= new
         if new:
             self.ask()
+
+    def _count(self, lane: LaneId, schema_ids: tuple[int, ...]) -> None:
+        """Count the waits that have ended; in a lane's next round a wait begins anew."""
+        now_s, since_s = self._monotonic_s(), self._since_s.get(lane, {})
+        for schema_id in since_s.keys() - set(schema_ids):
+            self._waits.took(now_s - since_s[schema_id])
+        self._since_s[lane] = {each: since_s.get(each, now_s) for each in schema_ids}
+
+    def waits(self) -> list[int]:
+        """Return how long lanes have waited for ids, as `RequestCounts.numbers`."""
+        with self._lock:
+            return self._waits.numbers()
 
     def ask(self) -> None:
         """Wake the loop to look."""

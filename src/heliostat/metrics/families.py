@@ -268,6 +268,18 @@ PART_BYTES = _family(
 SCHEMA_WAITING = _family(
     "schemas_waiting", GAUGE, LINK, "Schema ids of the source for which partitions wait."
 )
+SCHEMA_WAIT_SECONDS = _family(
+    "schema_wait_seconds",
+    HISTOGRAM,
+    LINK,
+    "For how long lanes have waited for a schema's id, since the driver began; to a second.",
+)
+SCHEMAS_COPIED = _family(
+    "schemas_copied_total",
+    COUNTER,
+    LINK,
+    "Versions of subjects imported or registered at the target, since the driver began.",
+)
 GROUP_LAG = _family(
     "group_lag_records",
     GAUGE,

@@ -8,7 +8,12 @@ from itertools import islice
 
 from heliostat.config import LinkConfig, MetricsConfig, compile_pattern
 from heliostat.metrics import families as f
-from heliostat.metrics.meter_samples import write_meters, write_processes, write_requests
+from heliostat.metrics.meter_samples import (
+    write_meters,
+    write_processes,
+    write_requests,
+    write_schemas,
+)
 from heliostat.metrics.text import Samples, labels
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.status.cluster_watch import Reach
@@ -113,6 +118,8 @@ class LinkSamples:
         samples.add(f.HEARTBEAT_AGE, mine, status.heartbeat_age_s)
         schemas = driver.get("schemas")
         samples.add(f.SCHEMA_WAITING, mine, len(schemas.get("waiting", ())) if schemas else None)
+        if schemas:
+            write_schemas(samples, mine, schemas)
 
     def _write_reach(self, samples: Samples, watched: WatchedLink) -> None:
         for side, reach in (("source", watched.source), ("target", watched.target)):

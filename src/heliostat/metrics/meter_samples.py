@@ -61,6 +61,14 @@ def write_requests(samples: Samples, labelled: str, numbers: Sequence[int]) -> N
         samples.add(f.THROTTLE_SECONDS, of_side, throttled_ms / 1000)
 
 
+def write_schemas(samples: Samples, labelled: str, schemas: Mapping[str, Any]) -> None:
+    """Add what was done and waited for, by `SchemaPart.report`; an older driver told neither."""
+    samples.add(f.SCHEMAS_COPIED, labelled, schemas.get("copied"))
+    if waits := schemas.get("waits"):
+        *counts, took_ms, _ = waits
+        samples.add_histogram(f.SCHEMA_WAIT_SECONDS, labelled, BOUNDS_S, counts, took_ms / 1000)
+
+
 def write_processes(
     samples: Samples, labelled: str, status: LinkStatus, *, with_driver: bool
 ) -> None:

@@ -16,7 +16,7 @@ from heliostat.schemas.content import RegistryContent, fingerprint_alone
 from heliostat.schemas.observe import Registry, observe_registry, with_levels_of
 from heliostat.schemas.plan import plan_schemas
 from heliostat.schemas.registry.values import SchemaId, SubjectVersion
-from heliostat.schemas.schema_plan import SchemaPlan, SchemaRules, version_of
+from heliostat.schemas.schema_plan import Import, Register, SchemaPlan, SchemaRules, version_of
 
 PASSES_MAX = 5
 """Settings known, modes set, versions imported or registered, and looked at; one to spare."""
@@ -49,6 +49,8 @@ class MirroredSchemas:
         Settings and deletions that were refused: no record needs them.
     guids
         As `ids`, for GUIDs.
+    brought
+        How many versions were imported or registered.
     """
 
     source: RegistryContent
@@ -59,6 +61,7 @@ class MirroredSchemas:
     actions: int = 0
     notes: tuple[str, ...] = ()
     guids: Mapping[bytes, bytes] = field(default_factory=dict)
+    brought: int = 0
 
 
 def plan_with_settings(source: RegistryContent, target: Registry, rules: SchemaRules) -> SchemaPlan:
@@ -101,7 +104,7 @@ def mirror_schemas(
         there = with_levels_of(there, source, {of.subject for of in _wanted(there, rules)})
     failed: dict[SubjectVersion, str] = {}
     notes: dict[str, None] = {}
-    actions = 0
+    actions = brought = 0
     plan = plan_with_settings(there, target, rules)
     for _ in range(PASSES_MAX):
         to_do = tuple(each for each in plan.actions if version_of(each) not in failed)
@@ -111,6 +114,8 @@ def mirror_schemas(
         done = apply_schemas(replace(plan, actions=to_do), rules, target)
         actions += len(to_do)
         failed |= done.failed
+        versions = (each for each in to_do if isinstance(each, Import | Register))
+        brought += sum(each.of not in done.failed for each in versions)
         notes |= dict.fromkeys(done.notes)
         plan = plan_with_settings(there, target, rules)
         if all(version_of(each) is None for each in to_do) and plan.actions == to_do:
@@ -122,7 +127,9 @@ def mirror_schemas(
         of: NOT_AT_EACH if own in plan.ids else NOT_YET for of, own in _left(there, rules, ids)
     }
     missing_now = {**waiting, **told}
-    return MirroredSchemas(there, rules, plan, missing_now, ids, actions, tuple(notes), guids)
+    return MirroredSchemas(
+        there, rules, plan, missing_now, ids, actions, tuple(notes), guids, brought
+    )
 
 
 def _wanted(source: RegistryContent, rules: SchemaRules) -> list[SubjectVersion]:

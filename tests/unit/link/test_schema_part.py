@@ -17,6 +17,7 @@ from heliostat.errors import ConnectionLost, LinkTakenOver, RegistryError, Regis
 from heliostat.framed_ids import guid_number
 from heliostat.link.schema_part import REPORTED_MAX, WAITING_EVERY_S
 from heliostat.names import LaneId, TopicName
+from heliostat.ops.request_times import SIDE_NUMBERS
 from heliostat.records.copier.lane import SchemaFrames, SchemaIds
 from heliostat.records.transport.schema_id_rows import schema_ids_of
 
@@ -58,7 +59,13 @@ def test_before_the_first_reconciliation_a_turn_does_nothing(running: Running) -
     running.turn()
     assert running.told == []
     assert running.source.asked == running.target.asked == []
-    assert running.part.report() == {"strategy": "preserve", "waiting": []}
+    told = running.part.report()
+    assert {**told, "waits": []} == {
+        "strategy": "preserve",
+        "waiting": [],
+        "waits": [],
+        "copied": 0,
+    }
     assert running.part.frames(FOO) == SchemaFrames.MAYBE_VALUES
     running.look_if_new()
     assert running.is_asked
@@ -71,6 +78,7 @@ def test_the_first_turn_after_it_announces_what_can_be_read(running: Running) ->
     record_name = running.register("lsst.sal.Foo")
     running.turn()
     assert running.told == [ids(own, record_name)]
+    assert running.part.report()["copied"] == 2
     assert set(running.target.double.subjects) == {"foo-value", "lsst.sal.Foo"}
     assert running.part.frames(FOO) == SchemaFrames.VALUES
     assert running.part.frames(BAR) == SchemaFrames.MAYBE_VALUES
@@ -232,7 +240,13 @@ def test_a_registry_that_does_not_answer_is_told_as_such() -> None:
     with pytest.raises(RegistryUnreachable):
         running.turn()
     assert running.told == []
-    assert running.part.report() == {"strategy": "preserve", "waiting": []}
+    told = running.part.report()
+    assert {**told, "waits": []} == {
+        "strategy": "preserve",
+        "waiting": [],
+        "waits": [],
+        "copied": 0,
+    }
 
 
 def test_lanes_that_can_not_be_told_are_told_by_the_next_turn(running: Running) -> None:
@@ -311,6 +325,8 @@ def test_a_report_names_some_schemas_and_counts_all(running: Running) -> None:
     assert told == {
         "strategy": "preserve",
         "waiting": list(range(100, 100 + REPORTED_MAX)),
+        "waits": [0] * SIDE_NUMBERS,
+        "copied": 1,
         "at_ms": AT_MS,
         "versions": MANY + 1,
         "ids": 1,

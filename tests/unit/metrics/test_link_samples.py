@@ -320,3 +320,14 @@ def test_each_family_is_named_as_prometheus_wants() -> None:
         assert not family.name.endswith(("_ms", "_kb")), "base units"
         assert family.meaning.endswith(".")
     assert len({family.name for family in f.FAMILIES}) == len(f.FAMILIES)
+
+
+def test_schemas_that_were_copied_and_waited_for() -> None:
+    waits = RequestCounts()
+    waits.took(1.5)
+    status = status_of([])
+    status.driver = {"schemas": {"waiting": [7], "waits": waits.numbers(), "copied": 3}}
+    values = samples_of(status)
+    assert values[at(f.SCHEMAS_COPIED)] == 3
+    assert values[at(f.SCHEMA_WAITING)] == 1
+    assert values[f"{f.SCHEMA_WAIT_SECONDS.name}_sum", frozenset()] == 1.5
