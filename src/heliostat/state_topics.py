@@ -22,6 +22,11 @@ def offsets_topic(link: LinkName) -> str:
     return f"{STATE_TOPIC_PREFIX}{link}.offsets"
 
 
+def wishes_topic(link: LinkName) -> str:
+    """Name of the topic that holds what operators wish of the link."""
+    return f"{STATE_TOPIC_PREFIX}{link}.wishes"
+
+
 def history_topic(link: LinkName) -> str:
     """Name of the topic that holds a day of the link's figures and events."""
     return f"{STATE_TOPIC_PREFIX}{link}.history"

@@ -229,4 +229,4 @@ def test_status_plan_and_stop_of_a_synced_pair(cluster_pair: ClusterPair, tmp_pa
         assert link.stop() == 0, link.text()[-2000:]
         assert "round failed" not in link.text()
         assert time.monotonic() - began_s < 20
-        assert heliostat(config, "status", "--json").json[0]["state"] == "stopped"
+        assert heliostat(config, "status", "--json").json[0]["state"] == "no_owner"

@@ -90,11 +90,11 @@ def test_history_is_there_after_restarts_and_is_appended_to(
             write_batches(source.bootstrap, topic, [batch])
             time.sleep(3)
         past = past_of(config, name, None, 600, 60)
-        assert past.points[-1].state == "stopped"
+        assert past.points[-1].state == "no_owner"
         assert any(" runs" in event.text for event in past.events)
         ends_ms.append(past.points[-1].at_ms)
     assert ends_ms[0] < ends_ms[1]
-    assert [point.at_ms for point in past.points if point.state == "stopped"] == ends_ms
+    assert [point.at_ms for point in past.points if point.state == "no_owner"] == ends_ms
     assert max(point.records_per_s for point in past.points) > 0
     rows = past_of(config, name, topic, 600).points
     assert sum(point.records_per_s > 0 for point in rows) == 2

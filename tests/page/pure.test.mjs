@@ -186,8 +186,9 @@ test("a link's state as a sentence", () => {
   assert.equal(text({ lag_records: null, unknown: 3 }), "It is not known how far usdf is behind summit.");
   assert.equal(text({ lag_records: 4, lag_s: null }), "It is not known how far usdf is behind summit.");
   assert.match(text({ state: "unreachable" }), /usdf does not answer/);
-  assert.match(text({ state: "stopped" }), /is stopped/);
-  const stopped = says.linkSentence(link({ state: "stopped", lag_records: 7, lag_s: 60, unknown: 1 }), at, null);
+  assert.match(text({ state: "no_owner" }), /No driver runs it/);
+  assert.match(text({ state: "paused", wish: { state: "paused", by: "ops", at_ms: 1, why: "the disk is full" } }), /It is paused, as ops wishes: the disk is full/);
+  const stopped = says.linkSentence(link({ state: "no_owner", lag_records: 7, lag_s: 60, unknown: 1 }), at, null);
   assert.match(plain(stopped.more[0]), /at least 7 records would be missing, the oldest 60 s old/);
   assert.equal(text({ unknown: 2 }), "As far as is known, usdf has everything that summit has.");
   assert.equal(says.linkSentence(link({ unknown: 2 }), at, null).more.length, 1, "what is not known is said");
@@ -251,7 +252,7 @@ test("what is asked why has an address, and each kind of answer a word and a ton
   assert.equal(explanation.question("t"), "t");
   assert.deepEqual(routes.parse(routes.ofWhy("l", asked)), { view: "why", link: "l", query: { what: asked } });
   assert.deepEqual(routes.parse(routes.ofWhy("l", "")), { view: "why", link: "l", query: {} });
-  for (const kind of ["copied", "late", "waiting", "stopped", "not_mirrored", "lost", "no_record", "unknown"]) {
+  for (const kind of ["copied", "late", "waiting", "stopped", "paused", "not_mirrored", "lost", "no_record", "unknown"]) {
     const { glyph, word, tone } = explanation.shownKind(kind);
     assert.ok(glyph && word && tone, kind);
   }

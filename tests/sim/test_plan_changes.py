@@ -25,7 +25,13 @@ from heliostat.link.round_content import Contents
 from heliostat.names import LaneId
 from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
-from heliostat.records.copier.lane import Announcement, PartitionSpec, PlanChange, RoundReport
+from heliostat.records.copier.lane import (
+    Announcement,
+    PartitionSpec,
+    PartitionState,
+    PlanChange,
+    RoundReport,
+)
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 
 PARTITIONS, LANES, LEASE_S, STEPS = 4, 3, 4.0, 400
@@ -145,7 +151,9 @@ class Scene:
             number = self.random.randrange(LANES + (not all_of_them))
             if number < LANES:
                 size = self.random.choice([spec.batch_bytes_max, 90_000])
-                wanted.setdefault(LaneId(number), []).append(replace(spec, batch_bytes_max=size))
+                is_paused = not all_of_them and self.random.random() < 0.2
+                changed = replace(spec, batch_bytes_max=size, is_paused=is_paused)
+                wanted.setdefault(LaneId(number), []).append(changed)
         self.plans.assign(wanted)
 
     def begin_due(self) -> None:
@@ -237,6 +245,10 @@ class Scene:
             for item in task.copier.partitions:
                 at = item.standing
                 assert not at.state.is_stopped, f"seed {self.seed}: {at.code} {at.reason}"
+                if item.spec.is_paused:
+                    assert not item.appends.queue, f"seed {self.seed}"
+                    assert not item.appends.in_flight, f"seed {self.seed}"
+                    assert at.state is not PartitionState.COPYING, f"seed {self.seed}"
 
     def is_level(self) -> bool:
         return all(

@@ -22,7 +22,9 @@ STATE_COLOURS = {
     "aligning": "cyan",
     "starting": "cyan",
     "retrying": "yellow",
-    "stopped": "yellow",
+    "paused": "magenta",
+    "stopped": "magenta",
+    "no_owner": "red",
     "silent": "red",
     "unreachable": "red",
     "blocked": "red",
@@ -63,6 +65,11 @@ def line_words(status: LinkStatus) -> str:
 def more_words(status: LinkStatus) -> str:
     """Return what only some links have: maps, open transactions, heartbeats, groups, schemas."""
     words = f", {count(status.mapped)} mapped" if status.mapped else ""
+    if status.paused_count:
+        words += f", {count(status.paused_count)} paused by name"
+    if status.wish and status.state == status.wish["state"]:
+        why = f" ({status.wish['why']})" if status.wish["why"] else ""
+        words += f"  as {status.wish['by']} wishes{why}"
     if status.open_records:
         words += f"  {count(status.open_records)} rec in open transactions"
     if status.heartbeat_age_s is not None:

@@ -101,6 +101,13 @@ class KeyedReader(OnePartitionTopic):
         """Whether the topic existed when it was read last."""
         return self._log is not None
 
+    @property
+    def position(self) -> Offset:
+        """Offset after the last record that was returned; 0 while the topic does not exist."""
+        if self._early:
+            return self._early[0].offset
+        return Offset(0) if self._log is None else Offset(self._log.position)
+
     def read_all(self, timeout_s: float = ANSWER_TIMEOUT_S) -> dict[str, dict[str, Any]]:
         """Latest value of every key, from the topic's start to where it ended when this began.
 
@@ -128,12 +135,26 @@ class KeyedReader(OnePartitionTopic):
         self, timeout_s: float, strange: dict[str, Offset] | None
     ) -> dict[str, dict[str, Any]]:
         state: dict[str, dict[str, Any]] = {}
+        for change in self._all_changes(timeout_s, strange):
+            if strange is not None:
+                strange.pop(change.key, None)
+            if change.value is None:
+                state.pop(change.key, None)
+            else:
+                state[change.key] = change.value
+        return state
+
+    def read_changes(self, timeout_s: float = ANSWER_TIMEOUT_S) -> list[Change]:
+        """As `read_all`, each record that is there by itself, in order."""
+        return list(self._all_changes(timeout_s, None))
+
+    def _all_changes(self, timeout_s: float, strange: dict[str, Offset] | None) -> Iterator[Change]:
         self._early = []
         deadline_s = monotonic() + timeout_s
         with self._alone():
             log, end, first = self._from_start()
             if log is None:
-                return state
+                return
             while first or log.position < end:
                 if monotonic() > deadline_s:
                     raise ConnectionLost(
@@ -141,15 +162,10 @@ class KeyedReader(OnePartitionTopic):
                     )
                 records, first = first or log.poll(POLL_S), []
                 for change in self._changes(records, strange):
-                    if strange is not None:
-                        strange.pop(change.key, None)
                     if change.offset >= end:
                         self._early.append(change)
-                    elif change.value is None:
-                        state.pop(change.key, None)
                     else:
-                        state[change.key] = change.value
-        return state
+                        yield change
 
     def _from_start(self) -> tuple[LogReader | None, Offset, list[LogRecord]]:
         """Return the log at its start, where it ends, and its first records; None: no such topic.

@@ -66,9 +66,16 @@ def not_running(evidence: Evidence) -> tuple[Kind, str, tuple[Step, ...]] | None
     match status.state:
         case "running":
             return None
-        case "stopped":
+        case "paused" | "stopped":
+            wish = status.wish
+            since = span_text(max(0.0, (status.at_ms - wish["at_ms"]) / 1000))
+            text = f"the link {name} is {status.state} since {since}: {wish['by']} wishes so"
+            text += f", {wish['why']}" if wish["why"] else ""
+            verb = "resume" if status.state == "paused" else "start"
+            return Kind.PAUSED, text, (Step("Let it go on.", f"heliostat {verb} {name}"),)
+        case "no_owner":
             when = "" if ago_s is None else f" since {span_text(ago_s)}"
-            return Kind.STOPPED, f"the link {name} is stopped{when}{where}", (start,)
+            return Kind.STOPPED, f"no driver runs the link {name}{when}{where}", (start,)
         case "silent":
             ago = "for a while" if ago_s is None else f"for {span_text(ago_s)}"
             text = f"the driver of the link {name} has not reported {ago}{where}"

@@ -44,6 +44,8 @@ def explain_partition(evidence: Evidence, row: PartitionStatus, base: Explanatio
         return _not_told(evidence, row, base)
     missing = missing_text(row.lag_records, row.lag_s, is_bound=row.is_bound)
     held = tuple(held_texts(evidence.status, row.source, row.partition))
+    if row.state == PartitionState.PAUSED.value:
+        return _paused(evidence, row, base, missing)
     if row.state in {PartitionState.RETRYING.value, PartitionState.STARTING.value} or row.code:
         return _waiting(evidence, row, base, (missing, *held))
     if row.state == PartitionState.ALIGNING.value:
@@ -52,6 +54,22 @@ def explain_partition(evidence: Evidence, row: PartitionStatus, base: Explanatio
         )
         return _with(base, Kind.WAITING, text, (missing,), steps=(_watch(evidence),))
     return _copied(evidence, row, base, (missing, *held))
+
+
+def _paused(
+    evidence: Evidence, row: PartitionStatus, base: Explanation, missing: str
+) -> Explanation:
+    """Explain a partition that an operator lets rest, or its topic."""
+    places = (_name(row), row.source)
+    wishes = {wish["place"]: wish for wish in evidence.status.paused}
+    wish = next((wishes[place] for place in places if place in wishes), None)
+    words = ["--topic", row.source if wish is None else wish["place"]]
+    command = shlex.join(["heliostat", "resume", evidence.link.name, *words])
+    who = "an operator wishes so" if wish is None else f"{wish['by']} wishes so"
+    why = f", {wish['why']}" if wish is not None and wish["why"] else ""
+    text = f"{_name(row)} is paused: {who}{why}"
+    found = _with(base, Kind.PAUSED, text, (missing,), steps=(Step("Let it go on.", command),))
+    return replace(found, since_ms=row.since_ms if row.since_ms > 0 else None)
 
 
 def _copied(
@@ -81,7 +99,7 @@ def explain_topic(
         [row] = rows
         return explain_partition(evidence, row, base)
     answers = [(row, explain_partition(evidence, row, base)) for row in rows]
-    order = (Kind.STOPPED, Kind.UNKNOWN, Kind.WAITING, Kind.LATE, Kind.COPIED)
+    order = (Kind.STOPPED, Kind.PAUSED, Kind.UNKNOWN, Kind.WAITING, Kind.LATE, Kind.COPIED)
     worst = min((answer.kind for _, answer in answers), key=order.index)
     chosen = [(row, answer) for row, answer in answers if answer.kind is worst]
     if worst is Kind.COPIED:
@@ -102,6 +120,7 @@ def explain_topic(
     number = f"{len(chosen)} of {len(rows)} partitions"
     words = {
         Kind.STOPPED: "are stopped",
+        Kind.PAUSED: "are paused",
         Kind.UNKNOWN: "can't be told of",
         Kind.WAITING: "wait and go on by themselves",
         Kind.LATE: "are late",

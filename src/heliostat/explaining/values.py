@@ -81,6 +81,8 @@ class Kind(StrEnum):
     """It is not copied at the moment, and goes on by itself."""
     STOPPED = "stopped"
     """It is not copied until a person does something."""
+    PAUSED = "paused"
+    """It is not copied as long as an operator wishes so."""
     NOT_MIRRORED = "not_mirrored"
     """The link doesn't copy it."""
     LOST = "lost"

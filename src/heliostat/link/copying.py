@@ -36,6 +36,7 @@ from heliostat.link.pipeline_rules import pipelines_from
 from heliostat.link.planning import Planner
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
+from heliostat.link.wish_part import Steering
 from heliostat.mm2.emitters import Interchange
 from heliostat.names import GroupId, LinkName, TopicName
 from heliostat.offsets.keeper import MapKeeper
@@ -56,6 +57,7 @@ from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import StatusBoard
 from heliostat.status.open_transactions import LOOK_EVERY_S, OpenTransactions
+from heliostat.wishes.wish import Wishes
 
 if TYPE_CHECKING:
     from heliostat.link.schema_part import SchemaPart
@@ -96,6 +98,8 @@ class LinkContext:
         Time, and where changes are logged.
     metrics
         What is measured.
+    wishes
+        Returns what operators wish now.
     """
 
     link: LinkConfig
@@ -108,6 +112,7 @@ class LinkContext:
     clock: Clock
     events: Events
     metrics: MetricsConfig
+    wishes: Callable[[], Wishes] = Wishes
 
     @property
     def progress_group(self) -> GroupId | None:
@@ -154,6 +159,8 @@ class Copying:
         What the link knows, kept up to date here.
     template, wake
         See `LaneSet`.
+    after_generation
+        The newest one that this owner has used.
     """
 
     def __init__(
@@ -166,6 +173,7 @@ class Copying:
         known: Known,
         template: LaneSpec,
         wake: Callable[[], None],
+        after_generation: int = 0,
     ) -> None:
         self._context = context
         self._resources = resources
@@ -189,7 +197,9 @@ class Copying:
             announce=lambda plan: context.owner.run(lambda: context.state.announce(plan)),
             clock=context.clock,
             events=context.events,
-            first_generation=first_generation(context.owner.ownership.claim_number),
+            first_generation=max(
+                first_generation(context.owner.ownership.claim_number), after_generation + 1
+            ),
             wake=wake,
             maps=context.state.offsets.tails,
             copied=self._gaps.copied,
@@ -197,8 +207,9 @@ class Copying:
             ended=self._gaps.round_ended,
             faults=self._faults,
         )
-        self._losses = Losses(self._gaps.note_lost, known)
-        context.board.listener = self._heard
+        self.steering = Steering(self.lanes.assign, context.wishes)
+        losses = Losses(self._gaps.note_lost, known)
+        context.board.listener = partial(self._take_report, losses)
         self._interchange = Interchange(
             context.link,
             source,
@@ -222,7 +233,7 @@ class Copying:
             A cluster does not answer or refuses; `close` what was begun.
         """
         _, reconciler = both(self._gaps.begin, self._reconciler)
-        self._groups = self._group_part()
+        self._groups = _group_part(self._context, self._interchange, self._known)
         return list(self._loops(reconciler))
 
     def _reconciler(self) -> Reconciler:
@@ -247,6 +258,7 @@ class Copying:
             target=target,
             state=state,
             lanes=self.lanes,
+            steering=self.steering,
             lane_count=self._resources.lane_count,
             events=events,
             planner=Planner(
@@ -304,26 +316,6 @@ class Copying:
             self._context.owner.run(lambda: self._context.state.put_frames(frames))
         self._refresh.set()
 
-    def _group_part(self) -> GroupPart | None:
-        """Return the part that publishes offsets of consumer groups, if that is configured."""
-        context = self._context
-        if not context.link.groups.sync and not self._interchange.wants_groups:
-            return None
-        return GroupPart(
-            _link_of_groups(context),
-            source_access=context.source.access(),
-            target_access=context.target.access(),
-            mirrors=lambda: dict(self._known.mirrors),
-            maps=context.state.offsets.fresh,
-            positions=context.board.landed,
-            foreign=context.foreign,
-            interchange=self._interchange,
-            clock=context.clock,
-            events=context.events,
-            guard=context.owner.check,
-            measured=MeasuredGroups(context.metrics.groups, context.board.source_ends),
-        )
-
     def _loops(self, reconciler: Reconciler) -> Iterator[LoopSpec]:
         context, guarded = self._context, self._context.owner.guarded
         turn = guarded(lambda: self._reconcile(reconciler))
@@ -353,16 +345,16 @@ class Copying:
         """Return the last report of each partition by rounds of the newest plans."""
         return self._context.board.reports_since(self.lanes.known_since())
 
-    def _heard(self, report: RoundReport | None) -> None:
+    def _take_report(self, losses: Losses, report: RoundReport | None) -> None:
         """Take a lane's report, as soon as it is read; None: this driver's own."""
-        if report is not None and report.lost:
-            self._losses.take(report)
-        if report is not None and self._schemas is not None:
-            self._schemas.wants(report)
         if report is not None:
+            if report.lost:
+                losses.take(report)
+            if self._schemas is not None:
+                self._schemas.wants(report)
             self._faults.heard(report)
-        if report is not None and self._errors.is_news(report):
-            self._refresh.set()
+            if self._errors.is_news(report):
+                self._refresh.set()
         self.lanes.reported(report)
 
     def report(self) -> dict[str, object]:
@@ -421,6 +413,26 @@ def _gap_keeper(
         errors=errors,
         clock=context.clock,
         events=context.events,
+    )
+
+
+def _group_part(context: LinkContext, interchange: Interchange, known: Known) -> GroupPart | None:
+    """Return the part that publishes offsets of consumer groups, if that is configured."""
+    if not context.link.groups.sync and not interchange.wants_groups:
+        return None
+    return GroupPart(
+        _link_of_groups(context),
+        source_access=context.source.access(),
+        target_access=context.target.access(),
+        mirrors=lambda: dict(known.mirrors),
+        maps=context.state.offsets.fresh,
+        positions=context.board.landed,
+        foreign=context.foreign,
+        interchange=interchange,
+        clock=context.clock,
+        events=context.events,
+        guard=context.owner.check,
+        measured=MeasuredGroups(context.metrics.groups, context.board.source_ends),
     )
 
 

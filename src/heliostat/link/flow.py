@@ -38,6 +38,7 @@ from heliostat.link.pipeline_rules import pipeline_of
 from heliostat.link.planning import Planner
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
+from heliostat.link.wish_part import Steering
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.asked import both
@@ -75,6 +76,8 @@ class Reconciler:
         The link's durable state.
     lanes
         Copy the partitions.
+    steering
+        Gives lanes their partitions, as operators wish.
     lane_count
         The most lanes there may be now.
     events
@@ -106,6 +109,7 @@ class Reconciler:
     target: ClusterAdmin
     state: LinkState
     lanes: LaneSet
+    steering: Steering
     lane_count: Lanes
     events: Events
     planner: Planner
@@ -153,7 +157,7 @@ class Reconciler:
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
         known.packing = self._packed(partitions, specs, load, known.packing)
         wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}
-        self.lanes.assign(wanted)
+        self.steering.assign(wanted)
         self.gaps.told()
         backlog = self.notes.old_backlog(known, applied)  # takes a while, and copying doesn't wait
         self.notes.remark(known, plan.notes + held + backlog + notes)

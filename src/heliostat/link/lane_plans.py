@@ -153,7 +153,7 @@ class LanePlans:
         self._contents = contents
         self._leases = leases
         self._clock = clock
-        self._generation = first_generation
+        self.last_generation = first_generation
         self._failed = FailedRounds(leases, clock)
         self._told = ToldSpecs()
         self._landed: set[TopicPartition] = set()
@@ -263,8 +263,8 @@ class LanePlans:
         return self._told.lanes_since({at: lane.wanted for at, lane in self.lanes.items()})
 
     def _new_generation(self) -> int:
-        self._generation += 1
-        return self._generation
+        self.last_generation += 1
+        return self.last_generation
 
     def _may_land_s(self, specs: Iterable[PartitionSpec]) -> float:
         return 0.0 if all(spec.source in self._landed for spec in specs) else LANDS_WITHIN_S
@@ -378,6 +378,15 @@ class LanePlans:
             health.not_before_s = self._clock.monotonic_s() + min(RETRY_MAX_S, pause_s)
             self._failed.add(round_id, had)
         self.update()
+
+
+def are_settled(lanes: Iterable[Lane]) -> bool:
+    """Return whether each round has what its lane should have."""
+    return not any(
+        item.changes or item.leaving or item.must_end or not lane.wanted
+        for lane in lanes
+        if (item := lane.round) is not None
+    )
 
 
 def _without_maps(lanes: Iterable[Lane]) -> set[TopicPartition]:

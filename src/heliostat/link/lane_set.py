@@ -15,12 +15,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from heliostat.clock import Clock
 from heliostat.errors import TransformFailed
 from heliostat.link.announcing import Announcing
 from heliostat.link.hung_rounds import HungRounds
-from heliostat.link.lane_plans import Lane, LaneHealth, LanePlans, LaneRound
+from heliostat.link.lane_plans import Lane, LaneHealth, LanePlans, LaneRound, are_settled
 from heliostat.link.leases import Leases
 from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.round_content import Contents, CopiedRowsOf, MapsOf, Rates
@@ -48,6 +49,23 @@ class Runner:
     """Returns a lane of a link that should begin anew, on another executor."""
     refused: Callable[[Mapping[str, Pipeline]], dict[str, str]] = lambda _: {}
     """Returns why Spark refuses some pipelines, by name."""
+
+
+class MisplacedLanes:
+    """Lanes that should begin anew where they have more of a core, after executors came or went."""
+
+    def __init__(self, find: Callable[[], LaneId | None], clock: Clock) -> None:
+        self._find = find
+        self._clock = clock
+        self._at_s = clock.monotonic_s() + PLACE_EVERY_S
+
+    def next(self) -> LaneId | None:
+        """Return one, if it is time to look."""
+        now_s = self._clock.monotonic_s()
+        if now_s < self._at_s:
+            return None
+        self._at_s = now_s + PLACE_EVERY_S
+        return self._find()
 
 
 Ended = Callable[[Mapping[TopicPartition, PartitionSpec], RoundReport], None]
@@ -113,8 +131,7 @@ class LaneSet:
         self._hung = HungRounds(self._leases, runner.cancel, clock, events)
         self._ends = RoundEnds()
         self._threads: dict[LaneId, threading.Thread] = {}
-        self._link = template.link
-        self._place_at_s = clock.monotonic_s() + PLACE_EVERY_S
+        self._misplaced = MisplacedLanes(partial(runner.misplaced, template.link), clock)
 
     @property
     def health(self) -> dict[LaneId, LaneHealth]:
@@ -159,6 +176,16 @@ class LaneSet:
         if is_due:
             self.announce()
 
+    def last_generation(self) -> int:
+        """Return the newest generation that was used."""
+        with self._changed:
+            return self._plans.last_generation
+
+    def is_settled(self) -> bool:
+        """Return whether all rounds have what was assigned last; a lane may have none now."""
+        with self._changed:
+            return not self._announcing.is_due and are_settled(self._plans.lanes.values())
+
     # -- leases --------------------------------------------------------------------------------
 
     def reported(self, report: RoundReport | None) -> None:
@@ -197,18 +224,9 @@ class LaneSet:
         if is_due:
             self.announce()
         self._hung.cancel(hung)
-        self._move_misplaced()
-
-    def _move_misplaced(self) -> None:
-        """Let one lane begin anew where it has more of a core, after executors came or went."""
-        now_s = self._clock.monotonic_s()
-        if now_s < self._place_at_s:
-            return
-        self._place_at_s = now_s + PLACE_EVERY_S
-        found = self._runner.misplaced(self._link)
-        if found is not None:
+        if (misplaced := self._misplaced.next()) is not None:
             with self._changed:
-                self._announcing.is_due |= self._plans.begin_anew(found)
+                self._announcing.is_due |= self._plans.begin_anew(misplaced)
 
     # -- rounds --------------------------------------------------------------------------------
 

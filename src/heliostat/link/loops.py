@@ -173,6 +173,10 @@ class Loops:
         loop.stop(STOP_WITHIN_S)
         self._loops.remove(loop)
 
+    def forget(self) -> None:
+        """Drop loops that were stopped from reports."""
+        self._loops.clear()
+
     def stop(self) -> None:
         """Stop all, including those that another loop starts meanwhile."""
         for loop in self._loops:

@@ -48,6 +48,8 @@ class _Turn(NamedTuple):
     done: MirroredSchemas
     known: KnownIds
     at_ms: int
+    brought: int
+    """Versions imported or registered by all turns so far."""
 
 
 class SchemaPart:
@@ -119,7 +121,6 @@ class SchemaPart:
         """When the next turn is due, if nobody asks for one before (monotonic seconds)."""
         self._last: _Turn | None = None
         self._told: frozenset[str] = frozenset()
-        self._brought = 0
 
     def loop(self, guarded: Callable[[Callable[[], None]], Callable[[], None]]) -> LoopSpec:
         """Return the loop that runs the turns."""
@@ -215,9 +216,9 @@ class SchemaPart:
             sides = self._sides
             notes = self._avro.turn(done.source, mirrors, sides.target, sides.nodes, self._guard)
         done = replace(done, notes=(*done.notes, *notes))
-        self._last = _Turn(done, known, self._clock.wall_ms())
+        before = 0 if self._last is None else self._last.brought
+        self._last = _Turn(done, known, self._clock.wall_ms(), before + done.brought)
         self._due_s = self._clock.monotonic_s() + self._link.schemas.interval_s
-        self._brought += done.brought
         self._tell(done)
 
     def _tell(self, done: MirroredSchemas) -> None:
@@ -246,7 +247,7 @@ class SchemaPart:
             "strategy": self._link.schemas.strategy,
             "waiting": waiting,
             "waits": self._wanted.waits(),
-            "copied": self._brought,
+            "copied": 0 if self._last is None else self._last.brought,
         }
         if self._last is None:
             return own

@@ -1,8 +1,10 @@
 """A running link: becomes its owner, copies once the source is reachable, reports its health.
 
-    owner_guard    nothing is changed unless we own the link
-    copying        the parts that copy, and their loops
-    here           start and stop, and the driver's report
+    owner_guard      nothing is changed unless we own the link
+    copying_switch   begins what copies, once the source answers, and ends it
+    copying          the parts that copy, and their loops
+    wish_part        what operators wish
+    here             start and stop, and the driver's report
 
 I10 One owner: no round is given out before the link is claimed (see `ownership`), and every change
     first checks that the claim still holds.
@@ -18,34 +20,33 @@ from heliostat.access import Reachable
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.foreign_records import ForeignRecords
-from heliostat.config import Config, LinkConfig, check_distinct_clusters
+from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.gaps.ledger import gaps_topic
-from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
+from heliostat.link.copying import LinkContext, Resources
+from heliostat.link.copying_switch import CopyingSwitch
 from heliostat.link.flow import Lanes
 from heliostat.link.history_part import HistoryPart
-from heliostat.link.identity import known_of, own_identity
-from heliostat.link.known import Known
 from heliostat.link.lane_set import Runner
-from heliostat.link.lane_template import lane_template
 from heliostat.link.leases import renew_every_s
 from heliostat.link.loops import Loops
 from heliostat.link.meters import Meters
 from heliostat.link.owner_guard import OWN_LASTS_S, OwnerGuard
 from heliostat.link.troubles import Troubles
+from heliostat.link.wish_part import WishPart
 from heliostat.names import LinkName, TopicName
-from heliostat.ops.asked import PendingAnswer, both
+from heliostat.ops.asked import PendingAnswer
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.ops.process_use import ProcessUse
 from heliostat.other_links.claims import NeighbourClaims
 from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership, owner_lasts_s
+from heliostat.state_topics import wishes_topic
 from heliostat.status.board import StatusBoard
-from heliostat.topics.producer_age import producer_expiration_ms
+from heliostat.wishes.wish_book import WishBook
 
 REPORT_EVERY_S = 1.0
-BEGIN_EVERY_S = 1.0
 LOOK_S = 0.1
 CONNECT_WITHIN_S = 2.0
 """An unreachable cluster is reported soon, and retried all the while."""
@@ -96,7 +97,6 @@ class LinkService:
         """Ends a pause of the loop that keeps leases."""
         self._lease_s = link.lanes.lease_s
         self._beginning = threading.Lock()
-        self._begun = threading.Event()
         source, target = config.clusters[link.source], config.clusters[link.target]
         foreign = ForeignRecords(events.warn)
         state = LinkState(link, target, foreign)
@@ -108,6 +108,12 @@ class LinkService:
             must_stop=self._stopping.is_set,
         )
         owner = OwnerGuard(ownership)
+        self._wishes = WishPart(
+            WishBook(LinkName(link.name), state.clusters, foreign),
+            lambda wishes: self._switch.carry_out(wishes),  # noqa: PLW0108  # it is made later
+            lambda: self._switch.is_carried_out(),  # noqa: PLW0108  # as above
+            events,
+        )
         self._context = LinkContext(
             link,
             source,
@@ -119,15 +125,19 @@ class LinkService:
             clock=clock,
             events=events,
             metrics=config.metrics,
+            wishes=self._wishes.now,
         )
         self._history = HistoryPart(state.history, board, clock, events)
-        self._resources = Resources(runner, lane_count, claimed)
         self._loops = Loops(link.name, owner.halt, clock, troubles)
+        self._copy_loops = Loops(link.name, owner.halt, clock, troubles)
         self._admins: list[ClusterAdmin] = []
-        self._source: ClusterAdmin | None = None
-        self._target: ClusterAdmin | None = None
-        self._known = Known({}, {})
-        self._copying: Copying | None = None
+        self._switch = CopyingSwitch(
+            self._context,
+            Resources(runner, lane_count, claimed),
+            self._copy_loops,
+            self._open_source,
+            self._wake.set,
+        )
 
     @property
     def failure(self) -> BaseException | None:
@@ -156,30 +166,29 @@ class LinkService:
 
     def _begin(self) -> bool:
         owner, state = self._context.owner, self._context.state
-        opening = PendingAnswer(self._open_source_admin, "opening the source")
+        opening = PendingAnswer(self._open_source, "opening the source")
         state.prepare()
-        target = self._target = self._opened(state.clusters)
+        target = self._switch.target = self._opened(state.clusters)
         with contextlib.suppress(ConnectionLost, BrokerError):  # a loop retries, and reports it
-            self._open_source(target, opening.answer)
-        state.ensure(target, TopicName(gaps_topic(LinkName(self._context.link.name))))
+            self._switch.opened(opening.answer())
+        name = LinkName(self._context.link.name)
+        state.ensure(target, TopicName(gaps_topic(name)), TopicName(wishes_topic(name)))
         if not owner.ownership.claim():
             return False
         state.owner.end_watch()
         state.claim = owner.ownership.claim_number
         report = owner.guarded(lambda: state.put_driver(self._report("running")))
-        begin = owner.guarded(lambda: self._begin_copying(target))
-        *_, beginning = self._loops.start(
+        self._loops.start(
             LoopSpec("ownership", renew_every_s(self._lease_s), self._keep_owning, self._wake),
-            LoopSpec("report", REPORT_EVERY_S, report),
-            LoopSpec("source", BEGIN_EVERY_S, begin),
+            LoopSpec("report", REPORT_EVERY_S, report, self._wishes.answered),
         )
-        self._loops.start(self._history.loop(owner.guarded))
-        while not self._begun.wait(LOOK_S):
+        self._wishes.begin()
+        self._loops.start(self._wishes.loop(owner.guarded), self._history.loop(owner.guarded))
+        while not self._switch.begun.wait(LOOK_S):
             if self.failure is not None:
                 raise self.failure
             if self._stopping.is_set():
                 return False
-        self._loops.end(beginning)
         return True
 
     def _opened(self, cluster: Reachable) -> ClusterAdmin:
@@ -189,59 +198,13 @@ class LinkService:
             admin.close()
         return admin
 
-    def _open_source_admin(self) -> ClusterAdmin:
+    def _open_source(self) -> ClusterAdmin:
         return self._opened(self._context.source.access())
-
-    def _open_source(
-        self, target: ClusterAdmin, opened: Callable[[], ClusterAdmin]
-    ) -> ClusterAdmin:
-        if self._source is None:
-            source = opened()
-            link = self._context.link
-            check_distinct_clusters(link, source.cluster_id(), target.cluster_id())
-            self._source = source
-        return self._source
-
-    def _begin_copying(self, target: ClusterAdmin) -> None:
-        """Start the parts that need the source; a loop retries this until it has succeeded."""
-        if self._begun.is_set():
-            return
-        context = self._context
-        source = self._open_source(target, self._open_source_admin)
-        name = LinkName(context.link.name)
-        expiration_ms, (stored, producer_id) = both(
-            lambda: producer_expiration_ms(target),
-            lambda: own_identity(context.state, name, target, context.clock),
-        )
-        self._known = known_of(stored, producer_id)
-        context.state.stops.begin(stored.stops)
-        context.board.know_stops(context.state.stops.known)
-        template = lane_template(
-            context.link,
-            context.source.access(),
-            context.target.access(),
-            producer_id,
-            expiration_ms / 1000,
-            former_producers=self._known.former_producers,
-        )
-        if self._copying is not None:
-            self._copying.close()  # of an earlier start that failed
-        copying = self._copying = Copying(
-            context,
-            self._resources,
-            source,
-            target,
-            known=self._known,
-            template=template,
-            wake=self._wake.set,
-        )
-        self._loops.start(*copying.begin())
-        self._begun.set()
 
     # -- as the owner --------------------------------------------------------------------------
 
     def _keep_owning(self) -> None:
-        owner, copying = self._context.owner, self._copying
+        owner, copying = self._context.owner, self._switch.copying
         if copying is None:
             owner.renew(OWN_LASTS_S)
         else:
@@ -249,19 +212,20 @@ class LinkService:
 
     def _report(self, state: str) -> dict[str, object]:
         now_ms, ownership = self._context.clock.wall_ms(), self._context.owner.ownership
+        source, target = self._switch.source, self._switch.target
         return {
             "at_ms": now_ms,
             "state": state,
             "instance": ownership.instance,
             "claim": ownership.claim_number,
             "owner": ownership.place,
-            **self._known.report(),
-            **(REPORT_WITHOUT_SOURCE if self._copying is None else self._copying.report()),
-            "loops": self._loops.report(now_ms),
+            **self._switch.report(),
+            "wishes": self._wishes.report(),
+            "loops": self._loops.report(now_ms) + self._copy_loops.report(now_ms),
             "meters": self._meters.report(
                 {
-                    "source": [] if self._source is None else [self._source.times],
-                    "target": [] if self._target is None else [self._target.times],
+                    "source": [] if source is None else [source.times],
+                    "target": [] if target is None else [target.times],
                 }
             ),
         }
@@ -283,23 +247,25 @@ class LinkService:
 
     def _end(self) -> None:
         self._loops.stop()
-        context, copying, owner = self._context, self._copying, self._context.owner
+        self._copy_loops.stop()
+        context, copying, owner = self._context, self._switch.copying, self._context.owner
         reports = [] if copying is None else copying.reports()
         if copying is not None:
             with contextlib.suppress(LinkTakenOver):  # the link has another owner: no report
                 copying.lanes.stop()
         if owner.ownership.is_ours:
             with contextlib.suppress(LinkTakenOver):
-                owner.run(lambda: context.keep_stops(reports, self._known))
-                owner.run(lambda: context.state.put_driver(self._report("stopped")))
+                owner.run(lambda: context.keep_stops(reports, self._switch.known))
+                owner.run(lambda: context.state.put_driver(self._report("ended")))
                 owner.run(self._history.end)
                 if copying is not None:  # a successor begins at once
                     context.clock.sleep(copying.lanes.lease_left_s())
                 owner.ownership.resign()
 
     def _close(self) -> None:
+        self._wishes.close()
         self._context.state.close()
-        if self._copying is not None:
-            self._copying.close()
+        if self._switch.copying is not None:
+            self._switch.copying.close()
         for admin in self._admins:
             admin.close()

@@ -73,7 +73,7 @@ def write_processes(
     samples: Samples, labelled: str, status: LinkStatus, *, with_driver: bool
 ) -> None:
     """Add what the workers of a link's lanes have used, and its driver with Spark's JVM."""
-    if status.state != "running":
+    if status.state not in {"running", "paused", "stopped"}:
         return  # nobody tells what they have now
     meters: Mapping[str, Any] = status.driver.get("meters", {})
     processes: Mapping[str, Sequence[Any]] = meters.get("processes", {}) if with_driver else {}

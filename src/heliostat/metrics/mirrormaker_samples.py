@@ -87,7 +87,7 @@ class MirrorMakerSamples:
     def _write_workers(self, samples: Samples, status: LinkStatus) -> None:
         mine, interchange = labels(self._link), status.driver.get("interchange", {})
         connectors = 1 + ("heartbeat" in interchange) + bool(status.driver.get("groups"))
-        is_driven = status.state == "running"
+        is_driven = status.state in {"running", "paused"}
         _add_each(samples, m.CONNECTORS, mine, connectors if is_driven else 0)
         _add_each(samples, m.TASKS, mine, len(status.lanes) if is_driven else 0)
         _add_each(samples, m.REBALANCING, mine, 0)

@@ -162,7 +162,7 @@ def _refuse_running(clusters: LinkClusters) -> bool:
                 f"link {clusters.name} runs, or rounds of a killed driver have not ended",
                 hint="stop it, then try again; a running link rewrites a lost state by itself",
             )
-        return reader.board.status(SystemClock().wall_ms()).state == "stopped"
+        return reader.board.status(SystemClock().wall_ms()).state == "no_owner"
 
 
 def _rounds_last_s(link: LinkConfig) -> float:

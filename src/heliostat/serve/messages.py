@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -41,6 +41,21 @@ class BeatingFlow(BaseModel):
     """Of its newest heartbeat."""
 
 
+class StandingWish(BaseModel):
+    """What an operator wishes, who it is, when and why."""
+
+    state: Literal["running", "paused", "stopped"]
+    by: str
+    at_ms: int
+    why: str
+
+
+class PausedPlace(StandingWish):
+    """The same of a topic or partition."""
+
+    place: str
+
+
 class LinkFigures(BaseModel):
     """What all answers about a link have; lags that are null are not known."""
 
@@ -48,6 +63,11 @@ class LinkFigures(BaseModel):
     source: str
     target: str
     state: str
+    wish: StandingWish | None
+    """What is wished of it, if it is not to run."""
+    paused: list[PausedPlace]
+    """Topics and partitions that are paused by name; 20 at most."""
+    paused_count: int
     in_sync: bool
     why_not_in_sync: list[str]
     partitions: int

@@ -108,7 +108,7 @@ class HistoryMinutes:
 
     def end(self, figures: Figures) -> list[Record]:
         """Take the last moment, of a link that stops; return the records of what was not."""
-        self._fine.append(replace(point_of(figures.status), state="stopped"))
+        self._fine.append(replace(point_of(figures.status), state="no_owner"))
         return self._cut(figures)
 
     def _cut(self, figures: Figures) -> list[Record]:

@@ -33,8 +33,11 @@ def service_of(status: LinkStatus, max_lag_s: float) -> Service:
     if status.state in _UNKNOWN_STATES:
         return Service.UNKNOWN
     stopped = any(item.is_stopped for item in status.problems)
-    if status.state != "running" or stopped or status.troubles:
+    is_wished = status.state in {"paused", "stopped"}
+    if not (is_wished or status.state == "running") or stopped or status.troubles:
         return Service.CRITICAL
+    if is_wished:
+        return Service.WARNING
     return Service.OK if status.is_in_sync(max_lag_s) else Service.WARNING
 
 

@@ -168,6 +168,9 @@ class Reports:
             if is_other and self.driver.get("state") == "running":
                 self.wanted_since = {}  # the lanes of the one before need not report any more
             return  # keep what was reported before: there is nothing newer
+        if (self.driver.get("wishes", {}).get("link") or {}).get("state") == "stopped":
+            self.wanted_since = {}  # there are no lanes, and what they reported stands
+            return
         self._instance = value.get("instance")
         wanted = {LaneId(int(lane)) for lane in self.driver.get("generations", {})}
         at_ms = int(self.driver.get("at_ms", 0))

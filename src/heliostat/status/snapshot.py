@@ -16,6 +16,7 @@ from heliostat.status.reports import LaneReports, Reports
 from heliostat.status.rows import PartitionRow
 from heliostat.status.sums import SILENT, STOPPED, Sums, is_starting, line_of, state_shown
 from heliostat.status.values import MAX_LAG_S, HeldBack, LinkStatus, PartitionStatus
+from heliostat.wishes.wish import WishedState
 
 NO_LANE = LaneId(-1)
 SILENT_AFTER_S = 10.0
@@ -26,6 +27,8 @@ DRIVER_SILENT_AFTER_S = 5.0
 """The driver reports every second, whatever its lanes do."""
 FAILED_TOLD_S = 15.0
 """Where rounds fail again and again, a lane is in trouble for so long after the last failure."""
+ENDED_STATES = ("ended", "stopped")
+"""What a driver reports at its end; versions before 0.3 called it stopped."""
 NO_ENDS: Ends = MappingProxyType({})
 
 Stops = Mapping[TopicPartition, PartitionReport]
@@ -53,7 +56,9 @@ class Snapshot:
         self._now_ms = now_ms
         self._ends = ends
         self.state = self._state()
-        """`running`, `stopped`, `silent`, or `unknown` if nothing was reported."""
+        """`running`, `no_owner`, `silent`, or `unknown` if nothing was reported."""
+        self.wish = _wish_of(reports.driver)
+        """What is wished of a link that is not to run."""
 
     def alarms(self) -> dict[str, str]:
         """Return lines about silent lanes and long-open transactions, each under its own key."""
@@ -98,7 +103,7 @@ class Snapshot:
         return LinkStatus(
             link=link,
             at_ms=now_ms,
-            state=state,
+            state=self._state_shown(),
             topics=topics,
             partitions=sum(row.partitions for row in topics),
             records_per_s=sum(row.records_per_s for row in topics),
@@ -123,6 +128,9 @@ class Snapshot:
             open_records=sum(row.open_records for row in topics),
             mapped=sum(row.mapped for row in topics),
             unknown=lag.unknown,
+            wish=self.wish,
+            paused=list(self._reports.driver.get("wishes", {}).get("paused", ())),
+            paused_count=int(self._reports.driver.get("wishes", {}).get("paused_count", 0)),
             held_back=_held_back(self._reports.driver, now_ms),
             troubles=[
                 *_troubles(self._reports.driver),
@@ -172,7 +180,7 @@ class Snapshot:
         found: list[tuple[PartitionRow, str, Reading]] = []
         for row in standing(self._reports, self._stops):
             is_own = self._reports.is_own(row)
-            if self.state == "stopped":
+            if self.state == "no_owner" or self._state_shown() == WishedState.STOPPED.value:
                 shown, reading = STOPPED, Reading.ENDED
             elif self.state != "running" or row.lane in silent:
                 shown, reading = SILENT, Reading.OUTDATED
@@ -218,9 +226,15 @@ class Snapshot:
                 silent[lane] = _not_begun(lane, (self._now_ms - wanted_ms) / 1000)
         return silent
 
+    def _state_shown(self) -> str:
+        """Return what operators wish of a link that has an owner, else its state."""
+        if self.state == "running" and self.wish:
+            return str(self.wish["state"])
+        return self.state
+
     def _state(self) -> str:
-        if self._reports.driver.get("state") == "stopped":
-            return "stopped"
+        if self._reports.driver.get("state") in ENDED_STATES:
+            return "no_owner"
         driver_ms = int(self._reports.driver.get("at_ms", 0))
         if driver_ms:
             is_late = self._now_ms - driver_ms > DRIVER_SILENT_AFTER_S * 1000
@@ -262,6 +276,11 @@ def _troubles(driver: Mapping[str, Any]) -> list[str]:
         for loop in driver.get("loops", [])
         if loop["failures_in_a_row"] or loop["is_stale"]
     ]
+
+
+def _wish_of(driver: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the wish for a link that is not to run, by its driver's report; empty: it is to."""
+    return dict(driver.get("wishes", {}).get("link") or {})
 
 
 def _is_silent(reported_ms: int, now_ms: int) -> bool:

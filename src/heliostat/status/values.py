@@ -144,8 +144,9 @@ class LinkStatus:
     at_ms: int
     """The moment, in ms since the epoch."""
     state: str
-    """`running`, `silent` (the driver has not reported for 5 s), `stopped`, `unknown` (it was never
-    started, or not within an hour), or `unreachable` if the target does not answer."""
+    """`running`, `paused` or `stopped` as an operator wishes (`wish`), `silent` (the driver has not
+    reported for 5 s), `no_owner` (its driver has ended), `unknown` (it was never started, or not
+    within an hour), or `unreachable` if the target does not answer."""
     topics: list[TopicStatus]
     """Its topics, the busiest first."""
     partitions: int
@@ -191,6 +192,12 @@ class LinkStatus:
     """Partitions that may lack more: their lag was not reported, or not lately."""
     held_back: list[HeldBack] = field(default_factory=list)
     """Open transactions at the source, the oldest first."""
+    wish: dict[str, Any] = field(default_factory=dict)
+    """What is wished of a link that is not to run: `state`, `by`, `at_ms`, `why`."""
+    paused: list[dict[str, Any]] = field(default_factory=list)
+    """Topics and partitions that are paused on their own: `place` and the same; 20 at most."""
+    paused_count: int = 0
+    """How many there are."""
     troubles: list[str] = field(default_factory=list)
     """What affects the whole link: a cluster that does not answer, a loop that fails, a lane that
     does not report, no topic to copy, a record in its state that is not its own."""
@@ -198,7 +205,7 @@ class LinkStatus:
     def why_not_in_sync(self, max_lag_s: float = MAX_LAG_S) -> list[str]:
         """Return reasons why the target may lack more than the last `max_lag_s`; empty: in sync."""
         if self.state != "running":
-            return [f"the link is {self.state}", *_missing(self)]
+            return [self._why_not_running(), *_missing(self)]
         if not self.driver.get("turns", 1):
             return ["the driver has not looked at the topics yet"]
         why = list(self.troubles)
@@ -216,6 +223,14 @@ class LinkStatus:
     def stopped(self) -> int:
         """Number of partitions that wait for a person's decision; other problems pass."""
         return sum(problem.is_stopped for problem in self.problems)
+
+    def _why_not_running(self) -> str:
+        if self.state == "no_owner":
+            return "the link has no owner: no driver runs it"
+        if self.wish and self.state == self.wish["state"]:
+            why = f", {self.wish['why']}" if self.wish["why"] else ""
+            return f"the link is {self.state}, as {self.wish['by']} wishes{why}"
+        return f"the link is {self.state}"
 
     def _problems_in_words(self) -> str:
         text = f"{len(self.problems)} partitions are not copied as they should be"

@@ -182,11 +182,26 @@ LATE: dict[str, tuple[dict[str, Any], dict[str, Any], Kind, list[str]]] = {
         Kind.WAITING,
         ["no leader; replicas on 1, 2", "goes on by itself"],
     ),
-    "link stopped": (
+    "paused by name": (
+        {"state": "paused", "lag_records": 4, "lag_s": 9.0},
+        {"paused": [{"place": T, "state": "paused", "by": "ops", "at_ms": 1, "why": "tests"}]},
+        Kind.PAUSED,
+        ["is paused: ops wishes so, tests", f"heliostat resume l --topic {T}", "4 records are"],
+    ),
+    "link paused": (
+        {"state": "paused", "lag_records": 4, "lag_s": 9.0},
+        {
+            "state": "paused",
+            "wish": {"state": "paused", "by": "ops", "at_ms": NOW_MS - 60_000, "why": ""},
+        },
+        Kind.PAUSED,
+        ["the link l is paused since 60 s: ops wishes so", "heliostat resume l"],
+    ),
+    "no owner": (
         {"state": "stopped", "lag_records": 4},
-        {"state": "stopped"},
+        {"state": "no_owner"},
         Kind.STOPPED,
-        ["the link l is stopped", "heliostat run", "4 records are missing"],
+        ["no driver runs the link l", "heliostat run", "4 records are missing"],
     ),
     "driver silent": (
         {"state": "silent", "lag_records": None},
@@ -252,7 +267,7 @@ ABSENT: dict[str, tuple[str, dict[str, Any], Kind, list[str]]] = {
         Kind.STOPPED,
         ["ESS.new is refused: it is odd", "What helps: make it even"],
     ),
-    "link stopped": ("ESS.new", {"status": status("stopped")}, Kind.STOPPED, ["link l is stopped"]),
+    "no owner": ("ESS.new", {"status": status("no_owner")}, Kind.STOPPED, ["no driver runs"]),
     "source away": ("ESS.new", {"source_topics": None}, Kind.UNKNOWN, ["is not known now"]),
 }
 THERE = frozenset({T, "other", "ESS.secret", "__consumer_offsets", "ESS.new"})

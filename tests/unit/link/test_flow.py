@@ -10,7 +10,9 @@ import pytest
 from heliostat.link import flow
 from heliostat.link.flow import Reconciler
 from heliostat.link.known import Known
+from heliostat.link.wish_part import Steering
 from heliostat.names import ProducerId
+from heliostat.wishes.wish import Wishes
 
 PARTS = (
     *("link", "target", "state", "lanes", "lane_count", "events", "planner", "mirrors", "starts"),
@@ -48,6 +50,7 @@ def test_gaps_hear_that_lanes_were_told_once_they_are(
             raise ConnectionError
 
     parts["lanes"].assign.side_effect = assign
+    parts["steering"] = Steering(parts["lanes"].assign, Wishes)
     turn = Reconciler(**parts)
     known = Known({}, {}, producer_id=ProducerId(1))
     if fails:

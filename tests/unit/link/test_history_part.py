@@ -130,7 +130,7 @@ def test_the_last_moment_tells_that_the_link_was_stopped() -> None:
     history = History()
     history.turn()
     history.part.end()
-    assert history.topic.minutes()[-1].whole.state == "stopped"
+    assert history.topic.minutes()[-1].whole.state == "no_owner"
 
 
 def test_a_stop_does_not_fail_with_its_last_minute() -> None:

@@ -397,7 +397,7 @@ def test_history_and_events_of_what_was_seen(client: TestClient, watch: Watch) -
     watch.follower(LinkName("l")).reports.board.consume("driver", {**DRIVER, "state": "stopped"})
     watch.note()
     past = client.get("/api/v1/links/l/history?step=5").json()
-    assert past["state"] == ["running", "stopped"]
+    assert past["state"] == ["running", "no_owner"]
     assert {len(column) for name, column in past.items() if name != "step_s"} == {2}
     assert client.get("/api/v1/links/l/history?step=7").status_code == 422
     events = client.get("/api/v1/events").json()["items"]

@@ -86,7 +86,7 @@ def test_the_lines_of_all_lanes_that_report_are_one() -> None:
     assert (status.source_line, status.target_line) == (LineUse(151, 2_000), LineUse(2, 300))
     assert "source 151 ms away, 2.0 kB on the line" in plain_line(status)
     assert status.to_json()["target_line"] == {"round_trip_ms": 2, "in_flight_bytes": 300}
-    board.consume("driver", {"state": "stopped", "at_ms": NOW_MS})
+    board.consume("driver", {"state": "ended", "at_ms": NOW_MS})
     assert board.status(NOW_MS).target_line is None
 
 
@@ -95,9 +95,9 @@ def test_a_link_that_has_just_stopped_has_no_rate() -> None:
     board = StatusBoard(LinkName("l"))
     consume(board, NOW_MS - 5_000, row(100, 100, size=1_000, state=PartitionState.COPYING))
     consume(board, NOW_MS, row(600, 600, size=51_000, state=PartitionState.COPYING))
-    board.consume("driver", {"state": "stopped", "at_ms": NOW_MS})
+    board.consume("driver", {"state": "ended", "at_ms": NOW_MS})
     status = board.status(NOW_MS)
-    assert (status.state, status.records_per_s, status.bytes_per_s) == ("stopped", 0.0, 0.0)
+    assert (status.state, status.records_per_s, status.bytes_per_s) == ("no_owner", 0.0, 0.0)
 
 
 def test_counters_that_restart_with_a_round_give_no_negative_rate() -> None:
@@ -158,9 +158,9 @@ def test_a_stopped_driver_is_reported() -> None:
     """Given the driver's last report / when asked / then stopped."""
     board = StatusBoard(LinkName("l"))
     consume(board, NOW_MS, row(9, 9, state=PartitionState.COPYING))
-    board.consume("driver", {"state": "stopped", "at_ms": NOW_MS, "refused": {"x": "why"}})
+    board.consume("driver", {"state": "ended", "at_ms": NOW_MS, "refused": {"x": "why"}})
     status = board.status(NOW_MS)
-    assert (status.state, status.refused) == ("stopped", {"x": "why"})
+    assert (status.state, status.refused) == ("no_owner", {"x": "why"})
 
 
 def test_a_heartbeat_ages_while_the_driver_is_silent() -> None:
@@ -224,7 +224,7 @@ def test_a_loop_that_fails_or_hangs_is_a_problem_of_the_link(
 
 def test_loops_of_a_stopped_driver_are_no_problem() -> None:
     board = StatusBoard(LinkName("l"))
-    board.consume("driver", {**driver(is_stale=True), "state": "stopped"})
+    board.consume("driver", {**driver(is_stale=True), "state": "ended"})
     assert board.status(NOW_MS).troubles == []
 
 

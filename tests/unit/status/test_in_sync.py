@@ -151,7 +151,7 @@ def test_lanes_of_the_previous_owner_do_not_count() -> None:
         ({"troubles": ["no topic is selected"]}, ["no topic is selected"]),
         ({"refused": {"x": "why"}}, ["1 topics are refused"]),
         ({"turns": 0}, ["the driver has not looked at the topics yet"]),
-        ({"state": "stopped"}, ["the link is stopped"]),
+        ({"state": "ended"}, ["the link has no owner: no driver runs it"]),
     ],
 )
 def test_the_drivers_report_counts(more: dict[str, Any], why: list[str]) -> None:

@@ -23,6 +23,7 @@ from heliostat.status.lag import BothEnds
 from heliostat.status.nagios import Service, nagios_line, service_of
 from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S
 from heliostat.status.values import LinkStatus
+from heliostat.wishes.wish import Place, Wish, WishedState
 
 NOW_MS = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -74,7 +75,14 @@ class Case:
     service: Service = Service.OK
 
 
-RETRYING = PartitionState.RETRYING
+RETRYING, PAUSED = PartitionState.RETRYING, PartitionState.PAUSED
+
+
+def wished(state: str) -> dict[str, Any]:
+    wish = Wish(Place(), WishedState(state), "ops", NOW_MS - 60_000, "the disk is full")
+    return {"link": wish.to_json(), "paused": [], "paused_count": 0}
+
+
 UNKNOWN: dict[str, Any] = {"lag": None, "age_s": None, "unknown": 1, "line": "lag ? rec, ?"}
 CASES = {
     "level": Case(driver={}),
@@ -124,31 +132,67 @@ CASES = {
         log="b1 hangs",
         service=Service.WARNING,
     ),
-    "stopped by a person": Case(
-        driver={"state": "stopped"},
-        **UNKNOWN,
+    "paused": Case(
+        partition(state=PAUSED, high_watermark=12, missing_ms=NOW_MS - 20_000),
+        driver={"wishes": wished("paused")},
+        lag=3,
+        age_s=20.0,
+        line="as ops wishes (the disk is full)",
+        state="paused",
+        partition="paused",
+        why="the link is paused, as ops wishes, the disk is full\n3 records are missing",
+        service=Service.WARNING,
+    ),
+    "one topic is paused, and level": Case(
+        partition(state=PAUSED),
+        driver={"wishes": {"link": None, "paused": [], "paused_count": 1}},
+        line="1 paused by name",
+        partition="paused",
+    ),
+    "stopped as wished, and both logs were read": Case(
+        driver={"wishes": wished("stopped"), "generations": {}},
+        ends=BothEnds(12, 9, NOW_MS - 20_000),
+        lag=3,
+        age_s=20.0,
+        line="lag 3 rec, 20.0 s",
         state="stopped",
         partition="stopped",
-        why="the link is stopped",
+        why="the link is stopped, as ops wishes",
+        service=Service.WARNING,
+    ),
+    "paused, and its driver has ended": Case(
+        driver={"wishes": wished("paused"), "state": "ended"},
+        **UNKNOWN,
+        state="no_owner",
+        partition="stopped",
+        why="the link has no owner: no driver runs it",
+        service=Service.CRITICAL,
+    ),
+    "its driver has ended": Case(
+        driver={"state": "ended"},
+        **UNKNOWN,
+        state="no_owner",
+        partition="stopped",
+        why="the link has no owner: no driver runs it",
         service=Service.CRITICAL,
     ),
     "stopped, and both logs were read": Case(
-        driver={"state": "stopped"},
+        driver={"state": "ended"},
         ends=BothEnds(27_009, 9, NOW_MS - 8 * 60_000),
         lag=27_000,
         age_s=480.0,
         line="lag 27,000 rec, 8 min",
-        state="stopped",
+        state="no_owner",
         partition="stopped",
         why="27000 records are missing, the oldest 480 s old",
         service=Service.CRITICAL,
     ),
     "stopped, and level by both logs": Case(
-        driver={"state": "stopped"},
+        driver={"state": "ended"},
         ends=BothEnds(9, 9),
-        state="stopped",
+        state="no_owner",
         partition="stopped",
-        why="the link is stopped",
+        why="the link has no owner: no driver runs it",
         service=Service.CRITICAL,
     ),
     "the driver is dead": Case(
@@ -184,12 +228,12 @@ CASES = {
         service=Service.CRITICAL,
     ),
     "the source was recreated while stopped": Case(
-        driver={"state": "stopped"},
+        driver={"state": "ended"},
         ends=BothEnds(3, 9),
         **UNKNOWN,
-        state="stopped",
+        state="no_owner",
         partition="stopped",
-        why="the link is stopped",
+        why="the link has no owner: no driver runs it",
         service=Service.CRITICAL,
     ),
     "never started": Case(
@@ -351,11 +395,13 @@ def test_a_topic_of_which_one_partition_is_not_known_lags_by_at_least_the_rest()
 
 
 def test_a_plugins_line_has_the_worst_state_and_performance_data() -> None:
-    level, stopped = told(CASES["level"])[0], told(CASES["stopped by a person"])[0]
+    level, stopped = told(CASES["level"])[0], told(CASES["its driver has ended"])[0]
     stopped.link = "m"
     service, line = nagios_line([level, stopped], 10.0)
     assert service is Service.CRITICAL
-    assert line.startswith("HELIOSTAT CRITICAL - m: the link is stopped | 'l_lag_records'=0;;;0")
+    assert line.startswith(
+        "HELIOSTAT CRITICAL - m: the link has no owner: no driver runs it | 'l_lag_records'=0;;;0"
+    )
     assert "'l_lag_seconds'=0.0s;10;;0" in line
     assert "'m_lag_records'=U;;;0" in line
     assert "\n" not in line

@@ -24,7 +24,7 @@ GO_BACK = (
 
 
 class Stopped(NamedTuple):
-    """Why a person has to decide."""
+    """Why a person has to decide, or that one has decided that it rests."""
 
     state: PartitionState
     code: str
@@ -88,8 +88,13 @@ def refused_by(spec: PartitionSpec, position: int) -> RefusedRecord | None:
 
 def why_stopped(spec: PartitionSpec, own: OwnProducers, at: Beginning) -> Stopped | None:
     """Return why nothing is copied from here on; None if copying continues."""
-    if (blocked := _why_blocked(spec, at)) is not None:
+    if (blocked := _why_blocked(spec, at) or _why_not_from(spec, own, at)) is not None:
         return blocked
+    return Stopped(PartitionState.PAUSED, "", "") if spec.is_paused else None
+
+
+def _why_not_from(spec: PartitionSpec, own: OwnProducers, at: Beginning) -> Stopped | None:
+    """Return why nothing can be appended at the end of the target's log."""
     if needs_last_batch(spec, at.target) and (found := _why_not_ours(own, at)) is not None:
         return found
     if (jump := jump_at(spec, at.target.end)) is not None:

@@ -38,6 +38,8 @@ class PartitionState(Enum):
     ALIGNING = "aligning"
     """The empty target partition is filled up to the offset the source begins at."""
     COPYING = "copying"
+    PAUSED = "paused"
+    """An operator wishes that nothing is copied; its lag is known all the while."""
     RETRYING = "retrying"
     """A passing fault: retried with exponential backoff."""
     BLOCKED = "blocked"
@@ -193,6 +195,8 @@ class PartitionSpec:
     copied."""
     frames: SchemaFrames = NO_FRAMES
     """Where its records have schema ids, which must be readable at the target first (I8)."""
+    is_paused: bool = False
+    """An operator wishes that nothing is copied."""
 
 
 def conversion_of(spec: PartitionSpec, settings: CopySettings, producer_id: int) -> ConvertSettings:

@@ -129,6 +129,8 @@ class PartitionCopy:
         self.filling.begin(end, now_ms)
         self.fetches.begin(fills=fills)
         progress.position = self.map.source_offset
+        if not fills:
+            progress.pass_last_hole(end)
         if (stopped := self.why_not_from(target, last_batch, offset_map)) is not None:
             if self.spec.map_lost:
                 progress.position = -1  # the map is lost: a position read from it would be wrong
@@ -142,10 +144,6 @@ class PartitionCopy:
             self.phase = Phase.ALIGN_START
             self.standing.become(PartitionState.ALIGNING, now_ms)
             return
-        elif not fills and progress.copied_end == end:
-            # After the mirror's last record the source had a hole: the map has no row of it, and
-            # the source may no longer have those offsets.
-            progress.position = max(progress.position, progress.copied_to)
         self.fetches.go_on(progress.position, refused_by(self.spec, progress.position))
         self.phase = Phase.COPY
         if self.standing.trouble is Trouble.NONE:

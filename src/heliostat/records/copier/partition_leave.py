@@ -48,6 +48,11 @@ def continue_from(item: PartitionCopy, before: PartitionCopy) -> None:
     item.fetches.epochs.drop(before.progress.position)
     item.progress.copied_to = before.progress.copied_to
     item.progress.copied_end = before.progress.copied_end
+    if item.spec.is_paused and before.progress.high_watermark >= 0:  # its lag stays known
+        item.progress.source_ends(
+            before.progress.high_watermark, before.progress.last_stable_offset
+        )
+        item.progress.missing_ms = before.progress.missing_ms
 
 
 def lease_ended(items: Iterable[PartitionCopy], clock: Clock) -> None:
@@ -70,7 +75,8 @@ def lease_renewed(items: Iterable[PartitionCopy], now_ms: int) -> None:
 
 def try_again(item: PartitionCopy, now_ms: int) -> None:
     """After a stop, look whether its reason still holds: somebody may have mended it."""
-    if item.phase is not Phase.STOPPED or item.appends.in_flight or item.has_row_under_way:
+    is_under_way = item.appends.in_flight or item.has_row_under_way
+    if item.phase is not Phase.STOPPED or is_under_way or item.spec.is_paused:
         return
     item.phase = Phase.COPY
     item.look_again(now_ms)

@@ -80,6 +80,14 @@ class PartitionProgress:
         """Whether records are missing, and nothing of them was seen yet."""
         return self.missing_ms < 0 and 0 <= self.position < self.last_stable_offset
 
+    def pass_last_hole(self, end: int) -> None:
+        """Move the position past a hole of the source that came after the mirror's last record.
+
+        The map has no row of it, and the source may no longer have those offsets.
+        """
+        if self.copied_end == end:
+            self.position = max(self.position, self.copied_to)
+
     def found_end(self, end: int, *, copies: bool) -> None:
         """Note the target's log end, and which acknowledged records it has lost (I2).
 

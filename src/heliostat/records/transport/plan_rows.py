@@ -89,7 +89,7 @@ def _taken_row(taken: TakenPartition) -> list[Any]:
         spec.map_lost,
         spec.fills,
         spec.can_align,
-        spec.frames.value,
+        [spec.frames.value, spec.is_paused],
         [spec.pipeline, spec.fails_at, spec.fail_code, spec.why_fails, spec.attempt],
         None if taken.copied is None else list(taken.copied),
         taken.rate,
@@ -98,7 +98,8 @@ def _taken_row(taken: TakenPartition) -> list[Any]:
 
 def _taken(row: Sequence[Any]) -> TakenPartition:
     source, target, source_id, target_id, start, bytes_max, is_compacted, *rest = row
-    adopted_at, jump, truncated, map_lost, fills, can_align, frames, piped, copied, rate = rest
+    adopted_at, jump, truncated, map_lost, fills, can_align, flags, piped, copied, rate = rest
+    frames, is_paused = flags
     pipeline, fails_at, fail_code, why_fails, attempt = piped
     spec = PartitionSpec(
         source=_partition(source),
@@ -115,6 +116,7 @@ def _taken(row: Sequence[Any]) -> TakenPartition:
         fills=fills,
         can_align=can_align,
         frames=SchemaFrames(frames),
+        is_paused=is_paused,
         pipeline=pipeline,
         fails_at=fails_at,
         fail_code=fail_code,

@@ -52,6 +52,7 @@ def full(number: int) -> PartitionSpec:
         attempt=2,
         why_fails="no number",
         frames=SchemaFrames.KEYS | SchemaFrames.VALUES,
+        is_paused=True,
     )
 
 

@@ -13,6 +13,7 @@ const KINDS = {
   late: { glyph: "◐", word: "late", tone: "lag" },
   waiting: { glyph: "↻", word: "goes on by itself", tone: "wait" },
   stopped: { glyph: "■", word: "stopped", tone: "bad" },
+  paused: { glyph: "‖", word: "paused", tone: "wait" },
   not_mirrored: { glyph: "–", word: "not mirrored", tone: "quiet" },
   lost: { glyph: "▲", word: "lost", tone: "bad" },
   no_record: { glyph: "–", word: "no such record", tone: "quiet" },

@@ -42,11 +42,18 @@ export function linkSentence(link, atMs, moving) {
         tone: "lag",
         more: missing(link),
       };
+    case "no_owner":
+      return {
+        text: `No driver runs it: nothing is copied from ${source} to ${target}.`,
+        tone: "bad",
+        more: [...missing(link), "heliostat run starts it."],
+      };
+    case "paused":
     case "stopped":
       return {
-        text: `It is stopped: nothing is copied from ${source} to ${target}.`,
+        text: `It is ${link.state}, as ${link.wish.by} wishes${link.wish.why ? `: ${link.wish.why}` : ""}. Nothing is copied from ${source} to ${target}.`,
         tone: "quiet",
-        more: [...missing(link), "heliostat run starts it."],
+        more: [...missing(link), `heliostat ${link.state === "paused" ? "resume" : "start"} ${link.name} lets it go on.`],
       };
     default:
       return {
@@ -102,7 +109,7 @@ export function mapSentence(links) {
   const parts = [];
   if (stopped) parts.push(counted(stopped, "partition waits for your decision", "partitions wait for your decision"));
   if (refused) parts.push(counted(refused, "topic is refused", "topics are refused"));
-  const words = /** @type {Record<string, string>} */ ({ unreachable: "not reachable", unknown: "not running" });
+  const words = /** @type {Record<string, string>} */ ({ unreachable: "not reachable", unknown: "not running", no_owner: "without an owner" });
   for (const link of away) parts.push(`${link.name} is ${words[link.state] ?? link.state}`);
   if (!stopped && retried) parts.push(counted(retried, "partition is retried", "partitions are retried"));
   if (!parts.length && late.length) parts.push(late.map((link) => link.name).join(", ") + (late.length === 1 ? " is not level yet" : " are not level yet"));

@@ -1,0 +1,197 @@
+"""What operators wish of a running link: read as it is written, carried out, answered.
+
+    Steering   gives lanes their partitions, those that are to rest as paused
+    WishPart   follows the topic of wishes, and says up to which of its offsets all is carried out
+
+A lane that has a partition to rest keeps it, copies nothing, and measures its lag: neighbours are
+not touched, and copying goes on at once. A link that is stopped has no lanes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from heliostat.names import LaneId, Offset
+from heliostat.ops.events import Events
+from heliostat.ops.loop_spec import LoopSpec
+from heliostat.records.copier.lane import PartitionSpec
+from heliostat.wishes.wish import Wish, WishedState, Wishes
+from heliostat.wishes.wish_book import WishBook
+
+WAIT_S = 0.2
+"""How long one look waits for a wish."""
+PAUSE_S = 0.02
+REPORTED_MAX = 20
+"""Paused topics and partitions named in the driver's report, which is written each second."""
+Wanted = Mapping[LaneId, tuple[PartitionSpec, ...]]
+
+
+class Steering:
+    """Gives lanes their partitions, as operators wish. Thread-safe.
+
+    Parameters
+    ----------
+    assign
+        See `LaneSet.assign`.
+    wishes
+        Returns what is wished now.
+    """
+
+    def __init__(self, assign: Callable[[Wanted], None], wishes: Callable[[], Wishes]) -> None:
+        self._assign = assign
+        self._wishes = wishes
+        self._lock = threading.Lock()
+        self._wanted: Wanted | None = None
+
+    def assign(self, wanted: Wanted) -> None:
+        """Make `wanted` the lanes' partitions."""
+        with self._lock:
+            self._wanted = wanted
+            self._assign(_by_wishes(wanted, self._wishes()))
+
+    def again(self) -> None:
+        """Do the same with the same partitions, after the wishes have changed."""
+        with self._lock:
+            if self._wanted is not None:
+                self._assign(_by_wishes(self._wanted, self._wishes()))
+
+
+def _by_wishes(wanted: Wanted, wishes: Wishes) -> Wanted:
+    return {
+        lane: tuple(
+            replace(spec, is_paused=True) if wishes.is_paused(spec.source) else spec
+            for spec in specs
+        )
+        for lane, specs in wanted.items()
+    }
+
+
+class WishPart:
+    """The wishes for one link, while this process owns it.
+
+    Parameters
+    ----------
+    book
+        Where they are written.
+    carry_out
+        Does what is wished now; called once before anything is copied, and after each change.
+    is_carried_out
+        Returns whether that has reached all lanes.
+    events
+        Where changes are logged.
+    """
+
+    def __init__(
+        self,
+        book: WishBook,
+        carry_out: Callable[[Wishes], None],
+        is_carried_out: Callable[[], bool],
+        events: Events,
+    ) -> None:
+        self._book = book
+        self._carry_out = carry_out
+        self._is_carried_out = is_carried_out
+        self._events = events
+        self._lock = threading.Lock()
+        self._now = Wishes()
+        self._is_read = False
+        self._position = self._answered = Offset(0)
+        self.answered = threading.Event()
+        """Set when wishes were carried out, so that this is reported at once."""
+
+    def now(self) -> Wishes:
+        """Return what is wished now."""
+        with self._lock:
+            return self._now
+
+    def begin(self) -> None:
+        """Read all wishes, before anything is copied."""
+        self._book.exists_now()
+        self._book.read()
+        self._is_read = True
+        self._take()
+
+    def loop(self, guarded: Callable[[Callable[[], None]], Callable[[], None]]) -> LoopSpec:
+        """Return the loop that follows them."""
+        return LoopSpec("wishes", PAUSE_S, guarded(self.turn))
+
+    def turn(self) -> None:
+        """Take what is new, and note what was carried out."""
+        if not self._is_read:
+            self.begin()
+        before = self.now()
+        if self._book.consume(WAIT_S):
+            self._take()
+            for text in changes_between(before, self.now()):
+                self._events.info(text)
+        if self._answered != self._position and self._is_carried_out():
+            self._answered = self._position
+            self.answered.set()
+
+    def _take(self) -> None:
+        now = self._book.wishes.copy()
+        with self._lock:
+            self._now = now
+        self._position = self._book.position
+        try:
+            self._carry_out(now)
+        except BaseException:
+            self._is_read = False  # all are read again, and carried out then
+            raise
+
+    def report(self) -> dict[str, Any]:
+        """Return the wishes' part of the driver's report."""
+        now = self.now()
+        pauses = sorted(now.pauses(), key=lambda wish: wish.place.key)
+        of_link = now.of_link()
+        return {
+            "answered": self._answered,
+            "link": None if of_link is None else of_link.to_json(),
+            "paused": [
+                {"place": str(wish.place), **wish.to_json()} for wish in pauses[:REPORTED_MAX]
+            ],
+            "paused_count": len(pauses),
+        }
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._book.close()
+
+
+def changes_between(before: Wishes, now: Wishes) -> list[str]:
+    """Return a line for each change of what is wished; of many topics one for all."""
+    lines: list[str] = []
+    was, wish = before.of_link(), now.of_link()
+    if wish is not None and (was is None or was.state is not wish.state):
+        lines.append(f"the link is {wish.state.value}: {told(wish)}")
+    elif was is not None and wish is None:
+        lines.append("the link goes on")
+    old = {each.place: each for each in before.pauses()}
+    new = {each.place: each for each in now.pauses()}
+    paused = [new[place] for place in new.keys() - old.keys()]
+    if paused:
+        lines.append(f"{_names([str(each.place) for each in paused])} paused: {told(paused[0])}")
+    if over := old.keys() - new.keys():
+        lines.append(f"{_names([str(place) for place in over])} no longer paused")
+    return lines
+
+
+def told(wish: Wish) -> str:
+    """Return who wishes it and why."""
+    return f"{wish.by} wishes so" + (f", {wish.why}" if wish.why else "")
+
+
+def _names(places: list[str]) -> str:
+    first, *rest = sorted(places)
+    verb = "are" if rest else "is"
+    more = f" and {len(rest)} more" if rest else ""
+    return f"{first}{more} {verb}"
+
+
+def is_stopped(wishes: Wishes) -> bool:
+    """Return whether nothing at all is to be done at either cluster."""
+    of_link = wishes.of_link()
+    return of_link is not None and of_link.state is WishedState.STOPPED

@@ -1,0 +1,198 @@
+"""Pausing, resuming, stopping and starting links and topics.
+
+A wish is written to the target; the link's owner carries it out, and says so in its report.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from heliostat.clock import SystemClock
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
+from heliostat.clusters.recent_records import RecentRecords
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.lent import LentClusters
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import BrokerError, Refused
+from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.operate.reach import require_answer
+from heliostat.state.link_state import progress_topic
+from heliostat.status.board import StatusBoard
+from heliostat.status.reader import StatusReader
+from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S
+from heliostat.wishes.wish import Place, Wish, WishedState
+from heliostat.wishes.wish_book import WishBook
+
+CARRIED_OUT_WITHIN_S = 15.0
+"""After this the wish is told as waiting; an owner that is well needs less than two."""
+READ_S = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class WishAnswer:
+    """What became of a wish."""
+
+    link: LinkName
+    wished: WishedState
+    places: tuple[str, ...]
+    """The link, or its topics and partitions."""
+    changed: tuple[str, ...]
+    """Those for which something else was wished before; of the others nothing was written."""
+    partitions: int
+    """Partitions that this concerns, as far as they were reported."""
+    is_done: bool
+    """Whether the link's owner has carried it out."""
+    waits: str
+    """Why it is not carried out yet; empty: it is, or it was only tried."""
+    still_paused: tuple[str, ...]
+    """Topics and partitions that stay paused when the link goes on."""
+    took_s: float
+    is_tried: bool
+    """Whether nothing was written, as it was only asked what would be done."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer for `--json`."""
+        return {
+            "link": self.link,
+            "wished": self.wished.value,
+            "places": list(self.places),
+            "changed": list(self.changed),
+            "partitions": self.partitions,
+            "is_done": self.is_done,
+            "waits": self.waits,
+            "still_paused": list(self.still_paused),
+            "took_s": round(self.took_s, 3),
+            "is_tried": self.is_tried,
+        }
+
+
+def make_wish(
+    config: Config,
+    link: LinkConfig,
+    wished: WishedState,
+    topics: Sequence[str] = (),
+    *,
+    by: str,
+    why: str = "",
+    within_s: float = CARRIED_OUT_WITHIN_S,
+    dry_run: bool = False,
+) -> WishAnswer:
+    """Write what is wished of a link, or of these topics of it, and wait until it is carried out.
+
+    Parameters
+    ----------
+    topics
+        Names at the source, or `TOPIC-PARTITION`; none: the link as a whole.
+    by
+        Who wishes it.
+    within_s
+        How long to wait; after that it is told as waiting, and still counts.
+    dry_run
+        Whether only to tell what would change.
+
+    Raises
+    ------
+    Refused
+        There is no such topic or partition in the link, or a topic is to be stopped.
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses.
+    """
+    clock, name = SystemClock(), LinkName(link.name)
+    target = config.clusters[link.target]
+    require_answer(target)
+    began_s = clock.monotonic_s()
+    with (
+        closing(LentClusters(target.access(), DialSettings("heliostat-wishes"))) as lent,
+        closing(WishBook(name, lent)) as book,
+        closing(RecentRecords(lent, progress_topic(name))) as progress,
+    ):
+        reader = StatusReader(name, progress)
+        if progress.exists():
+            reader.begin()
+        partitions = reader.board.positions().keys()
+        places = [_place(text, partitions) for text in topics] or [Place()]
+        if wished is WishedState.STOPPED and topics:
+            raise Refused("only a link can be stopped", hint="pause the topics")
+        book.read()
+        wishes = [Wish(place, wished, by, clock.wall_ms(), why) for place in places]
+        changed = [wish for wish in wishes if book.wishes.state_of(wish.place) is not wished]
+        end = book.position
+        is_done, waits = False, ""
+        if not dry_run:
+            if changed:
+                end = _written(book, changed, link.state.replication_factor)
+            is_done, waits = _await(reader, end, clock, within_s)
+        is_going_on = wished is WishedState.RUNNING and not topics
+        return WishAnswer(
+            name,
+            wished,
+            tuple(map(str, places)),
+            tuple(str(wish.place) for wish in changed),
+            sum(any(place.holds(each) for place in places) for each in partitions),
+            is_done,
+            waits,
+            tuple(sorted(str(each.place) for each in book.wishes.pauses())) if is_going_on else (),
+            clock.monotonic_s() - began_s,
+            dry_run,
+        )
+
+
+def _place(text: str, partitions: Collection[TopicPartition]) -> Place:
+    """Return the topic or partition of that name; anything goes of a link that never reported."""
+    topics = {each.topic for each in partitions}
+    if not partitions or text in topics:
+        return Place(TopicName(text))
+    if (match := re.fullmatch(r"(.+)-(\d+)", text)) is not None:
+        found = TopicPartition(TopicName(match[1]), PartitionId(int(match[2])))
+        if found in partitions:
+            return Place(found.topic, found.partition)
+        if found.topic in topics:
+            raise Refused(f"{found.topic} has no partition {found.partition} in this link")
+    raise Refused(f"the link has no topic {text}", hint=_nearest(text, topics))
+
+
+def _nearest(text: str, topics: Iterable[str]) -> str:
+    close = difflib.get_close_matches(text, list(topics), n=1)
+    return f"did you mean {close[0]}?" if close else "`heliostat status --all` lists its topics"
+
+
+def _written(book: WishBook, wishes: Sequence[Wish], replication_factor: int | None) -> Offset:
+    """Write them; the topic is made where no owner has made it yet."""
+    try:
+        return book.write(wishes)
+    except BrokerError as error:
+        if error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
+            raise
+    book.ensure(replication_factor)
+    return book.write(wishes)
+
+
+def _await(
+    reader: StatusReader, end: Offset, clock: SystemClock, within_s: float
+) -> tuple[bool, str]:
+    """Wait until the owner says that it has carried out all wishes before `end`, or why not."""
+    until_s = clock.monotonic_s() + within_s
+    silent_s = clock.monotonic_s() + min(within_s, DRIVER_SILENT_AFTER_S)
+    heard_ms = reader.board.driver_at_ms
+    while True:  # ends: it is carried out, has no owner, or the time is over
+        if _answered(reader.board) >= end and reader.board.driver_at_ms is not None:
+            return True, ""
+        now_s = clock.monotonic_s()
+        if (at_ms := reader.board.driver_at_ms) is None:
+            return False, "the link has no owner now: it is carried out once a driver runs the link"
+        if now_s >= until_s or (now_s >= silent_s and at_ms == heard_ms):
+            break
+        reader.read(READ_S)
+    if at_ms == heard_ms:
+        return False, "the link's driver does not report: it, or another one, carries it out"
+    return False, f"the link's driver has not carried it out within {within_s:g} s, and still tries"
+
+
+def _answered(board: StatusBoard) -> int:
+    """Return up to which offset the owner has carried out the wishes; -1: an older driver."""
+    return int(board.driver.get("wishes", {}).get("answered", -1))
