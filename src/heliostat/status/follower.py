@@ -126,7 +126,7 @@ class LinkFollower:
             if status.state == "running":  # its troubles are told one by one
                 self.events.info("the link is running")
             else:
-                self.events.warn("; ".join([f"the link is {status.state}", *status.troubles]))
+                self.events.warn("; ".join([status.state_in_words(), *status.troubles]))
             self._state = status.state
         if status.state == "running":
             self._changes.look(status.problems, now_ms)

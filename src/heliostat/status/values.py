@@ -205,7 +205,7 @@ class LinkStatus:
     def why_not_in_sync(self, max_lag_s: float = MAX_LAG_S) -> list[str]:
         """Return reasons why the target may lack more than the last `max_lag_s`; empty: in sync."""
         if self.state != "running":
-            return [self._why_not_running(), *_missing(self)]
+            return [self.state_in_words(), *_missing(self)]
         if not self.driver.get("turns", 1):
             return ["the driver has not looked at the topics yet"]
         why = list(self.troubles)
@@ -224,7 +224,8 @@ class LinkStatus:
         """Number of partitions that wait for a person's decision; other problems pass."""
         return sum(problem.is_stopped for problem in self.problems)
 
-    def _why_not_running(self) -> str:
+    def state_in_words(self) -> str:
+        """Return that the link runs, or does not, and who wishes so."""
         if self.state == "no_owner":
             return "the link has no owner: no driver runs it"
         if self.wish and self.state == self.wish["state"]:

@@ -405,7 +405,7 @@ def test_history_and_events_of_what_was_seen(client: TestClient, watch: Watch) -
     blocked = next(row for row in events if "t3-0" in row["text"])
     assert (blocked["link"], blocked["topic"], blocked["partition"]) == ("l", "t3", 0)
     assert blocked["code"] == "it is too large", "the code that was reported"
-    assert events[-1]["text"] == "the link is stopped"
+    assert events[-1]["text"] == "the link has no owner: no driver runs it"
     newer = client.get(f"/api/v1/events?link=l&after={events[-2]['id']}").json()["items"]
     assert newer == events[-1:]
     assert client.get("/api/v1/events?link=x").status_code == 404

@@ -71,6 +71,7 @@ def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Reconciler, Moc
         target=SimulatedAdmin(target),
         state=state,
         lanes=lanes,
+        steering=Mock(),
         lane_count=Mock(),
         events=events,
         planner=Mock(),
