@@ -83,10 +83,11 @@ def plan_command(
 ) -> None:
     r"""Print what would be done to the targets' topics and schemas, what is refused, and why.
 
-    Also lists what is left out because it comes from the target. Changes nothing. Exit code 0 when
-    there is nothing to do, 1 when there is, when something is refused, such as a pipeline, or when
-    source records were gone before they were copied, 3 when a cluster or a registry does not
-    answer. Links are planned at the same time: an error in one does not stop the others.
+    Also lists what is left out because it comes from the target, and where records go that the
+    source deletes. Changes nothing. Exit code 0 when there is nothing to do, 1 when there is, when
+    something is refused, such as a pipeline, or when source records were gone before they were
+    copied, 3 when a cluster or a registry does not answer. Links are planned at the same time: an
+    error in one does not stop the others.
 
     \b
     Examples:

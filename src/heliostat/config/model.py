@@ -298,6 +298,10 @@ class TopicsConfig(Frozen):
     sync_broker_values: Annotated[bool, Field(title="Sync effective values")] = False
     """Also sync what the source's topics inherit from their brokers' settings, such as retention
     and `min.compaction.lag.ms`, if the target's brokers would give another value."""
+    follow_deletes: Annotated[Patterns, Field(title="Followed deletions")] = ()
+    """Names or regular expressions of source topics: what is deleted there (by DeleteRecords, or by
+    retention) goes from their mirrors as well. Without an entry that holds only for topics that end
+    in `-repartition` and that nothing else ends. Never where other links write (`fan_in`)."""
     refresh_interval_s: Annotated[float, Field(title="Refresh interval", ge=0.1, le=86_400)] = 10
     """Seconds between checks for new topics, new partitions and changed settings."""
 

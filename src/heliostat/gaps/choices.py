@@ -108,6 +108,17 @@ OF_WHOLE_TOPICS = frozenset({Cause.SOURCE_RECREATED, Cause.TARGET_RECREATED, Cau
 """Causes where `restart` recreates the target topic: one partition's log could not continue in
 sequence, or none of it is wanted."""
 
+MIXES_WRITERS = frozenset(
+    {
+        Cause.SOURCE_TRUNCATED,
+        Cause.SOURCE_RECREATED,
+        Cause.TARGET_RECREATED,
+        Cause.TARGET_DIVERGED,
+        Cause.TARGET_UNKNOWN,
+    }
+)
+"""Causes where `continue` leaves records in the mirror that the source never had, or no longer."""
+
 OF_RECORDS = frozenset(
     {
         Cause.RECORD_TOO_LARGE,

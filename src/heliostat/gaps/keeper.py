@@ -22,10 +22,10 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.keyed_topic import missing_topics
 from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError
-from heliostat.gaps.choices import OF_RECORDS, GapChoice
+from heliostat.gaps.choices import MIXES_WRITERS, OF_RECORDS, GapChoice
 from heliostat.gaps.copy_progress import CopyProgress
 from heliostat.gaps.decisions import Decisions
-from heliostat.gaps.ledger import CopyNote, GapLedger, GapRow
+from heliostat.gaps.ledger import CopyNote, GapLedger, GapRow, copied_of
 from heliostat.gaps.record_errors import RecordErrors
 from heliostat.gaps.rows import Memory, gone_rows
 from heliostat.gaps.settlement import FactFinder, Settlement
@@ -33,6 +33,7 @@ from heliostat.gaps.source_truncation import LostRange
 from heliostat.gaps.target_cleanup import TargetCleanup
 from heliostat.gaps.warn_once import WarnOnce
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition, id_text
+from heliostat.offsets.marks import MirrorId
 from heliostat.offsets.offset_map import MapReader
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
@@ -134,6 +135,21 @@ class GapKeeper:
     def copied_to(self, source: TopicPartition) -> CopyNote | None:
         """Return how far a source partition was copied, as far as that is noted."""
         return self._progress.copied_to(source)
+
+    def noted(self, spec: PartitionSpec) -> Offset:
+        """Return up to which source offset it is durably noted as copied; -1: it is not."""
+        notes = copied_of(self._ledger.copied.get(spec.source.topic), id_text(spec.source_topic_id))
+        note = notes.get(spec.source.partition)
+        return Offset(-1 if note is None else note.offset)
+
+    def others_before(self) -> dict[MirrorId, Offset]:
+        """Return, by mirror, before which target offset a decision left records of others."""
+        found: dict[MirrorId, Offset] = {}
+        for row in self._ledger.rows.values():
+            if row.jump is not None and row.cause in MIXES_WRITERS:
+                mirror, offset = (row.target, row.target_id), Offset(row.jump.target)
+                found[mirror] = max(offset, found.get(mirror, offset))
+        return found
 
     def round_ended(
         self, specs: Mapping[TopicPartition, PartitionSpec], report: RoundReport

@@ -18,7 +18,7 @@ from heliostat.gaps.rows import Memory
 from heliostat.gaps.warn_once import WarnOnce
 from heliostat.names import Offset, TopicId, TopicName, id_text
 from heliostat.ops.events import Events
-from heliostat.topics.same_topics import not_shown_same, recreated
+from heliostat.topics.same_topics import delete_in_same_topics, not_shown_same
 from heliostat.topics.values import MirrorRecord
 
 
@@ -85,21 +85,18 @@ class TargetCleanup:
         if not undone:
             return
         ids = {row.target.topic: row.target_id for row in undone.values()}
-        found = self._target.describe_topics(ids)
-        gone, kept = recreated(found, ids), not_shown_same(found, ids)
-        done = [row for row in undone.values() if row.target.topic in gone]  # with all they had
-        left = {mirror: row for mirror, row in undone.items() if mirror.topic not in kept}
-        answers = self._target.delete_records(
-            {mirror: Offset(row.jump.target) for mirror, row in left.items() if row.jump}
-        )
-        for mirror, row in left.items():
-            answer = answers[mirror]
+        jumps = {mirror: Offset(row.jump.target) for mirror, row in undone.items() if row.jump}
+        deleted = delete_in_same_topics(self._target, jumps, ids)
+        # Those that were recreated are gone with all they had.
+        done = [row for row in undone.values() if row.target.topic in deleted.gone]
+        for mirror, answer in deleted.answers.items():
             if isinstance(answer, BrokerError):
-                self._warnings.warn(str(row.source), f"{mirror} can't be emptied: {answer}")
+                source = undone[mirror].source
+                self._warnings.warn(str(source), f"{mirror} can't be emptied: {answer}")
             else:
-                done.append(row)
+                done.append(undone[mirror])
         self._ledger.record([replace(row, is_done=True) for row in done])
-        for name in sorted(recreated(self._target.describe_topics(ids), ids) - kept):
+        for name in sorted(deleted.meanwhile):
             self._events.warn(
                 f"{name} was recreated at the target while its mirror was emptied: records that "
                 "others wrote there may be gone as well"

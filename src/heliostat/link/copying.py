@@ -24,6 +24,7 @@ from heliostat.groups.progress import ProgressGroup, progress_group
 from heliostat.invariants import first_generation
 from heliostat.link.beginnings import Beginnings
 from heliostat.link.compacted_later import CompactedLater
+from heliostat.link.deletions import PAUSE_MAX_S, DeletionFollower
 from heliostat.link.flow import Lanes, Reconciler
 from heliostat.link.group_part import GroupPart
 from heliostat.link.known import Known
@@ -36,6 +37,7 @@ from heliostat.link.pipeline_rules import pipelines_from
 from heliostat.link.planning import Planner
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
+from heliostat.link.unread_records import UnreadRecords
 from heliostat.link.wish_part import Steering
 from heliostat.mm2.emitters import Interchange
 from heliostat.names import GroupId, LinkName, TopicName
@@ -238,7 +240,7 @@ class Copying:
 
     def _reconciler(self) -> Reconciler:
         context, source, target = self._context, self._source, self._target
-        target_id = target.cluster_id()
+        state, events, target_id = context.state, context.events, target.cluster_id()
         maps = MapKeeper(
             context.state.offsets,
             context.state.marks,
@@ -250,7 +252,6 @@ class Copying:
             hides_ids=context.link.schemas.strategy == "rewrite",
         )
         maps.begin()
-        state, events = context.state, context.events
         other_links = OtherLinks(context.link, context.state.clusters, target).claims
         upstream = Upstream(context.link, context.source, source, target_id, context.clock)
         return Reconciler(
@@ -276,6 +277,7 @@ class Copying:
             gaps=self._gaps,
             maps=maps,
             compacted_later=CompactedLater(source),
+            deletions=_deletions(context, source, target, self._gaps),
             reports=self.reports,
             frames=(lambda _: NO_FRAMES) if self._schemas is None else self._schemas.frames,
             faults=self._faults,
@@ -433,6 +435,21 @@ def _group_part(context: LinkContext, interchange: Interchange, known: Known) ->
         events=context.events,
         guard=context.owner.check,
         measured=MeasuredGroups(context.metrics.groups, context.board.source_ends),
+    )
+
+
+def _deletions(
+    context: LinkContext, source: ClusterAdmin, target: ClusterAdmin, gaps: GapKeeper
+) -> DeletionFollower:
+    return DeletionFollower(
+        source,
+        target,
+        gaps=gaps,
+        maps=context.state.offsets.fresh,
+        unread=UnreadRecords(context.link.groups, source, target).of,
+        pause_max_s=max(PAUSE_MAX_S, 3 * context.link.topics.refresh_interval_s),
+        clock=context.clock,
+        events=context.events,
     )
 
 

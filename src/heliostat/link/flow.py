@@ -28,6 +28,7 @@ from heliostat.config import LinkConfig
 from heliostat.gaps.keeper import GapKeeper
 from heliostat.gaps.rows import Memory
 from heliostat.link.compacted_later import CompactedLater
+from heliostat.link.deletions import DeletionFollower
 from heliostat.link.exact import filling_notes, why_not_exact, with_filling
 from heliostat.link.known import Known
 from heliostat.link.lane_packing import Packing, pack, pack_pipeline
@@ -101,6 +102,8 @@ class Reconciler:
         know later decisions, and would seem to contradict them.
     frames
         What of a topic's records begins with a schema id.
+    deletions
+        Deletes what sources have deleted, where that is wanted.
     faults
         Where pipelines fail.
     """
@@ -119,6 +122,7 @@ class Reconciler:
     gaps: GapKeeper
     maps: MapKeeper
     compacted_later: CompactedLater
+    deletions: DeletionFollower
     reports: Callable[[], Sequence[PartitionReport]] = tuple
     frames: FramesOf = lambda _: NO_FRAMES
     faults: PipelineFaults = field(default_factory=lambda: PipelineFaults({}, {}))
@@ -159,6 +163,7 @@ class Reconciler:
         wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}
         self.steering.assign(wanted)
         self.gaps.told()
+        held += self.deletions.turn(plan.follow, specs, self.reports)
         backlog = self.notes.old_backlog(known, applied)  # takes a while, and copying doesn't wait
         self.notes.remark(known, plan.notes + held + backlog + notes)
         known.turns += 1

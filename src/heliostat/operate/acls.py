@@ -38,7 +38,8 @@ MIRROR_TOPIC: Mapping[Operation, str] = MappingProxyType(
         Operation.READ: "verify what arrived",
         Operation.CREATE: "create mirrors",
         Operation.ALTER: "add partitions",
-        Operation.DELETE: "delete padding below the source's first offset, recreate a mirror",
+        Operation.DELETE: "delete padding below the source's first offset, and what the source has "
+        "deleted (topics.follow_deletes); recreate a mirror",
         Operation.ALTER_CONFIGS: "compare and sync settings (implies DescribeConfigs)",
     }
 )

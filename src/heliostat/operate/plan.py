@@ -13,8 +13,9 @@ from heliostat.gaps.gone_records import gone_lines
 from heliostat.gaps.ledger import read_copied
 from heliostat.link.exact import filling_notes, why_not_exact
 from heliostat.link.pipeline_rules import named, pipeline_notes, pipelines_of, topics_of_pipelines
+from heliostat.link.source_starts import OFFSETS_DIFFER, kept_note
 from heliostat.link.topic_look import Seen, see
-from heliostat.names import LinkName, TopicName, id_text
+from heliostat.names import LinkName, PartitionId, TopicName, id_text
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import MapsLook
 from heliostat.ops.asked import asked_at_once
@@ -69,11 +70,12 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
             "blind": partial(blind_note, link, admins.source),
             "backlog": partial(_backlog, both, admins, seen.plan.mirrors),
             "gone": partial(_gone, both, admins, seen),
+            "kept": partial(_kept, both, admins, seen.plan),
         }
         told = asked_at_once(asks)
     plan, gone = seen.plan, told.pop("gone")
     piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
-    notes = (*told["unfilled"], *told["blind"], *seen.odd, *piped, *told["backlog"])
+    notes = (*told["unfilled"], *told["blind"], *seen.odd, *piped, *told["backlog"], *told["kept"])
     return replace(plan, notes=(*plan.notes, *notes), gone=gone)
 
 
@@ -110,6 +112,24 @@ def _gone(both: LinkConnections, admins: Admins[Stored], seen: Seen) -> tuple[st
         admins.target,
         cache(lambda: _maps(both, admins)),
         noted=lambda: read_copied(name, both.target),
+    )
+
+
+def _kept(both: LinkConnections, admins: Admins[Stored], plan: TopicPlan) -> tuple[str, ...]:
+    """Return notes on mirrors that would follow deletions if they had the source's offsets."""
+    names = {name for name, rule in plan.follow.items() if rule.needs_exact}
+    by_default = [mirror for mirror in plan.mirrors if mirror.source in names]
+    if not by_default:
+        return ()
+    maps = _maps(both, admins).maps.items()
+    mapped = {name for name, offsets in maps if not (offsets.is_identity or offsets.is_filled)}
+    return tuple(
+        kept_note(mirror.target, OFFSETS_DIFFER)
+        for mirror in by_default
+        if any(
+            (mirror.mirror_of(PartitionId(number)), id_text(mirror.target_id)) in mapped
+            for number in range(mirror.partitions)
+        )
     )
 
 

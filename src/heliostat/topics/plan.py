@@ -11,6 +11,7 @@ from heliostat.names import LinkName, TopicName
 from heliostat.slots import Slot
 from heliostat.topics.configs import MESSAGE_BYTES, WantedConfigs, config_changes, wanted_configs
 from heliostat.topics.cycles import Feeds, Stage, cycle_refusal, left_out_words, stage_of
+from heliostat.topics.deletion_rule import DeletionRule, deletion_rule
 from heliostat.topics.naming import collisions, naming_of
 from heliostat.topics.preflight import Case, record_in_force, refusal_of
 from heliostat.topics.select import selection_of
@@ -102,7 +103,20 @@ def plan_topics(
     for name, record in sorted(known.items()):
         if name not in source.topics and name not in source.unreadable:
             draft.note_gone(name, record)
-    return draft.plan()
+    return _with_deletions(link, source, draft.plan())
+
+
+def _with_deletions(link: LinkConfig, source: SourceTopics, plan: TopicPlan) -> TopicPlan:
+    """Add mirrors in which deletions are followed, and notes on those where one may expect it."""
+    rules: dict[TopicName, DeletionRule] = {}
+    notes: list[str] = []
+    for mirror in plan.mirrors:
+        rule = deletion_rule(link.topics, source.topics[mirror.source], mirror.slot)
+        if rule is not None and rule.follows:
+            rules[mirror.source] = rule
+        elif rule is not None:
+            notes.append(f"{mirror.source}: its deletions are not followed: {rule.why}")
+    return replace(plan, follow=rules, notes=(*plan.notes, *notes)) if rules or notes else plan
 
 
 def _shared_wishes(

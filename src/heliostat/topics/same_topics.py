@@ -8,12 +8,45 @@ small as possible, and detect what fell into it.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
-from heliostat.clusters.admin import TopicInfo
-from heliostat.names import TopicName, id_text, is_another, is_still
+from heliostat.clusters.admin import ClusterAdmin, TopicInfo
+from heliostat.errors import BrokerError
+from heliostat.names import Offset, TopicName, TopicPartition, id_text, is_another, is_still
 
 Found = Mapping[TopicName, TopicInfo]
 """The cluster's current answer (`ClusterAdmin.describe_topics`)."""
+
+
+class DeletedRecords(NamedTuple):
+    """What became of a request to delete records."""
+
+    answers: Mapping[TopicPartition, Offset | BrokerError]
+    """New log starts, or errors, of topics that were still the same right before."""
+    gone: frozenset[TopicName]
+    """Topics that had been recreated before."""
+    meanwhile: frozenset[TopicName]
+    """Topics that were recreated while records were deleted: others' may be gone as well."""
+
+
+def delete_in_same_topics(
+    admin: ClusterAdmin, before: Mapping[TopicPartition, Offset], ids: Mapping[TopicName, str]
+) -> DeletedRecords:
+    """Delete records before these offsets, in topics that still have these ids.
+
+    Raises
+    ------
+    ConnectionLost
+        The cluster does not answer.
+    """
+    found = admin.describe_topics(ids)
+    kept = not_shown_same(found, ids)
+    left = {
+        partition: offset for partition, offset in before.items() if partition.topic not in kept
+    }
+    answers = admin.delete_records(left) if left else {}
+    meanwhile = recreated(admin.describe_topics(ids), ids) - kept if left else frozenset()
+    return DeletedRecords(answers, recreated(found, ids), meanwhile)
 
 
 def recreated(found: Found, ids: Mapping[TopicName, str]) -> frozenset[TopicName]:

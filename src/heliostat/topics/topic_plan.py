@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
 from heliostat.names import PartitionId, TopicId, TopicName, TopicPartition
 from heliostat.slots import WHOLE_TOPIC, Slot
+from heliostat.topics.deletion_rule import DeletionRule
 from heliostat.topics.values import MirrorRecord
+
+NAMED_MAX = 10
+"""How many topics with followed deletions a line names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +152,8 @@ class TopicPlan:
     durable before the first record is copied. `left_out` are source topics that come from the
     target through other links, each with its origin; `let_go` claimed mirrors that are left to
     another link; `gone` source records that can't be copied any more, a line each; `pipelines` why
-    pipelines are refused, so that their topics stop, a line each.
+    pipelines are refused, so that their topics stop, a line each; `follow` source topics whose
+    deletions are followed at the target.
     """
 
     create: tuple[CreateTopic, ...] = ()
@@ -162,6 +167,7 @@ class TopicPlan:
     let_go: tuple[TopicName, ...] = ()
     gone: tuple[str, ...] = ()
     pipelines: tuple[str, ...] = ()
+    follow: Mapping[TopicName, DeletionRule] = field(default_factory=dict)
 
     @property
     def is_empty(self) -> bool:
@@ -185,6 +191,7 @@ class TopicPlan:
             *(("pipeline", line) for line in self.pipelines),
             *(("gone", f"gone {line}") for line in self.gone),
             *(("leave_out", f"leave out {name}: {why}") for name, why in self.left_out.items()),
+            *(("follow", line) for line in _followed(self.follow)),
             *(("note", f"note: {note}") for note in self.notes),
         ]
 
@@ -200,6 +207,16 @@ class TopicPlan:
                 mirror[key] = None if mirror[key] is None else str(mirror[key])
         found["remember"] = [record.to_json() for record in self.remember]
         return {**found, "is_empty": self.is_empty}
+
+
+def _followed(rules: Mapping[TopicName, DeletionRule]) -> Iterator[str]:
+    """Yield a line for each reason: a pattern may match thousands of topics."""
+    names: dict[str, list[TopicName]] = {}
+    for name, rule in rules.items():
+        names.setdefault(rule.why, []).append(name)
+    for why, some in names.items():
+        more = f" and {len(some) - NAMED_MAX} more" if some[NAMED_MAX:] else ""
+        yield f"follow deletions in {', '.join(some[:NAMED_MAX])}{more}: {why}"
 
 
 def _created(topic: CreateTopic) -> str:

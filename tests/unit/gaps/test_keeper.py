@@ -28,7 +28,7 @@ from support.gap_turns import (
 from support.simulated_cluster import Call
 
 from heliostat.gaps.choices import Cause, GapChoice
-from heliostat.gaps.ledger import CopyNote, GapDecision
+from heliostat.gaps.ledger import CopiedTopic, CopyNote, GapDecision
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break
 from heliostat.records.copier.lane import PartitionSpec
@@ -458,3 +458,34 @@ def test_a_gap_concerns_the_mirror_that_it_was_recorded_for() -> None:
     spec = PartitionSpec(P, P, OLD_ID, NEW_ID, Offset(0), 1 << 20, is_compacted=False)
     assert world.spec().jump is not None
     assert world.keeper.with_gaps({P: spec})[P].jump is None
+
+
+@pytest.mark.parametrize(
+    ("cause", "expected"),
+    [
+        (Cause.TARGET_DIVERGED, 100),
+        (Cause.TARGET_UNKNOWN, 100),
+        (Cause.SOURCE_TRUNCATED, 100),
+        (Cause.SOURCE_OVERTOOK, None),
+        (Cause.RECORD_FAILED, None),
+    ],
+)
+def test_it_is_known_before_which_offset_a_mirror_may_have_records_of_others(
+    cause: Cause, expected: int | None
+) -> None:
+    world = Turns("continue")
+    world.turn(stopped())
+    (row,) = world.rows()
+    world.ledger.record([replace(row, cause=cause, at_ms=row.at_ms + 1)])
+    name = P, str(TARGET_ID)
+    assert world.keeper.others_before() == ({} if expected is None else {name: expected})
+
+
+def test_only_what_is_durably_noted_as_copied_counts() -> None:
+    """Given notes of a topic / then they hold for the topic of that id only."""
+    world = Turns()
+    assert world.keeper.noted(world.spec()) == -1
+    row = {PartitionId(0): CopyNote(Offset(70), 3)}
+    world.ledger.put_copied({T: CopiedTopic(str(OLD_ID), row)})
+    assert world.keeper.noted(world.spec()) == 70
+    assert world.keeper.noted(replace(world.spec(), source_topic_id=NEW_ID)) == -1

@@ -16,7 +16,7 @@ from heliostat.wishes.wish import Wishes
 
 PARTS = (
     *("link", "target", "state", "lanes", "lane_count", "events", "planner", "mirrors", "starts"),
-    *("notes", "gaps", "maps", "compacted_later"),
+    *("notes", "gaps", "maps", "compacted_later", "deletions"),
 )
 
 
@@ -29,7 +29,7 @@ def test_gaps_hear_that_lanes_were_told_once_they_are(
         monkeypatch.setattr(flow, name, Mock(return_value=None))
     done: list[str] = []
     parts: dict[str, Any] = {name: Mock() for name in PARTS}
-    plan = Mock(refuse={}, notes=(), let_go=())
+    plan = Mock(refuse={}, notes=(), let_go=(), follow={})
     parts["link"].pipelines = ()
     parts["lane_count"].return_value = 1
     parts["state"].missing.return_value = ()
@@ -41,6 +41,7 @@ def test_gaps_hear_that_lanes_were_told_once_they_are(
     parts["maps"].notes.return_value = ()
     parts["notes"].old_backlog.return_value = ()
     parts["compacted_later"].hold.return_value = plan, ()
+    parts["deletions"].turn.return_value = ()
     parts["mirrors"].leave_circles.return_value = Mock(mirrors=()), ()
     parts["starts"].begin_later.return_value = {}
 

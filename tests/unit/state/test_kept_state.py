@@ -81,6 +81,7 @@ def turn_with(state: LinkState, errors: dict[str, int]) -> tuple[Reconciler, Moc
         gaps=Mock(),
         maps=Mock(),
         compacted_later=Mock(),
+        deletions=Mock(),
     )
     return turn, events, lanes
 

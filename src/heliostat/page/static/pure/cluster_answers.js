@@ -76,6 +76,7 @@ const PLAN_KINDS = {
   pipeline: { glyph: "✕", word: "pipeline", tone: "bad" },
   gone: { glyph: "▲", word: "gone", tone: "bad" },
   leave_out: { glyph: "–", word: "leave out", tone: "quiet" },
+  follow: { glyph: "↓", word: "follow", tone: "quiet" },
   note: { glyph: "i", word: "note", tone: "quiet" },
 };
 
