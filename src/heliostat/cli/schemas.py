@@ -157,6 +157,8 @@ def schema_lines(found: LinkSchemas, *, shows_all: bool = False) -> Iterator[str
     for row in found.rows:
         if shows_all or row.state not in settled:
             yield f"  {_row(row)}"
+    for note in found.plan.notes:
+        yield f"  note: {note}"
     if found.derived:
         missing = sum(each.target_id is None for each in found.derived)
         yield f"made by pipelines: {len(found.derived)} schemas, {missing} not at the target"
@@ -180,6 +182,7 @@ def _row(row: SchemaRow) -> str:
     if row.target_id is not None:
         there = f" → {', '.join(row.names)} id {row.target_id}"
     why = f": {row.code + ': ' if row.code else ''}{row.reason}" if row.reason else ""
+    why += f" (hint: {row.hint})" if row.hint else ""
     return (
         f"{mark} {row.of.subject} version {row.of.version} id {row.schema_id}{deleted}{there}{why}"
     )

@@ -225,8 +225,8 @@ def test_rewrite_registers_under_the_mirrored_name_and_lets_any_change_through()
     plan = plan_schemas(holding(TWO), holding({}), rules)
     name = Subject("summit.a-value")
     assert plan.actions == (
-        Register(at(A, 1), SchemaId(11), name, X),
         SetCompatibility(name, NONE),
+        Register(at(A, 1), SchemaId(11), name, X),
         Register(at(A, 2), SchemaId(12), name, Y),
     )
 
@@ -250,6 +250,119 @@ def test_rewrite_does_not_take_another_subject_for_its_own() -> None:
 def test_rewrite_needs_a_registry_that_gives_ids(mode: Mode) -> None:
     plan = plan_schemas(holding(TWO), holding({}, modes={Subject(""): mode}), REWRITE)
     assert set(codes(plan).values()) == {SchemaRefusal.MODE}
+
+
+@pytest.mark.parametrize("mode", [Mode.READONLY, Mode.IMPORT, Mode.FORWARD])
+def test_in_a_closed_registry_only_what_is_not_there_is_refused(mode: Mode) -> None:
+    there = holding({("a-value", 7): (70, X)}, modes={Subject(""): mode})
+    plan = plan_schemas(holding(TWO), there, REWRITE)
+    assert (codes(plan), plan.ids) == ({at(A, 2): SchemaRefusal.MODE}, {11: 70})
+    assert (plan.actions, plan.doubtful) == ((), {A})
+    assert "known go on meanwhile" in plan.refused[at(A, 2)].hint
+
+
+def test_what_is_there_is_known_though_what_it_refers_to_is_refused() -> None:
+    """Given a second name that is missing in a closed registry / then the ids are known."""
+    rules = replace(REWRITE, naming=replace(PREFIXED, keeps_original=True))
+    source = holding({("a-value", 1): (1, text("o", ("b-value", 1))), ("b-value", 1): (2, X)})
+    refers = SchemaReference("n.b-value", Subject("summit.b-value"), SchemaVersion(5))
+    at_target = replace(text("o"), references=(refers,))
+    rows = {
+        ("summit.b-value", 5): (50, X),
+        ("summit.a-value", 3): (30, at_target),
+        ("a-value", 1): (30, at_target),
+    }
+    plan = plan_schemas(source, holding(rows, modes={Subject(""): Mode.READONLY}), rules)
+    assert (codes(plan), plan.ids) == ({at(B, 1): SchemaRefusal.MODE}, {1: 30, 2: 50})
+
+
+LOCAL = text("local")
+
+
+@pytest.mark.parametrize("level", [FULL, Compatibility.BACKWARD])
+def test_a_subject_that_was_there_keeps_its_compatibility(level: Compatibility) -> None:
+    """Given a subject of others / when something is registered there / then it keeps its level."""
+    there = holding({("a-value", 1): (5, LOCAL)}, compatibilities={A: level})
+    plan = plan_schemas(holding(TWO), there, REWRITE)
+    assert [type(each) for each in plan.actions] == [Register, Register]
+    (beside, kept) = plan.notes
+    assert beside.startswith("a-value has version 1 at the target, which the source does not have")
+    assert f"with compatibility {level.value}, which others" in kept
+
+
+def test_a_new_subject_whose_compatibility_was_set_keeps_it() -> None:
+    there = holding({}, compatibilities={A: FULL}, own_levels=frozenset({A}))
+    plan = plan_schemas(holding(TWO), there, REWRITE)
+    assert [type(each) for each in plan.actions] == [Register, Register]
+    assert len(plan.notes) == 1
+
+
+def test_a_subject_that_takes_any_version_needs_no_setting_and_no_note() -> None:
+    there = holding({("a-value", 1): (5, X)}, compatibilities={A: NONE})
+    plan = plan_schemas(holding(TWO), there, REWRITE)
+    assert (plan.actions, plan.notes) == ((Register(at(A, 2), SchemaId(12), A, Y),), ())
+
+
+def test_nothing_is_deleted_beside_versions_of_others() -> None:
+    source = holding({("a-value", 1): (11, X, True), ("a-value", 2): (12, Y)})
+    rows = {("a-value", 1): (5, X), ("a-value", 2): (6, Y)}
+    alone = plan_schemas(source, holding(rows), REWRITE)
+    assert alone.actions == (SoftDelete(at(A, 1), A, SchemaVersion(1)),)
+    beside = plan_schemas(source, holding({**rows, ("a-value", 3): (7, LOCAL)}), REWRITE)
+    assert (beside.actions, beside.ids) == ((), {11: 5, 12: 6})
+
+
+def test_a_subject_of_others_is_not_closed() -> None:
+    """Given a local version / when a free number is to be imported / then its mode stays."""
+    rows = {("a-value", 1): (5, LOCAL)}
+    plan = plan_schemas(holding(TWO), holding(rows), PRESERVE)
+    assert codes(plan) == {
+        at(A, 1): SchemaRefusal.VERSION_TAKEN,
+        at(A, 2): SchemaRefusal.SUBJECT_TAKEN,
+    }
+    assert plan.actions == ()
+    agreed = plan_schemas(holding(TWO), holding(rows, modes={A: Mode.IMPORT}), PRESERVE)
+    assert order(agreed) == [at(A, 2)]
+
+
+def test_a_context_of_others_is_not_closed() -> None:
+    rows = {(":.summit:local", 1): (5, LOCAL)}
+    plan = plan_schemas(holding(TWO), holding(rows), ISOLATE)
+    assert set(codes(plan).values()) == {SchemaRefusal.SUBJECT_TAKEN}
+    assert ":.summit:local has version 1" in plan.refused[at(A, 1)].reason
+
+
+def test_closing_a_subject_that_exists_is_told() -> None:
+    plan = plan_schemas(holding(TWO), holding({("a-value", 1): (11, X)}), PRESERVE)
+    assert plan.actions == (SetMode(A, Mode.IMPORT),)
+    assert "42205" in plan.notes[0]
+    assert plan_schemas(holding(TWO), holding({}), PRESERVE).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("rules", "scope"), [(PRESERVE, A), (ISOLATE, Subject(":.summit:"))], ids=["subject", "context"]
+)
+def test_what_was_opened_is_not_closed_again(rules: SchemaRules, scope: Subject) -> None:
+    name = Subject(f":.summit:{A}") if rules is ISOLATE else A
+    there = holding(
+        {(name, 1): (11, X)}, modes={scope: Mode.READWRITE}, compatibilities={name: FULL}
+    )
+    source = holding(TWO, compatibilities={A: NONE})
+    plan = plan_schemas(source, there, replace(rules, carries_compatibility=True))
+    assert (codes(plan), plan.ids) == ({at(A, 2): SchemaRefusal.OPEN}, {11: 11})
+    assert plan.actions == ()
+
+
+def test_a_carried_compatibility_is_told_and_never_put_on_versions_of_others() -> None:
+    source = holding(TWO, compatibilities={A: NONE})
+    rules = replace(REWRITE, carries_compatibility=True)
+    ours = plan_schemas(source, holding(TWO, compatibilities={A: FULL}), rules)
+    assert ours.actions == (SetCompatibility(A, NONE),)
+    assert ours.notes == ("a-value gets compatibility NONE, as at the source; it has FULL",)
+    rows = {**TWO, ("a-value", 3): (13, LOCAL)}
+    theirs = plan_schemas(source, holding(rows, compatibilities={A: FULL}), rules)
+    assert theirs.actions == ()
+    assert len(theirs.notes) == 1
 
 
 def test_rewrite_works_where_there_are_no_modes() -> None:
@@ -396,7 +509,7 @@ def test_one_context_of_the_source_is_mirrored() -> None:
     source = holding({("a-value", 1): (1, X), (":.c:b-value", 1): (1, Y)})
     assert order(plan_schemas(source, holding({}), REWRITE)) == [at(A, 1)]
     rules = replace(REWRITE, source_context=Context(".c"))
-    (action, _) = plan_schemas(source, holding({}), rules).actions
+    (_, action) = plan_schemas(source, holding({}), rules).actions
     assert isinstance(action, Register)
     assert action.subject == B
 
