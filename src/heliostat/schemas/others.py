@@ -58,6 +58,10 @@ class OtherVersions:
             if fingerprint_alone(self._target.versions[of].schema) not in ours
         )
 
+    def has_own(self, subject: Subject) -> bool:
+        """Whether a subject has living versions that are the source's, with the same id."""
+        return len(self.by_place(subject)) < len(self._alive_of(subject))
+
     def by_place(self, subject: Subject) -> tuple[SchemaVersion, ...]:
         """Living versions that have another id or content at the source, or are not there."""
         there = self._alive_of(subject)
