@@ -178,8 +178,8 @@ def open_command(
       heliostat schemas open summit-to-usdf -c heliostat.yaml --dry-run
       heliostat schemas open summit-to-usdf -c heliostat.yaml
     """
-    found = open_subjects(load_config(config_file), link_name, dry_run=dry_run)
-    _show_modes(context, found, as_json=as_json)
+    modes = open_subjects(load_config(config_file), link_name, dry_run=dry_run)
+    _show_modes(context, modes, as_json=as_json)
 
 
 @schemas_group.command("close")
@@ -205,31 +205,31 @@ def close_command(
     Examples:
       heliostat schemas close summit-to-usdf -c heliostat.yaml
     """
-    found = close_subjects(load_config(config_file), link_name, dry_run=dry_run)
-    _show_modes(context, found, as_json=as_json)
+    modes = close_subjects(load_config(config_file), link_name, dry_run=dry_run)
+    _show_modes(context, modes, as_json=as_json)
 
 
-def _show_modes(context: click.Context, found: LinkModes, *, as_json: bool) -> None:
+def _show_modes(context: click.Context, modes: LinkModes, *, as_json: bool) -> None:
     if as_json:
-        click.echo(json.dumps(found.to_json(), indent=2))
+        click.echo(json.dumps(modes.to_json(), indent=2))
     else:
-        for line in mode_lines(found):
+        for line in mode_lines(modes):
             click.echo(line)
-    context.exit(IN_SYNC if found.is_done else DIFFERENCE)
+    context.exit(IN_SYNC if modes.is_done else DIFFERENCE)
 
 
-def mode_lines(found: LinkModes) -> Iterator[str]:
+def mode_lines(modes: LinkModes) -> Iterator[str]:
     """Describe what was opened or closed, or would be."""
-    word = "opened" if found.opens else "closed"
-    number = len(found.plan.changes)
-    done = f"would be {word}" if found.dry_run else word
-    yield f"link {found.link}: {number} {'subject' if number == 1 else 'subjects'} {done}"
-    for change in found.plan.changes:
+    word = "opened" if modes.opens else "closed"
+    number = len(modes.plan.changes)
+    done = f"would be {word}" if modes.dry_run else word
+    yield f"link {modes.link}: {number} {'subject' if number == 1 else 'subjects'} {done}"
+    for change in modes.plan.changes:
         yield f"  {change.scope}: {change.was.value} → {change.now.value}"
-    for kept in found.plan.kept:
+    for kept in modes.plan.kept:
         hint = f" (hint: {kept.hint})" if kept.hint else ""
         yield f"  ! {kept.scope or 'the registry'} stays {kept.mode.value}: {kept.reason}{hint}"
-    for note in found.plan.notes:
+    for note in modes.plan.notes:
         yield f"  note: {note}"
 
 

@@ -133,13 +133,13 @@ def _changed(config: Config, link_name: str | None, *, opens: bool, dry_run: boo
         raise ConfigError(
             f"link {link.name} mirrors no schemas", hint="name a link that has schemas.strategy"
         )
-    found = LinkModes(LinkName(link.name), opens, dry_run, OpeningPlan())
+    modes = LinkModes(LinkName(link.name), opens, dry_run, OpeningPlan())
     if link.schemas.strategy == "rewrite":
-        return replace(found, plan=OpeningPlan(notes=(_NOTHING_CLOSED["rewrite"],)))
+        return replace(modes, plan=OpeningPlan(notes=(_NOTHING_CLOSED["rewrite"],)))
     mirrors, topics = _at_target(config, link)
     with registries_of(config, link) as (source, target):
         plan = planned_modes(link, mirrors, topics, target, None if opens else source)
-        return replace(found, plan=plan if dry_run else change_modes(plan, target))
+        return replace(modes, plan=plan if dry_run else change_modes(plan, target))
 
 
 def _at_target(
@@ -202,10 +202,10 @@ def subjects_of(
     of the target and that it selects; and what their schemas refer to.
     """
     renamed = {each: each for each in mirrors.values()}
-    found: set[Subject] = set()
-    for each in (mirrors, renamed):
-        found |= rules_of(link, each, topics)(content).selected or frozenset()
-    named = {each for each in found if split_subject(each)[0] == DEFAULT_CONTEXT}
+    selected: set[Subject] = set()
+    for names in (mirrors, renamed):
+        selected |= rules_of(link, names, topics)(content).selected or frozenset()
+    named = {each for each in selected if split_subject(each)[0] == DEFAULT_CONTEXT}
     return with_references(content, named)
 
 

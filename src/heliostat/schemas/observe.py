@@ -107,8 +107,8 @@ def own_modes(registry: Registry, scopes: Iterable[Subject]) -> dict[Subject, Mo
         As the registry's adapter raises them.
     """
     asked = set(scopes) - {NO_SUBJECT}
-    found = _each(registry, asked, lambda scope: _setting(registry, calls.mode(scope)))
-    return {scope: mode for scope, mode in found.items() if mode}
+    modes = _each(registry, asked, lambda scope: _setting(registry, calls.mode(scope)))
+    return {scope: mode for scope, mode in modes.items() if mode}
 
 
 def _mode(registry: Registry) -> Mode | None:
@@ -146,8 +146,8 @@ def with_levels_of(
 
 
 def _own_levels(registry: Registry, subjects: Iterable[Subject]) -> dict[Subject, Compatibility]:
-    found = _each(registry, subjects, lambda each: _setting(registry, calls.compatibility(each)))
-    return {subject: level for subject, level in found.items() if level}
+    levels = _each(registry, subjects, lambda each: _setting(registry, calls.compatibility(each)))
+    return {subject: level for subject, level in levels.items() if level}
 
 
 def _levels(registry: Registry, subjects: Iterable[Subject]) -> dict[Subject, Compatibility]:

@@ -52,12 +52,12 @@ def with_references(target: RegistryContent, subjects: Collection[Subject]) -> s
     for of, each in target.versions.items():
         used = (used_by(of, reference).subject for reference in each.schema.references)
         versions.setdefault(of.subject, []).extend(used)
-    found, following = set(subjects), list(subjects)
+    all_of_them, following = set(subjects), list(subjects)
     while following:
-        new = set(versions.get(following.pop(), ())) - found
-        found |= new
+        new = set(versions.get(following.pop(), ())) - all_of_them
+        all_of_them |= new
         following += new
-    return found
+    return all_of_them
 
 
 def plan_opening(target: RegistryContent, scopes: Collection[Subject]) -> OpeningPlan:

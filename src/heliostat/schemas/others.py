@@ -112,10 +112,10 @@ class OtherVersions:
 
 def numbers_text(versions: Iterable[SchemaVersion]) -> str:
     """Some versions, for a note."""
-    found = list(versions)
-    more = f" and {len(found) - NAMED_MAX} more" if found[NAMED_MAX:] else ""
-    word = "version" if len(found) == 1 else "versions"
-    return f"{word} {', '.join(map(str, found[:NAMED_MAX]))}{more}"
+    numbers = list(versions)
+    more = f" and {len(numbers) - NAMED_MAX} more" if numbers[NAMED_MAX:] else ""
+    word = "version" if len(numbers) == 1 else "versions"
+    return f"{word} {', '.join(map(str, numbers[:NAMED_MAX]))}{more}"
 
 
 def beside_note(subject: Subject, versions: Iterable[SchemaVersion]) -> str:
@@ -136,9 +136,9 @@ def level_note(subject: Subject, level: Compatibility | None) -> str:
     )
 
 
-def carried_note(subject: Subject, known: Compatibility, level: Compatibility) -> str:
+def carried_note(subject: Subject, had: Compatibility, level: Compatibility) -> str:
     """Told when an existing subject gets another compatibility."""
-    return f"{subject} gets compatibility {level.value}, as at the source; it has {known.value}"
+    return f"{subject} gets compatibility {level.value}, as at the source; it has {had.value}"
 
 
 def closed_note(scope: Subject) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from itertools import pairwise
 
 from heliostat.schemas.content import RegistryContent, VersionContent
@@ -67,7 +68,6 @@ class Planning:
         self.placed: dict[tuple[SubjectVersion, Subject], SchemaVersion] = {}
         self.ids: dict[SchemaId, SchemaId] = {}
         self.done: list[SubjectVersion] = []
-        self._used = {each.subject for each in target.versions} | set(target.modes)
         pairs = pairwise(sorted(source.versions))
         self._elders = {new: old for old, new in pairs if old.subject == new.subject}
         self._levels: dict[Subject, Compatibility] = {}
@@ -182,6 +182,10 @@ class Planning:
             elif context == self.rules.source_context and each.subject in self.rules.mirrored:
                 self.left_out[each.subject] = self.rules.mirrored[each.subject]
         return found
+
+    @cached_property
+    def _used(self) -> set[Subject]:
+        return {each.subject for each in self.target.versions} | set(self.target.modes)
 
     def is_new(self, subject: Subject) -> bool:
         """Whether the target's default counts for it: nobody has used that name."""

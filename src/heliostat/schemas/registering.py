@@ -51,12 +51,12 @@ class Registering(Planning):
     def _of_version(self, of: SubjectVersion, content: VersionContent) -> Refusal | None:
         # A version may be deleted, and its content alive under a later one.
         is_deleted = (of.subject, fingerprint(content.schema)) not in self._alive
-        known = {name: self._found(of, name, content.schema) for name in self.names(of.subject)}
+        places = {name: self._found(of, name, content.schema) for name in self.names(of.subject)}
         missing: list[Subject] = []
-        for name, found in known.items():
-            if found is not None and (is_deleted or not found[1].is_deleted):
-                self.placed[of, name] = found[0]
-                self.ids.setdefault(content.schema_id, found[1].schema_id)
+        for name, place in places.items():
+            if place is not None and (is_deleted or not place[1].is_deleted):
+                self.placed[of, name] = place[0]
+                self.ids.setdefault(content.schema_id, place[1].schema_id)
             else:
                 missing.append(name)
         for name in missing:
@@ -64,12 +64,12 @@ class Registering(Planning):
             if mode is not Mode.READWRITE:
                 hint = READ_ONLY_HINT if mode in READ_ONLY else _IMPORT_HINT
                 return self.mode_refusal(name, hint)
-        for name, found in known.items():
+        for name, place in places.items():
             if name in missing:
                 self._register(Register(of, content.schema_id, name, content.schema))
-            is_there = found is None or not found[1].is_deleted
+            is_there = place is None or not place[1].is_deleted
             if is_deleted and is_there and self._can_delete(of.subject, name):
-                number = None if found is None else found[0]
+                number = None if place is None else place[0]
                 self.deletions.append(SoftDelete(of, name, number))
         return None
 
@@ -130,16 +130,16 @@ class Registering(Planning):
         The link sets it before a subject's first version. So one that has another was there before,
         or somebody has changed it since; with `carry` it is as at the source again in the end.
         """
-        known = self.level(name)
-        is_known = name in self.target.compatibilities and known is not Compatibility.NONE
-        if not is_known or name in self._levels or self._is_ours(name, of, known):
+        level = self.level(name)
+        is_known = name in self.target.compatibilities and level is not Compatibility.NONE
+        if not is_known or name in self._levels or self._is_ours(name, of, level):
             self.set_level(name, Compatibility.NONE)
         else:
-            self.notes[level_note(name, known)] = None
+            self.notes[level_note(name, level)] = None
 
-    def _is_ours(self, name: Subject, of: SubjectVersion, known: Compatibility | None) -> bool:
+    def _is_ours(self, name: Subject, of: SubjectVersion, level: Compatibility | None) -> bool:
         if self.rules.carries_compatibility:
-            is_as_there = known is self.source.compatibilities.get(of.subject)
+            is_as_there = level is self.source.compatibilities.get(of.subject)
             return is_as_there or not self.others_in(name)
         return name not in self._there and name not in self.target.own_levels
 
