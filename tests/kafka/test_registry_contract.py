@@ -18,6 +18,7 @@ from support.registry_contract import (
     fresh_subject,
     record,
     referring_to,
+    without_default,
 )
 from support.registry_server import RegistryServer
 
@@ -32,6 +33,7 @@ from heliostat.schemas import (
     observe_registry,
     plan_schemas,
 )
+from heliostat.schemas.mirroring import mirror_schemas, plan_with_settings
 from heliostat.schemas.observe import LISTED_MAX
 from heliostat.schemas.registry import Call, HttpRegistry, Request, Retries, calls, error_codes
 from heliostat.schemas.registry.values import (
@@ -211,6 +213,34 @@ def test_schemas_of_a_confluent_registry_are_rewritten_into_apicurio(
         assert Subject("gone-value") in target.ask(calls.subjects())
         source.ask(calls.register(CHANGING, record()))
         assert mirror(source, target, rules).ids.keys() == set(range(1, 10))
+
+
+def test_a_teams_subject_at_apicurio_keeps_its_compatibility(apicurio: SandboxRegistry) -> None:
+    """Given a subject with FULL there / when a version comes that breaks it / then that one waits.
+
+    A subject that the link makes takes any version.
+    """
+    ours, theirs, schema = fresh_subject("ours"), fresh_subject("theirs"), record()
+    with (
+        RegistryServer() as server,
+        HttpRegistry(RegistryAccess((server.url,))) as source,
+        HttpRegistry(RegistryAccess((apicurio.url,))) as target,
+    ):
+        team = target.ask(calls.register(theirs, schema))
+        target.ask(calls.set_compatibility(Compatibility.FULL, theirs))
+        for subject in (ours, theirs):
+            source.ask(calls.set_compatibility(Compatibility.NONE, subject))
+            for each in (schema, without_default(schema, "y")):
+                source.ask(calls.register(subject, each))
+        rules = SchemaRules(Strategy.REWRITE)
+        plan = plan_with_settings(observe_registry(source), target, rules)
+        assert [theirs in note for note in plan.notes] == [True]
+        done = mirror_schemas(source, target, lambda _: rules)
+        assert (set(done.ids), done.ids[SchemaId(1)]) == ({1, 2}, team)
+        assert [of.subject for of in done.unresolved] == [theirs]
+        assert target.ask(calls.compatibility(theirs)) is Compatibility.FULL
+        assert target.ask(calls.versions(theirs)) == (V1,)
+        assert target.ask(calls.versions(ours)) == (V1, V2)
 
 
 def test_schemas_of_apicurio_are_preserved_in_a_confluent_registry() -> None:

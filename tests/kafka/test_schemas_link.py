@@ -229,6 +229,33 @@ def test_foreign_content_under_an_id_stops_its_records_only(tour: Tour) -> None:
     mirror.wait(1, 1)
 
 
+def test_subjects_are_open_to_the_targets_producers_until_they_are_closed(tour: Tour) -> None:
+    """Given a mirrored subject / when it is opened / then producers register at the target, and a
+
+    new version of the source waits, though the link runs; known ids go on. Closed, it arrives.
+    """
+    mirror = Mirror(tour.toy("often"))
+    known = register(mirror.source, mirror.subject, record())
+    mirror.write(0, framed(known))
+    mirror.wait(1, 0)
+    with pytest.raises(RegistryRefusal, match="not in read-write mode"):
+        register(mirror.target, mirror.subject, record())
+    wanted = {"scope": mirror.subject, "was": "IMPORT", "now": "READWRITE"}
+    assert wanted in said(mirror.config, "schemas", "open", "--dry-run")["changed"]
+    opened = heliostat(mirror.config, "schemas", "open", mirror.toy.link)
+    assert opened.returncode == 0, opened.said
+    later = register(mirror.source, mirror.subject, record())
+    mirror.write(0, framed(later))
+    mirror.write(1, framed(known, 1))
+    mirror.unreadable(0, 1)
+    mirror.wait(1, 1)
+    assert "open: " in heliostat(mirror.config, "schemas", "status").stdout
+    assert mirror.target.double.mode(mirror.subject, inherited=True) == "READWRITE"
+    closed = heliostat(mirror.config, "schemas", "close", mirror.toy.link)
+    assert closed.returncode == 0, closed.said
+    mirror.wait(2, 1)
+
+
 class Reader:
     """Looks all the time whether all ids of visible records can be read at the target."""
 

@@ -234,3 +234,46 @@ def transactions(toy: Toy, values: list[bytes]) -> None:
             producer.abort_transaction(30)
         else:
             producer.commit_transaction(30)
+
+
+def test_a_closed_registry_stops_only_new_schemas_and_a_teams_subject_stays_as_it_is(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given a target registry that is read-only when the link starts / then known ids go on.
+
+    Given a team's subject with FULL / then `plan` tells that it keeps FULL, and it does.
+    """
+    with Tour(cluster_pair, tmp_path) as tour:
+        source, target = tour.serve(with_own(3)), tour.serve(with_own(7))
+        toy = tour.add("closed", source, target, strategy="rewrite", exclude=["own.*"])
+        create_topic(toy.pair.source, toy.foo)
+        subject = f"{toy.foo}-value"
+        with (
+            toy.writer() as writer,
+            toy.writer("qux") as later,
+            toy.writer(registry=target) as team,
+            toy.reader() as reader,
+        ):
+            team.encode(toy.foo, JOHN)
+            target.double.set_level(subject, "FULL")
+            writer.write(toy.foo, JOHN)
+            later.encode(toy.foo, LATER)
+            [plan] = said(toy.config, "plan")
+            assert [
+                f"{subject} exists at the target with compatibility FULL" in each
+                for each in plan["schemas"]["notes"]
+            ] == [True]
+            target.double.set_mode(None, "READONLY", force=True)
+            tour.start()
+            reader.wait([JOHN])
+            later.write(toy.foo, LATER)
+            toy.wait_held(reader, 1)
+            [row] = [
+                each
+                for each in said(toy.config, "schemas", "status")[0]["versions"]
+                if each["state"] == "refused"
+            ]
+            assert (row["code"], row["version"]) == ("mode", 2)
+            target.double.set_mode(None, "READWRITE", force=True)
+            reader.wait([JOHN, LATER])
+        assert target.double.level(subject, inherited=True) == "FULL"

@@ -14,9 +14,9 @@ from heliostat.schemas import (
     SchemaRules,
     apply_schemas,
     observe_registry,
-    plan_schemas,
 )
 from heliostat.schemas.content import fingerprint
+from heliostat.schemas.mirroring import plan_with_settings
 from heliostat.schemas.registry import calls
 from heliostat.schemas.registry.messages import Call
 from heliostat.schemas.registry.values import (
@@ -68,9 +68,7 @@ class CountingRegistry:
 
 def planned(source: HttpRegistry, target: HttpRegistry, rules: SchemaRules) -> SchemaPlan:
     """The plan, with the settings of the subjects that it touches."""
-    there = observe_registry(source)
-    first = plan_schemas(there, observe_registry(target), rules)
-    return plan_schemas(there, observe_registry(target, first.touched, first.levelled), rules)
+    return plan_with_settings(observe_registry(source), target, rules)
 
 
 def mirror(source: HttpRegistry, target: HttpRegistry, rules: SchemaRules) -> AppliedSchemas:

@@ -160,6 +160,7 @@ def _schemas() -> list[Any]:
             "target_id": None if state in {"missing", "refused"} else 40 + n,
             "code": "INCOMPATIBLE" if state == "refused" else "",
             "reason": "the target's registry does not accept it" if state == "refused" else "",
+            "hint": "",
         }
         for n, state in enumerate(states)
     ]

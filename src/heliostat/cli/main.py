@@ -41,7 +41,9 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "plan": Verb("heliostat.cli.topics:plan_command", "Print planned changes and refusals."),
         "try": Verb("heliostat.cli.trial:try_command", "Show what a pipeline makes of records."),
         "groups": Verb("heliostat.cli.groups:groups_command", "Show where groups would resume."),
-        "schemas": Verb("heliostat.cli.schemas:schemas_group", "Show schemas at the target."),
+        "schemas": Verb(
+            "heliostat.cli.schemas:schemas_group", "Show schemas at the target, open or close."
+        ),
         "import-mm2": Verb(
             "heliostat.cli.import_mm2:import_mm2_command", "Convert MirrorMaker 2's configuration."
         ),

@@ -14,6 +14,7 @@ from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import load_config
 from heliostat.operate.derived_schemas import DerivedSchema
 from heliostat.operate.schemas import LinkSchemas, link_schemas, row_json, verify_schemas
+from heliostat.operate.subject_modes import LinkModes, close_subjects, open_subjects
 from heliostat.schemas import SchemaRow
 from heliostat.schemas.status import SchemaState
 
@@ -28,7 +29,7 @@ _MARKS = {
 
 @click.group("schemas")
 def schemas_group() -> None:
-    r"""Show and verify schemas that links mirror from registry to registry.
+    r"""Show and verify schemas that links mirror from registry to registry; open them, close them.
 
     \b
     Examples:
@@ -148,6 +149,90 @@ def verify_command(
     context.exit(IN_SYNC if is_equal else DIFFERENCE)
 
 
+_link = click.argument("link_name", metavar="[LINK]", required=False)
+_dry_run = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
+
+
+@schemas_group.command("open")
+@_link
+@config_option
+@_dry_run
+@json_option
+@click.pass_context
+def open_command(
+    context: click.Context,
+    *,
+    config_file: Path,
+    link_name: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    r"""Let producers of the target register in the subjects that a link has closed.
+
+    For a failover, after `preserve` or `isolate`: subjects with mode IMPORT, which refuse producers
+    (42205), get READWRITE. Needs the target only. The link imports nothing into them until `close`,
+    whether it runs or not. Exit code 0 when all are open, 1 otherwise, or if any would be opened.
+
+    \b
+    Examples:
+      heliostat schemas open summit-to-usdf -c heliostat.yaml --dry-run
+      heliostat schemas open summit-to-usdf -c heliostat.yaml
+    """
+    modes = open_subjects(load_config(config_file), link_name, dry_run=dry_run)
+    _show_modes(context, modes, as_json=as_json)
+
+
+@schemas_group.command("close")
+@_link
+@config_option
+@_dry_run
+@json_option
+@click.pass_context
+def close_command(
+    context: click.Context,
+    *,
+    config_file: Path,
+    link_name: str | None,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    r"""Close again what `open` has opened, so that the link goes on importing.
+
+    For a failback, when the producers of the target have stopped. Subjects that have nothing of the
+    source's stay as they are. Exit code 0 when all are closed, 1 otherwise, or if any would be.
+
+    \b
+    Examples:
+      heliostat schemas close summit-to-usdf -c heliostat.yaml
+    """
+    modes = close_subjects(load_config(config_file), link_name, dry_run=dry_run)
+    _show_modes(context, modes, as_json=as_json)
+
+
+def _show_modes(context: click.Context, modes: LinkModes, *, as_json: bool) -> None:
+    if as_json:
+        click.echo(json.dumps(modes.to_json(), indent=2))
+    else:
+        for line in mode_lines(modes):
+            click.echo(line)
+    context.exit(IN_SYNC if modes.is_done else DIFFERENCE)
+
+
+def mode_lines(modes: LinkModes) -> Iterator[str]:
+    """Describe what was opened or closed, or would be."""
+    word = "opened" if modes.opens else "closed"
+    number = len(modes.plan.changes)
+    done = f"would be {word}" if modes.dry_run else word
+    yield f"link {modes.link}: {number} {'subject' if number == 1 else 'subjects'} {done}"
+    for change in modes.plan.changes:
+        yield f"  {change.scope}: {change.was.value} → {change.now.value}"
+    for kept in modes.plan.kept:
+        hint = f" (hint: {kept.hint})" if kept.hint else ""
+        yield f"  ! {kept.scope or 'the registry'} stays {kept.mode.value}: {kept.reason}{hint}"
+    for note in modes.plan.notes:
+        yield f"  note: {note}"
+
+
 def schema_lines(found: LinkSchemas, *, shows_all: bool = False) -> Iterator[str]:
     """Describe a link's schemas: how many are where, and a line for each that is not there."""
     counts = Counter(row.state.value for row in found.rows)
@@ -157,6 +242,8 @@ def schema_lines(found: LinkSchemas, *, shows_all: bool = False) -> Iterator[str
     for row in found.rows:
         if shows_all or row.state not in settled:
             yield f"  {_row(row)}"
+    for note in found.plan.notes:
+        yield f"  note: {note}"
     if found.derived:
         missing = sum(each.target_id is None for each in found.derived)
         yield f"made by pipelines: {len(found.derived)} schemas, {missing} not at the target"
@@ -180,6 +267,7 @@ def _row(row: SchemaRow) -> str:
     if row.target_id is not None:
         there = f" → {', '.join(row.names)} id {row.target_id}"
     why = f": {row.code + ': ' if row.code else ''}{row.reason}" if row.reason else ""
+    why += f" (hint: {row.hint})" if row.hint else ""
     return (
         f"{mark} {row.of.subject} version {row.of.version} id {row.schema_id}{deleted}{there}{why}"
     )

@@ -47,8 +47,9 @@ class SchemasConfig(Frozen):
     a mirrored schema refers to is mirrored in any case."""
     compatibility: Annotated[Literal["none", "carry"], Field(title="Compatibility")] = "none"
     """`none`: mirrored subjects keep what is set at the target, as in mode IMPORT a registry
-    compares nothing; with `rewrite` they get NONE. `carry`: they get the source's setting, which
-    costs some requests a subject each time."""
+    compares nothing; with `rewrite` those that the link makes get NONE. `carry`: they get the
+    source's setting, unless they have versions of others; it costs some requests a subject each
+    time."""
     keep_names: Annotated[bool, Field(title="Keep names")] = False
     """Whether subjects that are renamed with their topics are also there under their own names."""
     framed: Annotated[Patterns, Field(title="Framed topics")] = ()

@@ -27,7 +27,7 @@ from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.schemas.content import RegistryContent
 from heliostat.schemas.naming import SubjectNaming
 from heliostat.schemas.observe import Registry
-from heliostat.schemas.registry import calls
+from heliostat.schemas.registry import calls, error_codes
 from heliostat.schemas.registry.values import (
     AVRO,
     DEFAULT_CONTEXT,
@@ -346,8 +346,20 @@ class Registrar:
         found = self._ids.get((name, text))
         if found is None:
             self._guard()
-            found = self._target.ask(calls.register(name, Schema(text)))
+            found = self._registered(name, Schema(text))
             for node in self._nodes:
                 node.ask(calls.schema_by_id(found))
             self._ids[name, text] = found
         return found
+
+    def _registered(self, name: Subject, schema: Schema) -> SchemaId:
+        """Register; a registry that is closed is only asked whether it has it already."""
+        try:
+            return self._target.ask(calls.register(name, schema))
+        except RegistryError as error:
+            if error.registry_code != error_codes.OPERATION_NOT_PERMITTED:
+                raise
+            try:
+                return self._target.ask(calls.look_up(name, schema)).schema_id
+            except RegistryError:
+                raise error from None

@@ -225,17 +225,13 @@ class SchemaPart:
         """Log what was done, and what has newly failed."""
         if done.actions:
             self._events.info(f"schemas: {done.actions} actions at the target's registry")
-        troubles = frozenset(
-            [
-                *(
-                    f"{of.subject} version {of.version}: {why}"
-                    for of, why in done.unresolved.items()
-                ),
-                *done.notes,
-            ]
+        missing = (
+            f"schema not mirrored: {of.subject} version {of.version}: {why}"
+            for of, why in done.unresolved.items()
         )
+        troubles = frozenset([*missing, *(f"schemas: {each}" for each in done.notes)])
         for each in sorted(troubles - self._told)[:REPORTED_MAX]:
-            self._events.warn(f"schema not mirrored: {each}")
+            self._events.warn(each)
         self._told = troubles
 
     def report(self) -> dict[str, Any]:

@@ -60,6 +60,7 @@ class LinkSchemas:
             "in_sync": self.in_sync,
             "versions": [row_json(row) for row in self.rows],
             "derived": [each.to_json() for each in self.derived],
+            "notes": list(self.plan.notes),
         }
 
 
@@ -75,6 +76,7 @@ def row_json(row: SchemaRow) -> dict[str, Any]:
         "target_id": row.target_id,
         "code": row.code,
         "reason": row.reason,
+        "hint": row.hint,
     }
 
 

@@ -14,7 +14,7 @@ from typing import assert_never
 
 from heliostat.errors import RegistryError, Verdict
 from heliostat.schemas.observe import Registry
-from heliostat.schemas.plan import used_by
+from heliostat.schemas.planning import used_by
 from heliostat.schemas.registry import calls, error_codes
 from heliostat.schemas.registry.values import (
     Schema,
@@ -34,6 +34,7 @@ from heliostat.schemas.schema_plan import (
     SetCompatibility,
     SetMode,
     SoftDelete,
+    setting_text,
     version_of,
 )
 
@@ -43,6 +44,7 @@ _HARMLESS = frozenset(
         error_codes.VERSION_SOFT_DELETED,
         error_codes.SUBJECT_SOFT_DELETED,
         error_codes.REFERENCE_EXISTS,  # Apicurio may have deleted at the source what is referred to
+        error_codes.OPERATION_NOT_PERMITTED,  # read-only by now, or modes are not to be changed
     }
 )
 """Refusals of settings and deletions that leave all ids readable."""
@@ -158,7 +160,7 @@ def _try(
         _do(action, rules, target, done, needed)
     except RegistryError as error:
         if not isinstance(action, Import | Register) and error.registry_code in _HARMLESS:
-            done.notes.append(f"{action}: {error.text}")
+            done.notes.append(f"not done: {setting_text(action)}: {error.text}")
         elif of is None or error.verdict is not Verdict.SET_ASIDE:
             raise
         else:
@@ -233,6 +235,6 @@ class _NotHere(Exception):
 def unresolved(plan: SchemaPlan, done: AppliedSchemas) -> Mapping[SubjectVersion, str]:
     """Versions of the source whose ids can't be read at the target, with the reason."""
     refused = {
-        of: f"{refusal.code.value}: {refusal.reason}" for of, refusal in plan.refused.items()
+        of: f"{refusal.code.value}: {refusal.text()}" for of, refusal in plan.refused.items()
     }
     return {**refused, **done.failed}

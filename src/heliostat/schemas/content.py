@@ -56,6 +56,8 @@ class RegistryContent:
         What counts for a new subject of the default context, if that was asked for.
     is_cut
         Whether there may be more subjects: the registry's list ended at the most it gives.
+    own_levels
+        Subjects of `compatibilities` that have one of their own: somebody has set it.
     """
 
     versions: Mapping[SubjectVersion, VersionContent] = field(default_factory=dict)
@@ -64,6 +66,7 @@ class RegistryContent:
     compatibilities: Mapping[Subject, Compatibility] = field(default_factory=dict)
     default_compatibility: Compatibility | None = None
     is_cut: bool = False
+    own_levels: frozenset[Subject] = frozenset()
 
     def mode(self, subject: Subject) -> Mode:
         """The mode in effect for a subject (`InMemoryCache.mode`)."""

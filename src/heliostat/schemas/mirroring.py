@@ -15,7 +15,7 @@ from heliostat.schemas.apply import AppliedSchemas, apply_schemas, unresolved
 from heliostat.schemas.content import RegistryContent, fingerprint_alone
 from heliostat.schemas.observe import Registry, observe_registry, with_levels_of
 from heliostat.schemas.plan import plan_schemas
-from heliostat.schemas.registry.values import SchemaId, SubjectVersion
+from heliostat.schemas.registry.values import SchemaId, Subject, SubjectVersion
 from heliostat.schemas.schema_plan import Import, Register, SchemaPlan, SchemaRules, version_of
 
 PASSES_MAX = 5
@@ -46,7 +46,8 @@ class MirroredSchemas:
     actions
         How many actions were tried.
     notes
-        Settings and deletions that were refused: no record needs them.
+        What was done to subjects that others may use, and settings and deletions that were refused:
+        no record needs them.
     guids
         As `ids`, for GUIDs.
     brought
@@ -67,9 +68,14 @@ class MirroredSchemas:
 def plan_with_settings(source: RegistryContent, target: Registry, rules: SchemaRules) -> SchemaPlan:
     """Plan with the settings of the subjects that something is done to; changes nothing."""
     plan = plan_schemas(source, observe_registry(target), rules)
-    if not plan.actions:
-        return plan
-    return plan_schemas(source, observe_registry(target, plan.touched, plan.levelled), rules)
+    asked: tuple[frozenset[Subject], ...] = (frozenset(),) * 3
+    while True:
+        wanted = plan.touched, plan.levelled, plan.doubtful - plan.touched - asked[0]
+        asks = tuple(old | new for old, new in zip(asked, wanted, strict=True))
+        if asks == asked:
+            return plan
+        asked = asks
+        plan = plan_schemas(source, observe_registry(target, *asked), rules)
 
 
 def mirror_schemas(
@@ -106,6 +112,7 @@ def mirror_schemas(
     notes: dict[str, None] = {}
     actions = brought = 0
     plan = plan_with_settings(there, target, rules)
+    notes |= dict.fromkeys(plan.notes)
     for _ in range(PASSES_MAX):
         to_do = tuple(each for each in plan.actions if version_of(each) not in failed)
         if not to_do:
@@ -118,6 +125,7 @@ def mirror_schemas(
         brought += sum(each.of not in done.failed for each in versions)
         notes |= dict.fromkeys(done.notes)
         plan = plan_with_settings(there, target, rules)
+        notes |= dict.fromkeys(plan.notes)
         if all(version_of(each) is None for each in to_do) and plan.actions == to_do:
             break  # settings that the registry takes and does not show
     missing = {of: why for of, why in failed.items() if not _is_there(of, plan)}

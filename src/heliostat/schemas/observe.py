@@ -18,6 +18,7 @@ from heliostat.schemas.content import EVERYWHERE, RegistryContent, VersionConten
 from heliostat.schemas.registry import calls, error_codes
 from heliostat.schemas.registry.messages import Call
 from heliostat.schemas.registry.values import (
+    DEFAULT_CONTEXT,
     Compatibility,
     Mode,
     RegisteredSchema,
@@ -52,7 +53,10 @@ class Registry(Protocol):
 
 
 def observe_registry(
-    registry: Registry, wanted: Iterable[Subject] = (), levels_of: Iterable[Subject] = ()
+    registry: Registry,
+    wanted: Iterable[Subject] = (),
+    levels_of: Iterable[Subject] = (),
+    modes_of: Iterable[Subject] = (),
 ) -> RegistryContent:
     """Read all versions of all subjects, soft-deleted ones among them, and settings.
 
@@ -66,27 +70,45 @@ def observe_registry(
     levels_of
         Subjects whose compatibility is wanted, which no registry lists either: a request each
         (`SchemaPlan.levelled`).
+    modes_of
+        More subjects and contexts whose mode is wanted (`SchemaPlan.doubtful`).
 
     Raises
     ------
     RegistryError, RegistryUnreachable, RegistryAnswerInvalid
         As the registry's adapter raises them.
     """
-    names = set(wanted)
+    names, levelled = set(wanted), set(levels_of)
     asks: dict[str, Callable[[], Any]] = {
         "versions": partial(_all_versions, registry, names),
         "mode": partial(_mode, registry),
-        "levels": partial(_levels, registry, levels_of),
-        "level": partial(registry.ask, calls.compatibility()),
+        "own": partial(_own_levels, registry, levelled),
+        "level": partial(registry.ask, calls.compatibility(inherited=True)),
     }
-    (versions, is_cut), mode, levels, level = asked_at_once(asks).values()
+    (versions, is_cut), mode, own, level = asked_at_once(asks).values()
     modes = dict[Subject, Mode]()
     if mode is not None:
         contexts = {join_subject(split_subject(each.subject)[0], "") for each in versions}
-        scopes = sorted({*names, *contexts, EVERYWHERE} - {NO_SUBJECT})
-        found = _each(registry, scopes, lambda scope: _setting(registry, calls.mode(scope)))
-        modes = {NO_SUBJECT: mode} | {scope: mode for scope, mode in found.items() if mode}
-    return RegistryContent(versions, mode is not None, modes, levels, level, is_cut)
+        scopes = {*names, *modes_of, *contexts, EVERYWHERE}
+        modes = {NO_SUBJECT: mode, **own_modes(registry, scopes)}
+    rest = levelled - own.keys()
+    in_contexts = {each for each in rest if split_subject(each)[0] != DEFAULT_CONTEXT}
+    levels = dict.fromkeys(rest - in_contexts, level) | _levels(registry, in_contexts) | own
+    has_modes, set_there = mode is not None, frozenset(own)
+    return RegistryContent(versions, has_modes, modes, levels, level, is_cut, set_there)
+
+
+def own_modes(registry: Registry, scopes: Iterable[Subject]) -> dict[Subject, Mode]:
+    """Read the modes that subjects and contexts have of their own: a request each.
+
+    Raises
+    ------
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        As the registry's adapter raises them.
+    """
+    asked = set(scopes) - {NO_SUBJECT}
+    modes = _each(registry, asked, lambda scope: _setting(registry, calls.mode(scope)))
+    return {scope: mode for scope, mode in modes.items() if mode}
 
 
 def _mode(registry: Registry) -> Mode | None:
@@ -121,6 +143,11 @@ def with_levels_of(
         As the registry's adapter raises them.
     """
     return replace(content, compatibilities=_levels(registry, subjects))
+
+
+def _own_levels(registry: Registry, subjects: Iterable[Subject]) -> dict[Subject, Compatibility]:
+    levels = _each(registry, subjects, lambda each: _setting(registry, calls.compatibility(each)))
+    return {subject: level for subject, level in levels.items() if level}
 
 
 def _levels(registry: Registry, subjects: Iterable[Subject]) -> dict[Subject, Compatibility]:

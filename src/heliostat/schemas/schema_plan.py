@@ -40,6 +40,11 @@ class SchemaRefusal(Enum):
     """The target's registry takes no ids, which preserve and isolate need."""
     MODE = "mode"
     """The mode at the target does not allow it: read-only, or IMPORT where ids are to be given."""
+    OPEN = "open"
+    """Its subject is open to producers of the target (`heliostat schemas open`)."""
+    SUBJECT_TAKEN = "subject_taken"
+    """Its subject has versions at the target that are not the source's; mode IMPORT would close it
+    to whoever registers these."""
     VERSION_TAKEN = "version_taken"
     """That version has other content or another id at the target; IMPORT would replace it."""
     ID_TAKEN = "id_taken"
@@ -58,6 +63,12 @@ class Refusal:
 
     code: SchemaRefusal
     reason: str
+    hint: str = ""
+    """What to do."""
+
+    def text(self) -> str:
+        """Reason and hint in one line."""
+        return f"{self.reason} (hint: {self.hint})" if self.hint else self.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +178,20 @@ def version_of(action: Action) -> SubjectVersion | None:
     return None if isinstance(action, SetMode | SetCompatibility) else action.of
 
 
+def setting_text(action: SetMode | SetCompatibility | SoftDelete) -> str:
+    """What is done without a schema, in words."""
+    match action:
+        case SetMode(scope, mode):
+            return f"mode {mode.value} of {scope or 'the registry'}"
+        case SetCompatibility(subject, level):
+            return f"compatibility {level.value} of {subject}"
+        case SoftDelete(of, subject, number):
+            version = of.version if number is None else number
+            return f"soft deletion of {subject} version {version}"
+        case _:
+            assert_never(action)
+
+
 @dataclass(frozen=True, slots=True)
 class SchemaPlan:
     """Actions in the order in which they work, and what is not done.
@@ -187,6 +212,11 @@ class SchemaPlan:
         How many requests the target's registry takes at once.
     guids
         GUIDs of the source and what they are at the target, as far as both registries give them.
+    notes
+        What is done to subjects of the target that others may use, and what is not.
+    doubtful
+        Subjects and contexts of the target whose own modes are not known, and matter: what counts
+        for all refuses them.
     """
 
     actions: tuple[Action, ...] = ()
@@ -196,6 +226,8 @@ class SchemaPlan:
     ids: Mapping[SchemaId, SchemaId] = field(default_factory=dict)
     at_once: int = 1
     guids: Mapping[bytes, bytes] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    doubtful: frozenset[Subject] = frozenset()
 
     @property
     def touched(self) -> frozenset[Subject]:

@@ -56,8 +56,8 @@ class SchemaRow:
         Its subjects at the target, as far as they are there.
     target_id
         Its id at the target; None if it is not there.
-    code, reason
-        Why it is refused or left out; empty otherwise.
+    code, reason, hint
+        Why it is refused or left out, and what to do; empty otherwise.
     """
 
     of: SubjectVersion
@@ -68,6 +68,7 @@ class SchemaRow:
     target_id: SchemaId | None = None
     code: str = ""
     reason: str = ""
+    hint: str = ""
 
 
 def schema_rows(
@@ -88,7 +89,7 @@ def schema_rows(
             row = replace(row, state=SchemaState.LEFT_OUT, reason=plan.left_out[of.subject])
         elif refusal is not None:
             state, code = SchemaState.REFUSED, refusal.code.value
-            row = replace(row, state=state, code=code, reason=refusal.reason)
+            row = replace(row, state=state, code=code, reason=refusal.reason, hint=refusal.hint)
         elif of in names and of not in to_do:
             there = plan.ids.get(content.schema_id)
             state = SchemaState.MIRRORED if there == content.schema_id else SchemaState.MAPPED

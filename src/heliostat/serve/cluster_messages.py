@@ -158,6 +158,7 @@ class SchemaVersionRow(BaseModel):
     target_id: int | None
     code: str
     reason: str
+    hint: str
 
 
 class SchemaPage(OfClusters):

@@ -19,7 +19,6 @@ from support.mirrored_schemas import (
     planned,
 )
 from support.registry_contract import V1, V2, fresh_subject, record
-from support.registry_double import RegistryDouble
 from support.registry_server import Asked, RegistryServer, Reply, answer
 
 from heliostat.access import RegistryAccess
@@ -48,7 +47,12 @@ from heliostat.schemas.registry.values import (
     SubjectVersion,
     join_subject,
 )
-from heliostat.schemas.schema_plan import Register, SchemaRefusal, SetMode, SoftDelete
+from heliostat.schemas.schema_plan import (
+    Register,
+    SchemaRefusal,
+    SetMode,
+    SoftDelete,
+)
 
 SUMMIT = Context(".summit")
 PRESERVE, REWRITE = SchemaRules(Strategy.PRESERVE), SchemaRules(Strategy.REWRITE)
@@ -438,11 +442,3 @@ def test_a_list_that_may_be_cut_is_told_and_what_is_wanted_is_read_all_the_same(
     assert found.is_cut
     whole = observe_registry(pair.target, {Subject("c"), Subject("none")})
     assert {each.subject for each in whole.versions} == {"a", "b", "c"}
-
-
-def test_modes_that_may_not_change_refuse_preserve() -> None:
-    with RegistryServer() as source, RegistryServer(RegistryDouble(modes_change=False)) as target:
-        pair = Pair(source, target)
-        pair.source.ask(calls.register(USED, record()))
-        with pytest.raises(RegistryError, match="Mode changes are not allowed"):
-            apply_schemas(planned(pair.source, pair.target, PRESERVE), PRESERVE, pair.target)

@@ -225,8 +225,8 @@ def test_rewrite_registers_under_the_mirrored_name_and_lets_any_change_through()
     plan = plan_schemas(holding(TWO), holding({}), rules)
     name = Subject("summit.a-value")
     assert plan.actions == (
-        Register(at(A, 1), SchemaId(11), name, X),
         SetCompatibility(name, NONE),
+        Register(at(A, 1), SchemaId(11), name, X),
         Register(at(A, 2), SchemaId(12), name, Y),
     )
 
@@ -250,6 +250,30 @@ def test_rewrite_does_not_take_another_subject_for_its_own() -> None:
 def test_rewrite_needs_a_registry_that_gives_ids(mode: Mode) -> None:
     plan = plan_schemas(holding(TWO), holding({}, modes={Subject(""): mode}), REWRITE)
     assert set(codes(plan).values()) == {SchemaRefusal.MODE}
+
+
+@pytest.mark.parametrize("mode", [Mode.READONLY, Mode.IMPORT, Mode.FORWARD])
+def test_in_a_closed_registry_only_what_is_not_there_is_refused(mode: Mode) -> None:
+    there = holding({("a-value", 7): (70, X)}, modes={Subject(""): mode})
+    plan = plan_schemas(holding(TWO), there, REWRITE)
+    assert (codes(plan), plan.ids) == ({at(A, 2): SchemaRefusal.MODE}, {11: 70})
+    assert (plan.actions, plan.doubtful) == ((), {A})
+    assert "known go on meanwhile" in plan.refused[at(A, 2)].hint
+
+
+def test_what_is_there_is_known_though_what_it_refers_to_is_refused() -> None:
+    """Given a second name that is missing in a closed registry / then the ids are known."""
+    rules = replace(REWRITE, naming=replace(PREFIXED, keeps_original=True))
+    source = holding({("a-value", 1): (1, text("o", ("b-value", 1))), ("b-value", 1): (2, X)})
+    refers = SchemaReference("n.b-value", Subject("summit.b-value"), SchemaVersion(5))
+    at_target = replace(text("o"), references=(refers,))
+    rows = {
+        ("summit.b-value", 5): (50, X),
+        ("summit.a-value", 3): (30, at_target),
+        ("a-value", 1): (30, at_target),
+    }
+    plan = plan_schemas(source, holding(rows, modes={Subject(""): Mode.READONLY}), rules)
+    assert (codes(plan), plan.ids) == ({at(B, 1): SchemaRefusal.MODE}, {1: 30, 2: 50})
 
 
 def test_rewrite_works_where_there_are_no_modes() -> None:
@@ -396,7 +420,7 @@ def test_one_context_of_the_source_is_mirrored() -> None:
     source = holding({("a-value", 1): (1, X), (":.c:b-value", 1): (1, Y)})
     assert order(plan_schemas(source, holding({}), REWRITE)) == [at(A, 1)]
     rules = replace(REWRITE, source_context=Context(".c"))
-    (action, _) = plan_schemas(source, holding({}), rules).actions
+    (_, action) = plan_schemas(source, holding({}), rules).actions
     assert isinstance(action, Register)
     assert action.subject == B
 

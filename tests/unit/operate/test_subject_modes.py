@@ -1,0 +1,234 @@
+"""What a link has closed with mode IMPORT is opened for a failover, and closed for a failback."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from support.registry_contract import record, referring_to
+from support.registry_double import RegistryDouble, RegistryRefusal
+from support.registry_server import RegistryServer, Reply
+
+from heliostat.access import RegistryAccess
+from heliostat.cli.schemas import mode_lines
+from heliostat.config import LinkConfig, SchemasConfig
+from heliostat.link.schema_rules import rules_of
+from heliostat.names import Alias, LinkName, TopicName
+from heliostat.operate.subject_modes import LinkModes, change_modes, planned_modes
+from heliostat.schemas import HttpRegistry
+from heliostat.schemas.mirroring import MirroredSchemas, mirror_schemas
+from heliostat.schemas.opening import OpeningPlan
+from heliostat.schemas.registry.values import Schema, Subject
+
+FOO, LOCAL = TopicName("foo"), TopicName("local")
+FOO_VALUE, RECORD = "foo-value", "lsst.A"
+
+
+@dataclass
+class Site:
+    """Two registries and a link between them; `foo` is the mirrored topic."""
+
+    source: HttpRegistry
+    target: HttpRegistry
+    here: RegistryDouble
+    there: RegistryDouble
+    schemas: dict[str, Any] = field(default_factory=dict)
+    mirrors: dict[TopicName, TopicName] = field(default_factory=lambda: {FOO: FOO})
+
+    @property
+    def link(self) -> LinkConfig:
+        settings = SchemasConfig(**{"strategy": "preserve", **self.schemas})
+        return LinkConfig(
+            name=LinkName("l"), source=Alias("summit"), target=Alias("usdf"), schemas=settings
+        )
+
+    def register(self, subject: str, schema: Schema | None = None, *, there: bool = False) -> int:
+        """What a producer of either side does."""
+        schema = schema or record()
+        references = [
+            {"name": each.name, "subject": each.subject, "version": each.version}
+            for each in schema.references
+        ]
+        double = self.there if there else self.here
+        body = {"schema": schema.text, "references": references}
+        number: int = double.register(subject, body)["id"]
+        return number
+
+    def mirror(self) -> MirroredSchemas:
+        """A turn of the link."""
+        rules = rules_of(self.link, self.mirrors, self.mirrors)
+        return mirror_schemas(self.source, self.target, rules)
+
+    def plan(self, *, opens: bool) -> OpeningPlan:
+        topics = {*self.mirrors.values(), LOCAL}
+        source = None if opens else self.source
+        return planned_modes(self.link, self.mirrors, topics, self.target, source)
+
+    def change(self, *, opens: bool) -> OpeningPlan:
+        return change_modes(self.plan(opens=opens), self.target)
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    with (
+        RegistryServer() as one,
+        RegistryServer() as other,
+        HttpRegistry(RegistryAccess((one.url,))) as source,
+        HttpRegistry(RegistryAccess((other.url,))) as target,
+    ):
+        yield Site(source, target, one.double, other.double)
+
+
+def scopes(plan: OpeningPlan) -> list[str]:
+    return [each.scope for each in plan.changes]
+
+
+def test_producers_of_the_target_register_after_opening_and_the_link_closes_nothing(
+    site: Site,
+) -> None:
+    """Given a mirrored subject / when it is opened / then it takes versions of the target.
+
+    The link lets it be, also with new versions of the source, which wait; known ids go on. Closed
+    again, it gets what fits.
+    """
+    first = site.register(FOO_VALUE)
+    site.mirror()
+    with pytest.raises(RegistryRefusal, match="not in read-write mode"):
+        site.register(FOO_VALUE, there=True)
+    assert scopes(site.plan(opens=True)) == [FOO_VALUE]
+    assert scopes(site.change(opens=True)) == [FOO_VALUE]
+    assert site.change(opens=True) == OpeningPlan()
+    waiting = site.register(FOO_VALUE)
+    for _ in range(2):
+        done = site.mirror()
+        assert done.ids == {first: first}
+        (why,) = done.unresolved.values()
+        assert why.startswith("open: foo-value is open to producers of the target")
+        assert "heliostat schemas close" in why
+    assert site.there.mode(FOO_VALUE, inherited=True) == "READWRITE"
+    assert scopes(site.change(opens=False)) == [FOO_VALUE]
+    assert set(site.mirror().ids) == {first, waiting}
+    with pytest.raises(RegistryRefusal, match="not in read-write mode"):
+        site.register(FOO_VALUE, there=True)
+
+
+def test_closing_tells_what_the_source_does_not_have(site: Site) -> None:
+    site.register(FOO_VALUE)
+    site.mirror()
+    site.change(opens=True)
+    site.register(FOO_VALUE, there=True)
+    plan = site.change(opens=False)
+    assert scopes(plan) == [FOO_VALUE]
+    (note,) = plan.notes
+    assert note.startswith("foo-value has version 2, which the source does not have")
+    site.register(FOO_VALUE)
+    (why,) = site.mirror().unresolved.values()
+    assert "version_taken" in why
+
+
+def test_there_and_back_again(site: Site) -> None:
+    """Given a failover / when a link back has brought its schemas / then the first one goes on."""
+    site.register(FOO_VALUE)
+    site.mirror()
+    site.change(opens=True)
+    second = site.register(FOO_VALUE, there=True)
+    back = Site(site.target, site.source, site.there, site.here)
+    assert set(back.mirror().ids) == {1, second}
+    assert scopes(back.change(opens=True)) == [FOO_VALUE]
+    plan = site.change(opens=False)
+    assert (scopes(plan), plan.notes) == ([FOO_VALUE], ())
+    third = site.register(FOO_VALUE)
+    assert set(site.mirror().ids) == {1, second, third}
+
+
+def test_only_what_the_link_has_closed_is_opened_without_asking_the_source(site: Site) -> None:
+    """Given subjects of the link, what they refer to, and others / then those of the link open."""
+    inner = record()
+    site.register("inner.B", inner)
+    site.register(FOO_VALUE, referring_to(inner, Subject("inner.B")))
+    site.register(RECORD)
+    site.schemas["exclude"] = ["inner.*"]
+    site.mirror()
+    site.there.set_mode("local-value", "IMPORT", force=True)
+    site.there.register("local-value", {"schema": record().text, "id": 50, "version": 1})
+    site.register("own.C", there=True)
+    site.source.close()
+    assert scopes(site.change(opens=True)) == [FOO_VALUE, "inner.B", RECORD]
+    assert site.there.mode("local-value", inherited=True) == "IMPORT"
+
+
+def test_subjects_of_renamed_topics_are_opened_under_both_names(site: Site) -> None:
+    site.mirrors = {FOO: TopicName("summit.foo")}
+    site.register(FOO_VALUE)
+    site.mirror()
+    assert scopes(site.change(opens=True)) == [FOO_VALUE, "summit.foo-value"]
+    assert scopes(site.change(opens=False)) == [FOO_VALUE, "summit.foo-value"]
+
+
+def test_a_context_is_opened_as_a_whole(site: Site) -> None:
+    site.schemas["strategy"] = "isolate"
+    first = site.register(FOO_VALUE)
+    site.mirror()
+    assert scopes(site.change(opens=True)) == [":.summit:"]
+    assert site.there.mode(":.summit:foo-value", inherited=True) == "READWRITE"
+    site.register("new.B")
+    assert site.mirror().ids == {first: first}
+    assert scopes(site.change(opens=False)) == [":.summit:"]
+    assert len(site.mirror().ids) == 2
+
+
+def test_what_nobody_has_mirrored_is_not_closed(site: Site) -> None:
+    site.register(FOO_VALUE)
+    site.mirror()
+    site.register("own.C", there=True)
+    site.there.set_mode("own.C", "READWRITE", force=True)
+    assert site.plan(opens=False) == OpeningPlan()
+
+
+@pytest.mark.parametrize(("scope", "shown"), [(None, "the registry"), (FOO_VALUE, FOO_VALUE)])
+def test_a_mode_that_somebody_has_set_stays_and_is_told(
+    site: Site, scope: str | None, shown: str
+) -> None:
+    site.there.set_mode(None, "IMPORT", force=True)
+    site.register(FOO_VALUE)
+    site.mirror()
+    site.there.set_mode(scope, "READONLY", force=True)
+    found = LinkModes(LinkName("l"), True, False, site.change(opens=True))
+    assert not found.is_done
+    first, kept = mode_lines(found)
+    assert first == "link l: 0 subjects opened"
+    assert kept.startswith(f"  ! {shown} stays READONLY: no link has set that")
+    assert found.to_json()["kept"][0]["mode"] == "READONLY"
+
+
+def test_modes_that_the_registry_refuses_to_change_are_told(site: Site) -> None:
+    site.register(FOO_VALUE)
+    site.mirror()
+    site.there._modes_change = False
+    found = LinkModes(LinkName("l"), True, False, site.change(opens=True))
+    (_, line) = mode_lines(found)
+    assert line.startswith("  ! foo-value stays IMPORT: ")
+    assert "mode.mutability" in line
+
+
+def test_a_dry_run_is_done_only_if_nothing_would_change(site: Site) -> None:
+    site.register(FOO_VALUE)
+    site.mirror()
+    found = LinkModes(LinkName("l"), True, True, site.plan(opens=True))
+    assert list(mode_lines(found)) == [
+        "link l: 1 subject would be opened",
+        "  foo-value: IMPORT → READWRITE",
+    ]
+    assert not found.is_done
+    assert LinkModes(LinkName("l"), True, True, OpeningPlan()).is_done
+
+
+def test_a_registry_without_modes_has_nothing_closed(site: Site) -> None:
+    with RegistryServer() as plain, HttpRegistry(RegistryAccess((plain.url,))) as registry:
+        plain.troubles.append(
+            lambda asked: Reply(404, b"{}") if asked.target.startswith("/mode") else None
+        )
+        (note,) = planned_modes(site.link, site.mirrors, (), registry, None).notes
+    assert "has no modes" in note
