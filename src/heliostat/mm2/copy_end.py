@@ -91,14 +91,15 @@ def find_end_of_copy(
     try:
         return _Runs(source, target).resume_point(is_equal_before=is_equal_before)
     except _Wrong as wrong:
-        return wrong.args[0]  # type: ignore[no-any-return]
+        return wrong.reason
 
 
 class _Wrong(Exception):
     """Carries a `NoResumePoint`."""
 
     def __init__(self, text: str, kind: type[NoResumePoint] = NoResumePoint) -> None:
-        super().__init__(kind(text))
+        super().__init__(text)
+        self.reason = kind(text)
 
 
 ABSENT, REPEATED = -1, -2
