@@ -15,7 +15,9 @@ from urllib.parse import urlsplit
 from heliostat.names import Endpoint
 
 ProtocolName: TypeAlias = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
-MechanismName: TypeAlias = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"]
+MechanismName: TypeAlias = Literal[
+    "PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "AWS_MSK_IAM"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class TokenEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class Sasl:
-    """Our identity at a broker: user and password, or a token."""
+    """Our identity at a broker: user and password, a token, or credentials of AWS."""
 
     mechanism: MechanismName
     username: str = ""
@@ -52,6 +54,10 @@ class Sasl:
     token: SecretRef | None = None
     """OAUTHBEARER: a ready token, read again for each connection."""
     token_endpoint: TokenEndpoint | None = None
+    aws_region: str = ""
+    """AWS_MSK_IAM: the cluster's region; empty: as the brokers' names say."""
+    aws_profile: str = ""
+    """AWS_MSK_IAM: a profile of AWS's own files; empty: the default chain of credentials."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,7 +170,7 @@ class AuthenticationRefused(AccessRefused):
     """A broker refuses our credentials, or they have expired; retried, as they may be renewed."""
 
     code = "AUTHENTICATION_REFUSED"
-    hint = "check user, password or token, and the mechanism; they are read again at each attempt"
+    hint = "check user, password, token or role, and the mechanism; each attempt reads them again"
 
 
 class TlsFailed(AccessRefused):

@@ -10,6 +10,7 @@ import base64
 import contextlib
 import hashlib
 import hmac
+import json
 import os
 import socket
 import ssl
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import quote
 
 from kafka.protocol.metadata import ApiVersionsResponse
 from kafka.protocol.sasl import (
@@ -59,7 +61,8 @@ class Script:
     """Clients must show a certificate that it signed."""
     mechanisms: tuple[str, ...] = ()
     users: Mapping[str, str] = field(default_factory=dict)
-    """Passwords by user name; for OAUTHBEARER the valid tokens."""
+    """Passwords by user name; for OAUTHBEARER the valid tokens; for AWS_MSK_IAM secret keys by
+    access key."""
     iterations: int = ITERATIONS
     """Iterations of SCRAM's hash."""
     session_s: float = 0.0
@@ -215,6 +218,9 @@ class _Session:
         elif self._mechanism == "PLAIN":
             _, user, password = said.decode().split("\0")
             told, who = b"", user if self.script.users.get(user) == password else ""
+        elif self._mechanism == "AWS_MSK_IAM":
+            who = signer_of(said, self.script.users)
+            told = b'{"version":"2020_10_22"}' if who else b""
         else:
             told, who = self._token(said)
         if who:
@@ -244,6 +250,37 @@ class _Session:
             self._scram = _Scram(HASHES[self._mechanism], self.script.users, self.script.iterations)
             return self._scram.first(said), None
         return self._scram.last(said)
+
+
+def signer_of(said: bytes, users: Mapping[str, str]) -> str:
+    """Return whose key has signed a request of AWS_MSK_IAM; empty if none has, or it is no such.
+
+    The signature is computed anew from the request's fields, as AWS describes it (SigV4).
+    """
+    fields = json.loads(said)
+    signature, host = fields.pop("x-amz-signature"), fields.pop("host")
+    if (fields.pop("version"), fields["action"]) != ("2020_10_22", "kafka-cluster:Connect"):
+        return ""
+    assert fields.pop("user-agent")
+    assert fields["x-amz-signedheaders"] == "host"
+    key_id, day, region, service, last = fields["x-amz-credential"].split("/")
+    names = {"action": "Action"} | {
+        name: "-".join(part.capitalize() for part in name.split("-"))
+        for name in fields
+        if "-" in name
+    }
+    names["x-amz-signedheaders"] = "X-Amz-SignedHeaders"
+    rows = sorted((names[name], quote(value, safe="-_.~")) for name, value in fields.items())
+    query = "&".join(f"{name}={value}" for name, value in rows)
+    whole = f"GET\n/\n{query}\nhost:{host}\n\nhost\n{hashlib.sha256(b'').hexdigest()}"
+    key = b"AWS4" + users.get(key_id, "").encode()
+    for part in (day, region, service, last):
+        key = hmac.digest(key, part.encode(), "sha256")
+    scope = f"{day}/{region}/{service}/{last}"
+    digest = hashlib.sha256(whole.encode()).hexdigest()
+    text = f"AWS4-HMAC-SHA256\n{fields['x-amz-date']}\n{scope}\n{digest}"
+    is_right = signature == hmac.digest(key, text.encode(), "sha256").hex()
+    return key_id if is_right and service == "kafka-cluster" and key_id in users else ""
 
 
 class _Scram:

@@ -44,14 +44,16 @@ class Done:
     def __init__(self, *, reason: str = "") -> None:
         self.reason = reason
         self.peer: Peer | None = None
+        self.called = False
         self.written = False
 
     def adopt(
-        self, _config: object, _link: object, peer: Peer, agree: Callable[..., bool]
+        self, _config: object, _link: object, peer: Peer | None, agree: Callable[..., bool]
     ) -> object:
         self.peer = peer
         found = NoResumePoint(self.reason) if self.reason else None
         row = PartitionAdoption(PartitionId(0), None, ZERO, ZERO, found)
+        self.called = True
         plan = AdoptionPlan(LinkName("l"), peer, (TopicAdoption(RECORD, (row,)),))
         self.written = agree(plan)
         return plan
@@ -103,3 +105,16 @@ def test_handing_back_shows_where_mirror_maker_continues(
     code, out = call(monkeypatch, Done(), config, "--back", "--yes")
     assert code == 0
     assert "t-0: MirrorMaker 2 continues with source offset 9, at target offset 7" in out
+
+
+def test_copies_of_any_tool_are_taken_over_without_positions(
+    monkeypatch: pytest.MonkeyPatch, config: Path
+) -> None:
+    done = Done()
+    code, text = call(monkeypatch, done, config, "--by-contents", "--yes")
+    assert (code, done.called, done.peer) == (0, True, None)
+    assert "link l, by contents" in text
+    for words in (["--back"], ["--alias", "S"], ["--workers-run-on"]):
+        done = Done()
+        code, _ = call(monkeypatch, done, config, "--by-contents", "--yes", *words)
+        assert (code, done.called) == (2, False)

@@ -1,4 +1,4 @@
-"""`heliostat adopt`: take over mirrors from MirrorMaker 2, or hand them back."""
+"""`heliostat adopt`: take over copies of MirrorMaker 2 or another tool, or hand mirrors back."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ from heliostat.operate.links import link_of
     help="Name of the source connector; MirrorSourceConnector by default, as in dedicated mode.",
 )
 @peer_options
+@click.option(
+    "--by-contents",
+    is_flag=True,
+    help="Any tool has made the copies: find by contents alone where they end.",
+)
 @json_option
 @click.pass_context
 def adopt_command(
@@ -43,6 +48,7 @@ def adopt_command(
     offsets_topic: str | None,
     group: str | None,
     workers_run_on: bool,
+    by_contents: bool,
     as_json: bool,
 ) -> None:
     r"""Take over the topics that a MirrorMaker 2 has copied, in place; or hand them back.
@@ -52,6 +58,10 @@ def adopt_command(
     at the target yet. If that can't be determined, the topic is refused, with the reason, and stays
     as it is. With --back the link must be stopped; MirrorMaker 2 then continues where it ended.
 
+    With --by-contents copies of any other tool are taken over, such as Confluent Replicator or
+    uReplicator: records with the source's keys, values, headers and timestamps, in its partitions
+    and its order. That tool must be stopped, and no position of it is read.
+
     Exit code 0 when every topic was (or can be) taken over, 1 when one is refused.
 
     \b
@@ -60,7 +70,12 @@ def adopt_command(
       heliostat adopt summit-to-usdf -c heliostat.yaml --yes
       heliostat adopt summit-to-usdf -c heliostat.yaml --back --yes
       heliostat adopt --connector copy --offsets-topic connect-offsets --group connect --alias S
+      heliostat adopt summit-to-usdf -c heliostat.yaml --by-contents --dry-run
     """
+    if by_contents and (back or workers_run_on or alias or connector or offsets_topic or group):
+        raise click.UsageError(
+            "--by-contents reads no positions: without --back and options of MirrorMaker 2"
+        )
     config = load_config(config_file)
     link = link_of(config, link_name)
     peer = peer_of(
@@ -84,7 +99,8 @@ def adopt_command(
             plan_handback(config, link, peer) if dry_run else hand_back(config, link, peer, agree)
         )
     else:
-        found = plan_adoption(config, link, peer) if dry_run else adopt(config, link, peer, agree)
+        tool = None if by_contents else peer
+        found = plan_adoption(config, link, tool) if dry_run else adopt(config, link, tool, agree)
     if dry_run or yes or as_json:
         _show(found, as_json=as_json)
     refused = isinstance(found, AdoptionPlan) and found.has_refusals
@@ -92,8 +108,9 @@ def adopt_command(
 
 
 def _show(plan: AdoptionPlan | HandbackPlan, *, as_json: bool) -> None:
-    show(
-        plan,
-        f"link {plan.link}, MirrorMaker 2's positions in {plan.peer.offsets_topic}",
-        as_json=as_json,
+    by = (
+        "contents"
+        if plan.peer is None
+        else f"MirrorMaker 2's positions in {plan.peer.offsets_topic}"
     )
+    show(plan, f"link {plan.link}, by {by}", as_json=as_json)

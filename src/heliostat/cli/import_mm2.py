@@ -14,18 +14,31 @@ from heliostat.cli.options import json_option
 from heliostat.config import load_config
 from heliostat.errors import ConfigError
 from heliostat.mm2.config import SECRETS_FOLDER, import_mm2
+from heliostat.mm2.config_replicator import ExecutableFiles
 from heliostat.mm2.config_values import Imported
 
+_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 _VARIABLE = re.compile(r"\$\{env:([^}]*)\}")
 
 
 @click.command("import-mm2")
 @click.argument(
     "files",
-    metavar="FILE...",
+    metavar="[FILE...]",
     nargs=-1,
-    required=True,
-    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    type=_FILE,
+)
+@click.option(
+    "--consumer.config", "consumer", type=_FILE, help="Of Replicator's executable: the source."
+)
+@click.option(
+    "--producer.config", "producer", type=_FILE, help="Of Replicator's executable: the target."
+)
+@click.option(
+    "--replication.config",
+    "replication",
+    type=_FILE,
+    help="Of Replicator's executable: topics, and all else.",
 )
 @click.option(
     "--output",
@@ -49,18 +62,22 @@ _VARIABLE = re.compile(r"\$\{env:([^}]*)\}")
 @click.pass_context
 def import_mm2_command(
     context: click.Context,
+    *,
     files: tuple[Path, ...],
+    consumer: Path | None,
+    producer: Path | None,
+    replication: Path | None,
     output: Path | None,
     secrets: str,
     naming: str | None,
-    *,
     as_json: bool,
 ) -> None:
     r"""Convert mm2.properties, connectors' JSON or a Strimzi resource into a configuration file.
 
-    Connectors may be those of MirrorMaker 2 or of Confluent Replicator. Lists every property as
-    used, replaced, without effect or not supported, with the reason. Secrets are neither shown nor
-    written: the file says where each must be, and the list says what to put there.
+    Connectors may be those of MirrorMaker 2 or of Confluent Replicator; the files of Replicator's
+    executable are given with its own options. Lists every property as used, replaced, without
+    effect or not supported, with the reason. Secrets are neither shown nor written: the file says
+    where each must be, and the list says what to put there.
 
     Exit code 0 when the link will do all that they did, 1 when something will differ.
 
@@ -69,10 +86,22 @@ def import_mm2_command(
       heliostat import-mm2 mm2.properties -o heliostat.yaml
       heliostat import-mm2 source.json checkpoint.json heartbeat.json
       heliostat import-mm2 replicator.json -o heliostat.yaml
+      heliostat import-mm2 --consumer.config c.properties --producer.config p.properties \
+        --replication.config r.properties
       heliostat import-mm2 mirror-maker.yaml --json | jq '.properties'
     """
+    executable = None
+    if consumer or producer or replication:
+        if not (consumer and producer and replication):
+            raise click.UsageError(
+                "--consumer.config, --producer.config and --replication.config belong together"
+            )
+        executable = ExecutableFiles(str(consumer), str(producer), str(replication))
+        files = (consumer, producer, replication, *files)
+    elif not files:
+        raise click.UsageError("Missing argument '[FILE...]'.")
     texts = {str(path): _text(path) for path in files}
-    found = import_mm2(texts, secrets=secrets, naming=naming)
+    found = import_mm2(texts, secrets=secrets, naming=naming, executable=executable)
     _check(found)
     if output is not None:
         _write(output, found.to_yaml())

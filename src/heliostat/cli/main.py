@@ -48,7 +48,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             "heliostat.cli.import_mm2:import_mm2_command", "Convert MirrorMaker 2's configuration."
         ),
         "adopt": Verb(
-            "heliostat.cli.adopt:adopt_command", "Take over what MirrorMaker 2 has copied."
+            "heliostat.cli.adopt:adopt_command", "Take over what another tool has copied."
         ),
         "acls": Verb("heliostat.cli.acls:acls_command", "Print the ACLs that a link needs."),
         "run": Verb("heliostat.cli.run:run_command", "Mirror until stopped."),

@@ -1,7 +1,7 @@
 """Turns references to secrets into TLS contexts and SASL mechanisms when a connection is dialed.
 
 The only module that reads secrets. It keeps none beyond the connection it is for, and puts none
-into messages. The mechanisms are kafka-python's own, also on the hot path.
+into messages. The mechanisms are kafka-python's own, also on the hot path, except that of MSK.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from heliostat.access import ClusterAccess, Sasl, SecretRef, Security
 from heliostat.clusters import tokens
+from heliostat.clusters.msk_iam import MskIam
 from heliostat.errors import CredentialsUnreadable
 
 SCRAM_ITERATIONS_MIN = 4096
@@ -90,7 +91,8 @@ def sasl_mechanism(sasl: Sasl, host: str) -> SaslMechanism:
     Raises
     ------
     CredentialsUnreadable, TokenRefused
-        The secret can't be read, or the token endpoint issues no token.
+        The secret can't be read, or the token endpoint issues no token. That of AWS_MSK_IAM raises
+        them when it is asked for its bytes.
     """
     return _MECHANISMS[sasl.mechanism](host=host, **_sasl_settings(sasl))
 
@@ -124,6 +126,8 @@ def _sasl_settings(sasl: Sasl) -> dict[str, Any]:
     settings: dict[str, Any] = {"sasl_mechanism": sasl.mechanism}
     if sasl.mechanism == "OAUTHBEARER":
         settings["sasl_oauth_token_provider"] = _Tokens(sasl)
+    elif sasl.mechanism == "AWS_MSK_IAM":
+        settings["sasl_oauth_token_provider"] = sasl  # see `MskIam`
     else:
         settings["sasl_plain_username"] = sasl.username
         settings["sasl_plain_password"] = sasl.password
@@ -184,6 +188,7 @@ _MECHANISMS: dict[str, type[SaslMechanism]] = {
     "SCRAM-SHA-256": _Scram,
     "SCRAM-SHA-512": _Scram,
     "OAUTHBEARER": SaslMechanismOAuth,
+    "AWS_MSK_IAM": MskIam,
 }
 for _name, _kind in _MECHANISMS.items():
     # kafka-python keeps a client's settings for its life and prints them in its debug log; with a

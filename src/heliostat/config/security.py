@@ -18,7 +18,7 @@ from heliostat.config.frozen import Frozen
 
 SECRET_KEYS = frozenset({"password", "key_password", "token", "client_secret"})
 """Keys whose value is a reference; `${env:NAME}` would put the secret itself into the object."""
-SHOWN_KEYS = frozenset({"protocol", "mechanism", "verify_hostname"})
+SHOWN_KEYS = frozenset({"protocol", "mechanism", "verify_hostname", "aws_region"})
 """Keys of these sections whose values messages may show."""
 THIS_MACHINE = frozenset({"localhost", "127.0.0.1", "::1"})
 """Hosts whose connections nobody on the network can read."""
@@ -28,7 +28,12 @@ _INFLUX = ("metrics", "influx")
 _INFLUX_SHOWN = frozenset({"database", "retention_policy", "every_s", "keep_s"})
 _NAME_IT = "a secret is never written here: say where it is, {file: /path} or {env: NAME}"
 _PASSWORD_MECHANISMS: tuple[MechanismName, ...] = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
-_SASL_KEYS = ("mechanism", "username", "password", "token", "token_endpoint")
+_SASL_KEYS_OF = {
+    "PLAIN and SCRAM": ("username", "password"),
+    "OAUTHBEARER": ("token", "token_endpoint"),
+    "AWS_MSK_IAM": ("aws_region", "aws_profile"),
+}
+_SASL_KEYS = ("mechanism", *(key for keys in _SASL_KEYS_OF.values() for key in keys))
 
 
 def _check_reference(value: Any) -> Any:
@@ -142,6 +147,11 @@ class SecurityConfig(Frozen):
     renewed at any time."""
     token_endpoint: Annotated[TokenEndpointConfig | None, Field(title="Token endpoint")] = None
     """Where tokens are fetched, for OAUTHBEARER."""
+    aws_region: Annotated[str | None, Field(title="Region", pattern=r"^[a-z0-9-]+$")] = None
+    """The cluster's region, for AWS_MSK_IAM; null = as the brokers' host names say."""
+    aws_profile: Annotated[str | None, Field(title="Profile", min_length=1)] = None
+    """A profile of AWS's own files, for AWS_MSK_IAM; null = AWS's default chain of credentials:
+    environment, files, the role of the machine or the pod."""
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -161,15 +171,24 @@ class SecurityConfig(Frozen):
         elif self.mechanism is None:
             known = ", ".join(get_args(MechanismName))
             yield f"{self.protocol} needs mechanism, one of {known}"
-        elif self.mechanism in _PASSWORD_MECHANISMS:
-            yield from self._foreign(("token", "token_endpoint"), "OAUTHBEARER")
-            missing = [key for key in ("username", "password") if getattr(self, key) is None]
-            if missing:
-                yield f"{self.mechanism} needs {' and '.join(missing)}"
         else:
-            yield from self._foreign(("username", "password"), "PLAIN and SCRAM")
+            kind = "PLAIN and SCRAM" if self.mechanism in _PASSWORD_MECHANISMS else self.mechanism
+            for other, keys in _SASL_KEYS_OF.items():
+                if other != kind:
+                    yield from self._foreign(keys, other)
+            yield from self._missing(self.mechanism)
+
+    def _missing(self, mechanism: MechanismName) -> Iterator[str]:
+        if mechanism == "OAUTHBEARER":
             if (self.token is None) == (self.token_endpoint is None):
                 yield "OAUTHBEARER needs exactly one of token and token_endpoint"
+        elif mechanism == "AWS_MSK_IAM":
+            if self.protocol != "SASL_SSL":
+                yield "AWS_MSK_IAM needs protocol SASL_SSL"
+        else:
+            missing = [key for key in ("username", "password") if getattr(self, key) is None]
+            if missing:
+                yield f"{mechanism} needs {' and '.join(missing)}"
 
     def _foreign(self, keys: tuple[str, ...], where: str) -> Iterator[str]:
         given = [key for key in keys if key in self.model_fields_set]
@@ -194,6 +213,8 @@ class SecurityConfig(Frozen):
                 self.password.reference() if self.password else None,
                 self.token.reference() if self.token else None,
                 self.token_endpoint.value() if self.token_endpoint else None,
+                self.aws_region or "",
+                self.aws_profile or "",
             )
         return Security(
             protocol=self.protocol,

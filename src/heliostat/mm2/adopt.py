@@ -1,6 +1,6 @@
-"""Take over, in place, what MirrorMaker 2 has copied.
+"""Take over, in place, what MirrorMaker 2 or any other tool has copied.
 
-    look      its committed positions, both logs of each partition, the resume point     reads only
+    look      MirrorMaker 2's positions, both logs of each partition, the resume point   reads only
     check     its workers are gone, the target's log ends do not move, the link is ours
     write     offset map, then where partitions begin, then whose mirrors they are
     look      whether another link took over one of them in the meantime: then give it up
@@ -17,10 +17,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from heliostat.clusters.admin import TopicInfo
 from heliostat.clusters.plain_records import LogBounds, PlainReader
-from heliostat.config import Config, LinkConfig
+from heliostat.config import Config, LinkConfig, compile_pattern
 from heliostat.errors import BrokerError, Refused
 from heliostat.invariants import first_generation
 from heliostat.mm2.adopt_clusters import (
@@ -33,6 +34,7 @@ from heliostat.mm2.adopt_clusters import (
     refuse_live_workers,
     refuse_moved,
 )
+from heliostat.mm2.adopt_contents import ContentLook
 from heliostat.mm2.adopt_look import PartitionLogs, look_for_resume_point
 from heliostat.mm2.adopt_plan import AdoptionPlan, PartitionAdoption, Peer, TopicAdoption
 from heliostat.mm2.connect_offsets import Position
@@ -55,8 +57,13 @@ ROW_BREAKS = 2000
 STAMPS_TYPE = "message.timestamp.type"
 
 
-def plan_adoption(config: Config, link: LinkConfig, peer: Peer) -> AdoptionPlan:
+def plan_adoption(config: Config, link: LinkConfig, peer: Peer | None) -> AdoptionPlan:
     """Read both clusters and find the resume points; changes nothing.
+
+    Parameters
+    ----------
+    peer
+        The MirrorMaker 2 that made the copies; None: any tool did, by contents alone.
 
     Raises
     ------
@@ -68,20 +75,22 @@ def plan_adoption(config: Config, link: LinkConfig, peer: Peer) -> AdoptionPlan:
     """
     _refuse_other_ids(link)
     with LinkClusters(config, link) as clusters:
-        refuse_live_workers(clusters, peer)
+        _refuse_live(clusters, peer)
         return _plan(clusters, peer)
 
 
 def adopt(
     config: Config,
     link: LinkConfig,
-    peer: Peer,
+    peer: Peer | None,
     agree: Callable[[AdoptionPlan], bool] = lambda _: True,
 ) -> AdoptionPlan:
     """Take over every topic whose partitions all have a resume point.
 
     Parameters
     ----------
+    peer
+        As `plan_adoption`.
     agree
         Called with the plan before anything is written; if it returns False, nothing is.
 
@@ -95,12 +104,12 @@ def adopt(
     """
     _refuse_other_ids(link)
     with LinkClusters(config, link) as clusters:
-        refuse_live_workers(clusters, peer)
+        _refuse_live(clusters, peer)
         plan = _plan(clusters, peer)
         if not plan.adopted or not agree(plan):
             return plan
         with owned(clusters) as (state, ownership):
-            refuse_live_workers(clusters, peer)
+            _refuse_live(clusters, peer)
             records = [topic.record for topic in plan.adopted]
             looked = {
                 TopicPartition(topic.record.target, each.partition): each.target_end
@@ -114,11 +123,17 @@ def adopt(
         return plan
 
 
+def _refuse_live(clusters: LinkClusters, peer: Peer | None) -> None:
+    """Refuse while MirrorMaker 2's workers live; of another tool only the log ends can tell."""
+    if peer is not None:
+        refuse_live_workers(clusters, peer)
+
+
 def _refuse_other_ids(link: LinkConfig) -> None:
     if link.schemas.strategy == "rewrite":
         raise Refused(
-            "mirrors of MirrorMaker 2 have the source's schema ids, and this link would go on in "
-            "them with the target's",
+            "copies by MirrorMaker 2 or another tool have the source's schema ids, and this link "
+            "would go on in them with the target's",
             hint="take strategy preserve or isolate, or let the link make mirrors of its own",
         )
 
@@ -126,8 +141,8 @@ def _refuse_other_ids(link: LinkConfig) -> None:
 # -- looking -----------------------------------------------------------------------------------
 
 
-def _plan(clusters: LinkClusters, peer: Peer) -> AdoptionPlan:
-    committed = positions(clusters, peer, must_be=True)
+def _plan(clusters: LinkClusters, peer: Peer | None) -> AdoptionPlan:
+    committed = None if peer is None else positions(clusters, peer, must_be=True)
     infos = clusters.source.describe_topics()
     chosen = selection_of(clusters.link).choose(infos)
     naming = naming_of(clusters.link)
@@ -143,7 +158,7 @@ def _plan(clusters: LinkClusters, peer: Peer) -> AdoptionPlan:
     notes = tuple(
         f"{source.topic} has positions of MirrorMaker 2, but the link mirrors it already or does "
         f"not select it, or there is no {naming.target_name(source.topic)} at the target"
-        for source in sorted({TopicPartition(p.topic, PartitionId(0)) for p in committed})
+        for source in sorted({TopicPartition(p.topic, PartitionId(0)) for p in committed or ()})
         if source.topic not in candidates
     )
     topics = _looked(clusters, committed, candidates)
@@ -152,10 +167,13 @@ def _plan(clusters: LinkClusters, peer: Peer) -> AdoptionPlan:
 
 def _looked(
     clusters: LinkClusters,
-    committed: Mapping[TopicPartition, Position],
+    committed: Mapping[TopicPartition, Position] | None,
     candidates: Mapping[TopicName, tuple[TopicInfo, TopicInfo]],
 ) -> Iterator[TopicAdoption]:
-    """Yield each topic of which something was copied; refuse those that are still written to."""
+    """Yield each topic of which something was copied; refuse those that are still written to.
+
+    Without positions all is found by contents.
+    """
     ends = log_ends_of(clusters.target, [info for _, info in candidates.values()])
     configs = clusters.target.describe_configs(
         [info.name for _, info in candidates.values()], [STAMPS_TYPE]
@@ -168,11 +186,18 @@ def _looked(
         PlainReader(clusters.source_access, committed=True) as stable,
         PlainReader(clusters.target_access, committed=True) as target,
     ):
-        look = _Look(source, stable, target, committed)
+        if committed is None:
+            contents = ContentLook(source, stable, target, clusters.source, clusters.target)
+            look = _Look(source, target, {}, contents.resume_point)
+        else:
+            look = _Look(
+                source, target, committed, partial(look_for_resume_point, source, stable, target)
+            )
         for name, (info, mirror) in sorted(candidates.items()):
             record = _record(clusters, info, mirror)
             own = [TopicPartition(mirror.name, p.partition) for p in mirror.partitions]
-            reason = _claimed(theirs, mirror.name) or _topic_refusal(info, mirror)
+            reason = _claimed(theirs, mirror.name) or _piped(clusters.link, name)
+            reason = reason or _topic_refusal(info, mirror, may_lack=committed is not None)
             reason = reason or _moving(own, ends, again)
             if reason:
                 yield TopicAdoption(record, (), reason)
@@ -194,7 +219,7 @@ def _record(clusters: LinkClusters, source: TopicInfo, mirror: TopicInfo) -> Mir
         source_id=source.topic_id,
         target_id=mirror.topic_id,
         source_cluster=clusters.source_id,
-        start="earliest",  # of partitions that MirrorMaker 2 has not begun
+        start="earliest",  # of partitions that were not begun
         initial_partitions=len(source.partitions),
     )
 
@@ -209,11 +234,28 @@ def _claimed(theirs: Claims, mirror: TopicName) -> str:
     )
 
 
-def _topic_refusal(source: TopicInfo, mirror: TopicInfo) -> str:
-    has, wants = len(mirror.partitions), len(source.partitions)
-    if has > wants:
-        return f"it has {has} partitions at the target, {wants} at the source"
+def _piped(link: LinkConfig, topic: TopicName) -> str:
+    for pipeline in link.pipelines:
+        if any(compile_pattern(entry).fullmatch(topic) for entry in pipeline.topics):
+            return (
+                f"it goes through pipeline {pipeline.name}, and was copied without it; give the "
+                "mirror another name, or take the topic out of the pipeline"
+            )
     return ""
+
+
+def _topic_refusal(source: TopicInfo, mirror: TopicInfo, *, may_lack: bool) -> str:
+    """Return why partitions don't belong together: MirrorMaker 2 adds missing ones, a link too."""
+    has, wants = len(mirror.partitions), len(source.partitions)
+    if has == wants or (has < wants and may_lack):
+        return ""
+    found = f"it has {has} partitions at the target, {wants} at the source"
+    if has > wants:
+        return found
+    return (
+        f"{found}: if each of them is a copy of the source's, add empty ones at the target, then "
+        "try again; if the tool spread records anew, it can't be taken over"
+    )
 
 
 def _moving(
@@ -234,13 +276,12 @@ def _moving(
 
 @dataclass(frozen=True, slots=True)
 class _Look:
-    """Readers of both sides, and MirrorMaker 2's committed positions."""
+    """Readers of both sides, MirrorMaker 2's positions, and what finds resume points."""
 
     source: PlainReader
-    stable: PlainReader
-    """Second reader of the source, of committed records only."""
     target: PlainReader
     committed: Mapping[TopicPartition, Position]
+    find: Callable[[PartitionLogs], ResumePoint | NoResumePoint]
 
     def at(
         self, name: TopicName, ends: Mapping[TopicPartition, Offset], *, with_timestamps: bool
@@ -284,14 +325,14 @@ class _Look:
         found: ResumePoint | NoResumePoint | None
         if target_bounds.end != log_end:
             found = NoResumePoint(
-                f"a transaction is open at the target, from offset {target_bounds.end} on: "
-                "MirrorMaker 2 was stopped within it, and the broker ends it after "
+                f"a transaction is open at the target, from offset {target_bounds.end} on: what "
+                "copied was stopped within it, and the broker ends it after "
                 "transaction.timeout.ms"
             )
         elif log_end == 0 and position is None:
             found = None
         else:
-            found = look_for_resume_point(self.source, self.stable, self.target, logs)
+            found = self.find(logs)
         return PartitionAdoption(
             partition=source.partition,
             committed=None if position is None else position.copied,

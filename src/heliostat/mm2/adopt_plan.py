@@ -1,4 +1,4 @@
-"""Plans, as values, of taking over from MirrorMaker 2 and of handing back to it."""
+"""Plans, as values, of taking over copies, and of handing mirrors back to MirrorMaker 2."""
 
 from __future__ import annotations
 
@@ -54,12 +54,13 @@ def peer_of(
 
 @dataclass(frozen=True, slots=True)
 class PartitionAdoption:
-    """One partition that MirrorMaker 2 has written.
+    """One partition that MirrorMaker 2 or another tool has written.
 
     Parameters
     ----------
     committed
-        The source offset that it has committed last; None before its first commit.
+        The source offset that MirrorMaker 2 has committed last; None before its first commit, and
+        if the end of the copy was found by contents alone.
     source_end, target_end
         Log end offsets of both sides when they were read.
     found
@@ -99,12 +100,10 @@ class PartitionAdoption:
 
     def describe(self) -> str:
         """Return one line for people."""
-        ends = (
-            f"committed {'nothing' if self.committed is None else self.committed}, "
-            f"source end {self.source_end}, target end {self.target_end}"
-        )
+        committed = "" if self.committed is None else f"committed {self.committed}, "
+        ends = f"{committed}source end {self.source_end}, target end {self.target_end}"
         if isinstance(self.found, ResumePoint):
-            doubled = f", {self.found.doubled} doubled by it" if self.found.doubled else ""
+            doubled = f", {self.found.doubled} doubled before" if self.found.doubled else ""
             goes_on = f"continues with source offset {self.found.source}"
             return f"{self.verdict}: {ends}; {goes_on} ({self.found.compared} compared{doubled})"
         if self.found is None:
@@ -131,10 +130,10 @@ class TopicAdoption:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
-    """What would be taken over, with notes for the operator."""
+    """What would be taken over, with notes for the operator; without `peer` by contents alone."""
 
     link: LinkName
-    peer: Peer
+    peer: Peer | None
     topics: tuple[TopicAdoption, ...]
     notes: tuple[str, ...] = ()
 
@@ -145,7 +144,7 @@ class AdoptionPlan:
 
     @property
     def has_refusals(self) -> bool:
-        """Whether a topic stays with MirrorMaker 2."""
+        """Whether a topic stays as it is."""
         return len(self.adopted) < len(self.topics)
 
     def describe(self) -> Iterator[str]:
@@ -158,10 +157,10 @@ class AdoptionPlan:
         """Return the answer for `--json`."""
         return {
             "link": self.link,
-            "offsets_topic": self.peer.offsets_topic,
-            "connector": self.peer.flow.connector,
-            "alias": self.peer.flow.alias,
-            "group": self.peer.group,
+            "offsets_topic": None if self.peer is None else self.peer.offsets_topic,
+            "connector": None if self.peer is None else self.peer.flow.connector,
+            "alias": None if self.peer is None else self.peer.flow.alias,
+            "group": None if self.peer is None else self.peer.group,
             "topics": as_json(self.topics),
             "notes": list(self.notes),
         }

@@ -26,7 +26,7 @@ from heliostat.mm2.config_dedicated import is_dedicated, read_dedicated
 from heliostat.mm2.config_draft import LinkDraft, Section
 from heliostat.mm2.config_pairs import flows_of
 from heliostat.mm2.config_registry import completed, merged
-from heliostat.mm2.config_replicator import replicator_flows
+from heliostat.mm2.config_replicator import ExecutableFiles, read_executable, replicator_flows
 from heliostat.mm2.config_replicator_rules import convert_replicator
 from heliostat.mm2.config_resources import is_connector_resource, read_resources
 from heliostat.mm2.config_rules import convert
@@ -39,7 +39,11 @@ SECRETS_FOLDER = "/etc/heliostat/secrets"
 
 
 def import_mm2(
-    files: Mapping[str, str], *, secrets: str = SECRETS_FOLDER, naming: str | None = None
+    files: Mapping[str, str],
+    *,
+    secrets: str = SECRETS_FOLDER,
+    naming: str | None = None,
+    executable: ExecutableFiles | None = None,
 ) -> Imported:
     """Convert the files of one MirrorMaker 2 into one configuration.
 
@@ -51,6 +55,8 @@ def import_mm2(
         Absolute path of the folder for secrets and PEM files.
     naming
         Format such as `${source}.${topic}` that replaces the replication policy.
+    executable
+        Which of the files are those of Replicator's executable.
 
     Raises
     ------
@@ -58,7 +64,7 @@ def import_mm2(
         A file has none of these formats, no flow is enabled, or something can't be converted.
     """
     ledger = Ledger()
-    flows = _flows(files, secrets, ledger)
+    flows = _flows(files, executable, secrets, ledger)
     if not flows:
         raise ConfigError(
             "no flow copies anything",
@@ -81,10 +87,18 @@ def import_mm2(
     )
 
 
-def _flows(files: Mapping[str, str], secrets: str, ledger: Ledger) -> list[Flow]:
+def _flows(
+    files: Mapping[str, str], executable: ExecutableFiles | None, secrets: str, ledger: Ledger
+) -> list[Flow]:
     flows: list[Flow] = []
     connectors: list[Connector] = []
+    others = set(files)
+    if executable is not None:
+        connectors.append(read_executable(executable, files, ledger))
+        others -= {executable.consumer, executable.producer, executable.replication}
     for name, text in files.items():
+        if name not in others:
+            continue
         is_mirror_maker, is_connector = is_strimzi(text), is_connector_resource(text)
         if is_mirror_maker or is_connector:  # one file may have both
             flows += read_strimzi(name, text, secrets, ledger) if is_mirror_maker else []
@@ -99,7 +113,8 @@ def _flows(files: Mapping[str, str], secrets: str, ledger: Ledger) -> list[Flow]
             raise ConfigError(
                 f"{name} is no MirrorMaker 2 configuration of a known format",
                 hint="give mm2.properties with `clusters`, a connector's JSON, properties or "
-                "KafkaConnector, or a KafkaMirrorMaker2",
+                "KafkaConnector, or a KafkaMirrorMaker2; files of Replicator's executable by its "
+                "own options: --consumer.config, --producer.config, --replication.config",
             )
     return flows + flows_of(connectors, ledger) + replicator_flows(connectors, ledger)
 

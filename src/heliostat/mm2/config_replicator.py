@@ -1,4 +1,4 @@
-"""Read Confluent Replicator's connectors as flows.
+"""Read Confluent Replicator's connectors as flows, and the files of its executable as a connector.
 
 They name no clusters, so these get names of their own, one for each set of addresses. Settings of
 the source's consumer get the names that MirrorMaker 2 has for them, all others keep theirs.
@@ -7,15 +7,87 @@ the source's consumer get the names that MirrorMaker 2 has for them, all others 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from heliostat.errors import ConfigError
 from heliostat.mm2.config_connectors import REPLICATOR, Connector
 from heliostat.mm2.config_names import is_client
-from heliostat.mm2.config_values import Client, Flow, Ledger, Setting
+from heliostat.mm2.config_properties import read_properties
+from heliostat.mm2.config_values import Client, Flow, Ledger, Origin, Setting
 
 SOURCE, TARGET, OVERRIDE = "src.kafka.", "dest.kafka.", "producer.override."
 _CONSUMER = "src.consumer."
 _ADDRESSES = "bootstrap.servers"
+_ZOOKEEPER = "zookeeper.connect"
+_TOPICS = ("topic.whitelist", "topic.regex")
+
+
+@dataclass(frozen=True, slots=True)
+class ExecutableFiles:
+    """Names of the files of Replicator's executable, as its options have them.
+
+    Parameters
+    ----------
+    consumer, producer
+        Properties of the clients of source and target, without prefixes.
+    replication
+        Properties of Replicator itself.
+    """
+
+    consumer: str
+    producer: str
+    replication: str
+
+
+def read_executable(names: ExecutableFiles, files: Mapping[str, str], ledger: Ledger) -> Connector:
+    """Return what the executable makes of its files: one connector.
+
+    Parameters
+    ----------
+    files
+        Contents by name.
+
+    Raises
+    ------
+    ConfigError
+        A file's syntax is wrong, or no topics are named.
+    """
+    settings = {
+        **_client_file(names.consumer, files, (SOURCE, _CONSUMER, "src.")),
+        **_client_file(names.producer, files, (TARGET, OVERRIDE, "dest.")),
+        **_client_file(names.replication, files, ("", "", "")),
+    }
+    ledger.add(setting.origin for setting in settings.values())
+    for file, prefix in ((names.consumer, SOURCE), (names.producer, TARGET)):
+        if prefix + _ADDRESSES not in settings:
+            raise ConfigError(f"{file} has no {_ADDRESSES}")
+    if not any(name in settings for name in _TOPICS):
+        raise ConfigError(
+            f"{names.replication} names no topics",
+            hint="write what the command line had as --whitelist or --topic.regex there, as "
+            "topic.whitelist or topic.regex; the other options in the same way",
+        )
+    return Connector(REPLICATOR, settings)
+
+
+def _client_file(
+    file: str, files: Mapping[str, str], prefixes: tuple[str, str, str]
+) -> dict[str, Setting]:
+    """Return a file's properties under the names that a connector has for them.
+
+    Parameters
+    ----------
+    prefixes
+        Of what all clients of the cluster share, of what is this client's, and of ZooKeeper.
+    """
+    shared, own, zookeeper = prefixes
+    settings: dict[str, Setting] = {}
+    for row in read_properties(files[file]):
+        prefix = shared if is_client(row.name) else own
+        if row.name == _ZOOKEEPER:
+            prefix = zookeeper
+        settings[prefix + row.name] = Setting(row.value, Origin(file, row.name))
+    return settings
 
 
 def replicator_flows(connectors: Iterable[Connector], ledger: Ledger) -> list[Flow]:

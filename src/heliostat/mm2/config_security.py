@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from heliostat.errors import ConfigError
+from heliostat.mm2.config_aws import asks_aws, aws_section
 from heliostat.mm2.config_values import Client, Ledger, Setting
 
 Section = dict[str, Any]
@@ -221,6 +222,8 @@ class SecurityDraft:
             self.found["password"] = self.secret_of(
                 options.get("password", ""), "sasl.jaas.config", "password"
             )
+        elif asks_aws(name, self.given):
+            self.found |= aws_section(self.given, options, (self.beginning, self.name), self.ledger)
         elif name == "OAUTHBEARER":
             self._oauth(options)
         else:

@@ -301,7 +301,8 @@ def _map(tail: Sequence[Mark], places: dict[bytes, list[int]], target: Window) -
         candidates = places[mark.digest]
         if expected is None:
             offset = candidates[0]
-            _begin(found, mark, offset, target)
+            is_all = target.reaches_start and mark.offset == target.marks[0].offset
+            begin_map(found, mark.offset, offset, is_all=is_all)
         else:
             later = [each for each in candidates if each >= expected]
             if not later:
@@ -312,17 +313,23 @@ def _map(tail: Sequence[Mark], places: dict[bytes, list[int]], target: Window) -
     return found
 
 
-def _begin(found: OffsetMap, first: Mark, offset: int, target: Window) -> None:
+def begin_map(found: OffsetMap, target: int, source: int, *, is_all: bool) -> None:
     """Map offsets below the compared records so that no group skips a record.
 
     If nothing is readable there, the same difference may hold further down. Else, if offsets are
     equal, they are taken to have been equal before. Else nothing is known, and a group below is
     sent to the beginning of the log: it reads records again, and skips none.
+
+    Parameters
+    ----------
+    target, source
+        Both offsets of the first compared record.
+    is_all
+        Whether it is the target's first readable record.
     """
-    if first.offset == offset:
+    if target == source:
         return
-    is_all = target.reaches_start and first.offset == target.marks[0].offset
-    if is_all and offset > first.offset:
-        found.add(Break(0, offset - first.offset))
-    elif not is_all and first.offset > 0 and offset > 0:
-        found.add(Break(0, offset - 1))
+    if is_all and source > target:
+        found.add(Break(0, source - target))
+    elif not is_all and target > 0 and source > 0:
+        found.add(Break(0, source - 1))

@@ -255,7 +255,7 @@ def _target_not_ours(case: Case) -> RefusedTopic | None:
         f"{case.name} exists at the target and has been written to, and this link's state has no "
         "row of it as a mirror",
         f"if its records came from this source, `heliostat state rebuild {case.link.name}` proves "
-        "that by contents and continues it (`heliostat adopt` if MirrorMaker 2 copied them); "
+        "that by contents and continues it (`heliostat adopt` if another tool copied them); "
         "else choose a naming such as {prefix: ...}, or delete the target topic",
     )
 

@@ -20,6 +20,7 @@ links: [{name: l, source: east, target: west}]
 """
 SCRAM = "protocol: SASL_SSL, mechanism: SCRAM-SHA-512, username: me"
 OAUTH = "protocol: SASL_SSL, mechanism: OAUTHBEARER"
+AWS = "protocol: SASL_SSL, mechanism: AWS_MSK_IAM"
 
 
 def load(folder: Path, security: str) -> Config:
@@ -40,6 +41,10 @@ TAKEN = {
     ),
     "protocol: SASL_PLAINTEXT, mechanism: PLAIN, username: me, password: {env: P}": Security(
         "SASL_PLAINTEXT", sasl=Sasl("PLAIN", "me", SecretRef(env="P"))
+    ),
+    AWS: Security("SASL_SSL", sasl=Sasl("AWS_MSK_IAM")),
+    f"{AWS}, aws_region: eu-central-1, aws_profile: mirror": Security(
+        "SASL_SSL", sasl=Sasl("AWS_MSK_IAM", aws_region="eu-central-1", aws_profile="mirror")
     ),
     f"{OAUTH}, token: {{file: /t}}": Security(
         "SASL_SSL", sasl=Sasl("OAUTHBEARER", token=SecretRef("/t"))
@@ -85,6 +90,9 @@ REFUSED = {
     SCRAM: "SCRAM-SHA-512 needs password",
     f"{SCRAM}, password: {{file: /p}}, token: {{file: /t}}": "token only with OAUTHBEARER",
     f"{OAUTH}, username: me, token: {{file: /t}}": "username only with PLAIN and SCRAM",
+    f"{AWS}, username: me": "username only with PLAIN and SCRAM",
+    f"{SCRAM}, password: {{file: /p}}, aws_region: x": "aws_region only with AWS_MSK_IAM",
+    "protocol: SASL_PLAINTEXT, mechanism: AWS_MSK_IAM": "AWS_MSK_IAM needs protocol SASL_SSL",
     OAUTH: "needs exactly one of token and token_endpoint",
     "ca_file: /a": "ca_file only with TLS",
     "verify_hostname: true": "verify_hostname only with TLS",

@@ -10,7 +10,7 @@ import pytest
 
 from heliostat.config import LinkConfig, SchemasConfig
 from heliostat.errors import Refused
-from heliostat.mm2.adopt import ROW_BREAKS, _moving, _rows, _starts, adopt, plan_adoption
+from heliostat.mm2.adopt import ROW_BREAKS, _moving, _piped, _rows, _starts, adopt, plan_adoption
 from heliostat.mm2.adopt_clusters import let_go, refuse_moved
 from heliostat.mm2.adopt_plan import AdoptionPlan, PartitionAdoption, TopicAdoption, peer_of
 from heliostat.mm2.resume_point import NoResumePoint, ResumePoint
@@ -107,10 +107,7 @@ def test_a_partition_without_a_resume_point_keeps_its_topic_from_adoption() -> N
         "0: exact: committed 7, source end 20, target end 12; continues with source offset 12 "
         "(10 compared)"
     )
-    new = (
-        "2: new: committed nothing, source end 20, target end 0; copied from its beginning as the "
-        "link's start says"
-    )
+    new = "2: new: source end 20, target end 0; copied from its beginning as the link's start says"
     assert list(plan.describe()) == [
         "adopt: orders → A.orders",
         f"  {exact}",
@@ -128,7 +125,7 @@ def test_a_partition_without_a_resume_point_keeps_its_topic_from_adoption() -> N
 def test_mapped_partitions_show_their_duplicates() -> None:
     found = ResumePoint(Offset(12), Offset(17), OffsetMap.of([Break(15, 10)]), Break(0, 0), 17, 5)
     assert partition(0, found).verdict == "mapped"
-    assert "5 doubled by it" in partition(0, found).describe()
+    assert "5 doubled before" in partition(0, found).describe()
 
 
 def test_moving_ends_are_reported() -> None:
@@ -195,3 +192,13 @@ def test_mirrors_with_other_ids_are_not_taken_over() -> None:
     for verb in (plan_adoption, adopt):
         with pytest.raises(Refused, match="have the source's schema ids"):
             verb(nothing, link, nothing)
+
+
+def test_a_topic_with_a_pipeline_is_not_taken_over() -> None:
+    """Given a copy of the source's own records / then none is continued with changed ones."""
+    pipeline = {"name": "stars", "topics": ["orders"], "steps": [{"where": "key IS NOT NULL"}]}
+    link = LinkConfig.model_validate(
+        {"name": "l", "source": "A", "target": "B", "pipelines": [pipeline]}
+    )
+    assert "it goes through pipeline stars" in _piped(link, TopicName("orders"))
+    assert not _piped(link, TopicName("payments"))

@@ -283,3 +283,48 @@ def test_an_address_that_begins_with_an_equals_sign_is_named() -> None:
     text = "clusters = A, B\nA.bootstrap.servers == a:1\nB.bootstrap.servers = b:1\n"
     with pytest.raises(ConfigError, match=r"A\.bootstrap\.servers begins with '='"):
         import_mm2({"mm2.properties": text + "A->B.enabled = true\n"})
+
+
+IAM = "software.amazon.msk.auth.iam.IAMLoginModule required"
+HANDLER = "software.amazon.msk.auth.iam.IAMClientCallbackHandler"
+
+
+@pytest.mark.parametrize(
+    ("options", "profile", "todo"),
+    [
+        ("", None, "give the link AWS credentials for cluster A"),
+        (' awsProfileName="mirror"', "mirror", "install heliostat[msk-iam]"),
+        (' awsRoleArn="arn:aws:iam::1:role/m"', "A", "assumes arn:aws:iam::1:role/m"),
+    ],
+)
+def test_iam_of_amazons_brokers_is_read(
+    options: str, profile: str | None, todo: str, tmp_path: Path
+) -> None:
+    lines = (
+        "clusters = A, B\nA.bootstrap.servers = a:1\nB.bootstrap.servers = b:1",
+        "A->B.enabled = true\nsync.topic.acls.enabled = false\nA.security.protocol = SASL_SSL",
+        f"A.sasl.mechanism = AWS_MSK_IAM\nA.sasl.jaas.config = {IAM}{options};",
+        f"A.sasl.client.callback.handler.class = {HANDLER}",
+    )
+    imported = import_mm2({"mm2.properties": "\n".join(lines)})
+    security = imported.config["clusters"]["A"]["security"]
+    assert (security["mechanism"], security.get("aws_profile")) == ("AWS_MSK_IAM", profile)
+    assert todo in " ".join(imported.todo)
+    assert imported.differences == ()
+    assert links(imported, tmp_path)
+
+
+def test_tokens_of_aws_become_its_own_mechanism(tmp_path: Path) -> None:
+    """Given MSK's listener by OAUTHBEARER, in Strimzi's custom type / then by AWS_MSK_IAM."""
+    config = {
+        "sasl.mechanism": "OAUTHBEARER",
+        "sasl.jaas.config": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule "
+        'required awsProfileName="mirror";',
+        "sasl.login.callback.handler.class": "software.amazon.msk.auth.iam."
+        "IAMOAuthBearerLoginCallbackHandler",
+    }
+    imported = cluster(tls=TLS, authentication={"type": "custom", "sasl": True, "config": config})
+    security = imported.config["clusters"]["a"]["security"]
+    assert (security["mechanism"], security["aws_profile"]) == ("AWS_MSK_IAM", "mirror")
+    assert imported.differences == ()
+    assert links(imported, tmp_path)

@@ -12,6 +12,7 @@ import yaml
 from heliostat.config import LinkConfig, load_config
 from heliostat.errors import ConfigError
 from heliostat.mm2.config import import_mm2
+from heliostat.mm2.config_replicator import ExecutableFiles
 from heliostat.mm2.config_values import Fate, Imported
 from heliostat.topics.naming import naming_of
 from heliostat.topics.select import selection_of
@@ -397,3 +398,65 @@ def test_two_connectors_say_together_what_is_known_of_a_registry() -> None:
     found = import_mm2({"f": json.dumps([schemas, data])})
     assert found.config["clusters"]["target"]["schema_registry"]["urls"] == ["https://t:8081"]
     assert any("different addresses" in text for text in found.differences)
+
+
+CONSUMER = """
+bootstrap.servers=one:9092,two:9092
+zookeeper.connect=localhost:2171
+security.protocol=SASL_SSL
+sasl.mechanism=PLAIN
+sasl.jaas.config=x.PlainLoginModule required username="mirror" password="hunter2";
+auto.offset.reset=latest
+fetch.min.bytes=1
+"""
+PRODUCER = "bootstrap.servers=three:9092\nlinger.ms=5\n"
+REPLICATION = "topic.whitelist=orders,a.b\ntopic.rename.format=east.${topic}\nname=replicator\n"
+FILES = ExecutableFiles("consumer.properties", "producer.properties", "replication.properties")
+
+
+def executable(replication: str = REPLICATION, producer: str = PRODUCER) -> Imported:
+    texts = dict(
+        zip(
+            (FILES.consumer, FILES.producer, FILES.replication),
+            (CONSUMER, producer, replication),
+            strict=True,
+        )
+    )
+    return import_mm2(texts, executable=FILES)
+
+
+def test_files_of_the_executable_become_a_link(tmp_path: Path) -> None:
+    found = executable()
+    assert found.config["clusters"]["source"] == {
+        "bootstrap": ["one:9092", "two:9092"],
+        "security": {
+            "protocol": "SASL_SSL",
+            "mechanism": "PLAIN",
+            "username": "mirror",
+            "password": {"file": "/etc/heliostat/secrets/source-password"},
+        },
+    }
+    assert found.config["clusters"]["target"] == {"bootstrap": ["three:9092"]}
+    [link] = found.config["links"]
+    assert link["topics"]["include"] == ["orders", "a.b"]
+    assert link["topics"]["naming"] == {"prefix": "east."}
+    assert link["topics"]["start"] == "latest"
+    assert found.differences == ()
+    assert "hunter2" not in found.to_yaml() + json.dumps(found.to_json())
+    named = {(each.origin.file, each.origin.name) for each in found.findings}
+    assert ("consumer.properties", "zookeeper.connect") in named
+    assert ("producer.properties", "linger.ms") in named
+    assert len(named) == 7 + 2 + 3  # each property of each file, and nothing else
+    file = tmp_path / "heliostat.yaml"
+    file.write_text(found.to_yaml())
+    assert load_config(file).links
+
+
+def test_what_the_executables_files_lack_is_said() -> None:
+    with pytest.raises(ConfigError, match=r"replication\.properties names no topics"):
+        executable("name=replicator\n")
+    with pytest.raises(ConfigError, match=r"producer\.properties has no bootstrap\.servers"):
+        executable(producer="acks=all\n")
+    with pytest.raises(ConfigError, match="no MirrorMaker 2 configuration") as caught:
+        import_mm2({"consumer.properties": CONSUMER})
+    assert "--consumer.config" in caught.value.hint

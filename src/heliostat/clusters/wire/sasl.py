@@ -1,6 +1,6 @@
 """SASL over a connection of the hot path: SaslHandshake v1, SaslAuthenticate v2 (KIP-152, KIP-368).
 
-The mechanisms are kafka-python's; here are the frames that carry them, and the meaning of refusals.
+The mechanisms are in `credentials`; here are the frames that carry them, and what refusals mean.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from kafka.protocol.sasl import (
 )
 
 from heliostat.access import Sasl
-from heliostat.clusters import tokens
+from heliostat.clusters import msk_iam, tokens
 from heliostat.clusters.credentials import sasl_mechanism
 from heliostat.clusters.wire.primitives import skip_tagged_fields
 from heliostat.errors import AuthenticationRefused
@@ -105,6 +105,8 @@ def _turn(exchange: Exchange, mechanism: Any) -> Any:
 def _refused(endpoint: Endpoint, sasl: Sasl, why: str, received: bytes) -> AuthenticationRefused:
     if sasl.token_endpoint is not None:
         tokens.forget(sasl.token_endpoint)
+    if sasl.mechanism == "AWS_MSK_IAM":
+        msk_iam.forget(sasl.aws_profile)
     facts = {"user": sasl.username} if sasl.username else {}
     if received and sasl.mechanism == "OAUTHBEARER":
         why = f"{why} {received.decode(errors='replace')}".strip()
