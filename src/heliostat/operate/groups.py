@@ -29,9 +29,6 @@ from heliostat.ops.asked import PendingAnswer, asked_at_once
 from heliostat.state.connections import Admins, connected
 from heliostat.status.reader import last_reported
 
-CONSUMER = "consumer"
-"""Group type of KIP-848."""
-
 
 @dataclass(frozen=True, slots=True)
 class GroupView:
@@ -255,7 +252,5 @@ def _members(
     """Return a group's members; nothing if it does not exist or can't be described."""
     if group not in here.groups:
         return {}
-    is_new = here.groups[group].kind == CONSUMER
-    ask = target.describe_consumer_members if is_new else target.describe_members
-    answer = ask([group])[group]
+    answer = target.describe_members([group], here.groups[group].kind)[group]
     return {} if isinstance(answer, BrokerError) else {group: answer}

@@ -29,8 +29,10 @@ from heliostat.clusters.admin.group_answers import (
     decode_listed,
 )
 from heliostat.clusters.admin.group_values import (
+    CONSUMER_KIND,
     NO_COMMIT,
     NO_EPOCH,
+    STREAMS_KIND,
     CommittedOffset,
     GroupListing,
     GroupMember,
@@ -70,6 +72,20 @@ class ConsumerGroupDescribeResponse(  # type: ignore[call-arg]  # untyped
     load_json=schemas,
 ):
     """Its answer, which kafka-python finds by the request's key."""
+
+
+class StreamsGroupDescribeRequest(  # type: ignore[call-arg]  # untyped
+    ApiMessage,  # type: ignore[misc]  # as above
+    load_json=schemas,
+):
+    """Request for the members of KIP-1071's groups."""
+
+
+class StreamsGroupDescribeResponse(  # type: ignore[call-arg]  # untyped
+    ApiMessage,  # type: ignore[misc]  # as above
+    load_json=schemas,
+):
+    """Its answer."""
 
 
 class Coordinators:
@@ -218,37 +234,28 @@ def _listed(broker: BrokerId, answer: LargeAnswer) -> tuple[int, dict[GroupId, L
 
 
 def describe_members(
-    caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId]
+    caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId], kind: str
 ) -> dict[GroupId, tuple[GroupMember, ...] | BrokerError]:
-    """Members of classic groups; for those of KIP-848 the answer is `GROUP_ID_NOT_FOUND`."""
+    """Members of groups of one kind; for those of another the answer is `GROUP_ID_NOT_FOUND`."""
 
     def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[tuple[GroupMember, ...]]:
-        request = DescribeGroupsRequest(groups=list(some), include_authorized_operations=False)
         return {
             GroupId(row.group_id): error_of(row.error_code, f"describe group {row.group_id}")
             or tuple(GroupMember(each.client_id, each.client_host) for each in row.members)
-            for row in caller.send(request, broker).groups
+            for row in caller.send(_describe_request(some, kind), broker).groups
         }
 
     return coordinators.ask_each(groups, ask)
 
 
-def describe_consumer_members(
-    caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId]
-) -> dict[GroupId, tuple[GroupMember, ...] | BrokerError]:
-    """Members of KIP-848's groups; for classic ones the answer is `GROUP_ID_NOT_FOUND`."""
-
-    def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[tuple[GroupMember, ...]]:
-        request = ConsumerGroupDescribeRequest(
-            group_ids=list(some), include_authorized_operations=False
-        )
-        return {
-            GroupId(row.group_id): error_of(row.error_code, f"describe group {row.group_id}")
-            or tuple(GroupMember(each.client_id, each.client_host) for each in row.members)
-            for row in caller.send(request, broker).groups
-        }
-
-    return coordinators.ask_each(groups, ask)
+def _describe_request(groups: Sequence[GroupId], kind: str) -> Any:
+    if kind == CONSUMER_KIND:
+        request = ConsumerGroupDescribeRequest
+    elif kind == STREAMS_KIND:
+        request = StreamsGroupDescribeRequest
+    else:
+        return DescribeGroupsRequest(groups=list(groups), include_authorized_operations=False)
+    return request(group_ids=list(groups), include_authorized_operations=False)
 
 
 def fetch_offsets(
@@ -318,7 +325,7 @@ def commit_offsets(
     """Commit without being a member, which brokers accept only for groups without members.
 
     For other groups they answer `UNKNOWN_MEMBER_ID`
-    (`ClassicGroup.validateOffsetCommit`, `ConsumerGroup.validateOffsetCommit`).
+    (`validateOffsetCommit` of `ClassicGroup`, `ConsumerGroup`, `StreamsGroup`).
     """
 
     def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[CommitAnswers]:
