@@ -15,7 +15,7 @@ from heliostat.ops.events import shortened
 
 NAMED_MAX = 5
 _SETTLED = frozenset({Reason.SYNCED, Reason.PUBLISH, Reason.RESET})
-_PASSING = frozenset({Reason.NOT_LANDED, Reason.NOT_TOLD, Reason.REFUSED})
+_PASSING = frozenset({Reason.NOT_LANDED, Reason.NOT_TOLD})
 
 
 def explain_link(evidence: Evidence, base: Explanation) -> Explanation:

@@ -17,7 +17,7 @@ from heliostat.errors import BrokerError
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.select import GroupChoice, compile_selection
-from heliostat.groups.values import CommitDecision, FetchedOffsets, Reason
+from heliostat.groups.values import UNPUBLISHED, CommitDecision, FetchedOffsets, Reason
 from heliostat.names import GroupId
 
 CHOICES_MAX = 100_000
@@ -33,7 +33,7 @@ _OPEN = frozenset(
         Reason.NOT_LANDED,
         Reason.ACTIVE_AT_TARGET,
         Reason.NOT_TOLD,
-        Reason.REFUSED,
+        *UNPUBLISHED,
     }
 )
 """What may change without a change at the source: checked in each pass."""
@@ -41,7 +41,7 @@ _LEFT = (
     Reason.MOVED_AT_TARGET,
     Reason.REWOUND_AT_TARGET,
     Reason.TARGET_SHORTER,
-    Reason.REFUSED,
+    *UNPUBLISHED,
     Reason.NOT_TOLD,
 )
 """What an operator may want to check."""
@@ -167,5 +167,8 @@ class FollowedGroups:
 
 
 def _problem(rows: Iterable[CommitDecision]) -> str:
-    """Say why a group's first partition that was left alone was; empty if there is none."""
-    return next((f"{row.source}: {row.why}" for row in rows if row.reason in _LEFT), "")
+    """Say why a partition of a group was left alone, a refused one first; empty: none was."""
+    left = sorted(
+        (row for row in rows if row.reason in _LEFT), key=lambda row: row.reason not in UNPUBLISHED
+    )
+    return next((f"{row.source}: {row.why}" for row in left), "")

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from heliostat.clusters.admin import CommittedOffset, ListedGroup
+from heliostat.clusters.admin.group_values import SHARE_KIND
 from heliostat.errors import BrokerError
 from heliostat.groups.values import (
     CommitDecision,
@@ -28,6 +29,10 @@ from heliostat.groups.values import (
 from heliostat.invariants import group_offset_may_be_published
 from heliostat.names import GroupId, Offset, TopicPartition
 
+SHARED_THERE = (
+    "the target has a share group of this name, which takes no offsets: exclude the group, or "
+    "delete the share group"
+)
 Policy: TypeAlias = Literal["advance", "leave"]
 _Verdict: TypeAlias = tuple[Reason, str]
 _PUBLISHING = frozenset({Reason.PUBLISH, Reason.RESET, Reason.NOT_LANDED, Reason.BELOW_START})
@@ -100,6 +105,8 @@ def _decide_group(
     listed, there = source.listing.groups.get(group), target.group(group)
     offsets = source.offsets[group]
     at_target = target.offsets.get(group, {})
+    if there is not None and there.kind == SHARE_KIND:
+        return GroupDecision(group, listed, there, (), SHARED_THERE)
     if isinstance(offsets, BrokerError):
         return GroupDecision(group, listed, there, (), f"the source does not answer: {offsets}")
     if isinstance(at_target, BrokerError):
@@ -265,4 +272,4 @@ def sent_after(
             new[each.target] = Sent(each.publish.offset, before=there)
         else:
             new[each.target] = Sent(each.publish.offset, over=there)
-    return Published(new, at_ms)
+    return Published(new, at_ms, {} if published is None else published.refused)

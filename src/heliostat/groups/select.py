@@ -6,14 +6,17 @@ import re
 from dataclasses import dataclass
 
 from heliostat.clusters.admin import ListedGroup
-from heliostat.clusters.admin.group_values import CLASSIC_KIND, CONSUMER_KIND, STREAMS_KIND
+from heliostat.clusters.admin.group_values import (
+    CLASSIC_KIND,
+    CONSUMER_KIND,
+    SHARE_KIND,
+    STREAMS_KIND,
+)
 from heliostat.config import GroupsConfig, compile_pattern
 from heliostat.groups.values import Published, Skip
 
 KINDS_WITH_OFFSETS = frozenset({"", CLASSIC_KIND, CONSUMER_KIND, STREAMS_KIND})
 """Old brokers report no kind (`""`)."""
-SHARE_KIND = "share"
-"""KIP-932: what was acknowledged is in `__share_group_state`, which no request copies."""
 ELECTING_PROTOCOLS = frozenset({"connect", "sr"})
 """Workers of Connect and schema registries elect leaders in classic groups that commit nothing. Of
 any other protocol, offsets count if there are some."""

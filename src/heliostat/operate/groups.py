@@ -17,6 +17,7 @@ from heliostat.errors import BrokerError
 from heliostat.groups.observe import observe_target
 from heliostat.groups.plan import GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
+from heliostat.groups.refusals import with_refusals
 from heliostat.groups.select import GroupChoice, compile_selection, is_left_out
 from heliostat.groups.sync import Steps
 from heliostat.groups.values import SETTLED, CommitDecision, Published, Skip, SourceGroups
@@ -225,13 +226,16 @@ def _views_by(  # noqa: PLR0917 - what is asked, and of what
     steps.done("target")
     plan = plan_groups(seen, found, memory.rows, link.groups.consumed_at_target)
     steps.done("plan")
+    decided = {
+        each: with_refusals(found, memory.rows.get(each)) for each, found in plan.groups.items()
+    }
     members = {} if group is None else _members(target, here, GroupId(group))
     views = tuple(
         GroupView(
             each,
             choice.skip,
             choice.why,
-            plan.groups.get(each),
+            decided.get(each),
             members.get(each, ()),
             memory.rows.get(each),
         )

@@ -14,6 +14,8 @@ NO_EPOCH = LeaderEpoch(-1)
 """Epochs of one cluster mean nothing in another: with a wrong one consumers retry in a loop."""
 CLASSIC_KIND, CONSUMER_KIND, STREAMS_KIND = "classic", "consumer", "streams"
 """Kinds of groups that commit offsets: the second of KIP-848, the third of KIP-1071."""
+SHARE_KIND = "share"
+"""KIP-932: what was acknowledged is in `__share_group_state`, which no request copies."""
 WITHOUT_MEMBERS = frozenset({"empty", "dead"})
 """States of a group without members (`ClassicGroupState`, and as well of the newer kinds)."""
 
