@@ -325,7 +325,7 @@ def test_groups_of_the_new_protocol(sides: Sides) -> None:
         sync.run()
         assert sides.row(group).reason is Reason.ACTIVE_AT_TARGET
         here = sides.target.list_groups()
-        (member,) = group_operations._members(sides.target, here, GroupId(group))[GroupId(group)]
+        (member,) = group_operations._members(sides.target, here, [GroupId(group)])[GroupId(group)]
         assert member.client_id.startswith(f"consumer-{group}")
         assert member.host == "/127.0.0.1"
         wrong = sides.target.describe_members([GroupId(group)])[GroupId(group)]
@@ -357,7 +357,7 @@ def test_groups_of_kafka_streams(sides: Sides) -> None:
         sync.run()
         assert sides.row(group).reason is Reason.ACTIVE_AT_TARGET
         here = sides.target.list_groups()
-        (member,) = group_operations._members(sides.target, here, group)[group]
+        (member,) = group_operations._members(sides.target, here, [group])[group]
         assert (member.client_id, member.host) == (CLIENT_ID, "/127.0.0.1")
         application.commit(CommittedOffset(Offset(45)))
     sync.run()

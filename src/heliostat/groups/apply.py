@@ -121,12 +121,13 @@ def publish(
     for some in chunks(pending, GROUPS_AT_ONCE):
         guard()
         memory.remember(_new_rows(plan, memory, some, at_ms))
-        fresh = target.admin.committed_offsets(some)
-        decided = {group: _unchanged(plan.groups[group], fresh[group]) for group in some}
-        answers = target.commit({group: each.commits for group, each in decided.items()})
-        memory.remember(_refused_rows(memory, decided, answers))
+        names = {group: plan.groups[group].target_group for group in some}
+        fresh = target.admin.committed_offsets(names.values())
+        decided = {group: _unchanged(plan.groups[group], fresh[names[group]]) for group in some}
+        answers = target.commit({names[group]: each.commits for group, each in decided.items()})
+        memory.remember(_refused_rows(memory, decided.values(), answers))
         for group, each in decided.items():
-            settled = _answered(each, answers.get(group, {}))
+            settled = _answered(each, answers.get(names[group], {}))
             done.groups[group] = settled
             done.committed += sum(
                 before.publish is not None and after.reason not in _NOT_DONE
@@ -141,24 +142,26 @@ def _new_rows(
     """Rows to write before the commits; retries of refused commits have theirs already."""
     rows: dict[GroupId, Published] = {}
     for group in groups:
-        known = memory.rows.get(group)
-        row = sent_after(known, plan.groups[group].partitions, at_ms)
+        decided = plan.groups[group]
+        known = memory.rows.get(decided.target_group)
+        row = sent_after(known, decided.partitions, at_ms)
         if known is None or known.sent != row.sent:
-            rows[group] = row
+            rows[decided.target_group] = row
     return rows
 
 
 def _refused_rows(
     memory: PublishedOffsets,
-    decided: Mapping[GroupId, GroupDecision],
+    decided: Iterable[GroupDecision],
     answers: Mapping[GroupId, Answers],
 ) -> dict[GroupId, Published]:
     """Rows of groups of which other commits are refused than the last time."""
     rows: dict[GroupId, Published] = {}
-    for group, each in decided.items():
-        known, codes = memory.rows[group], refusals(each, answers.get(group, {}))
+    for each in decided:
+        name = each.target_group
+        known, codes = memory.rows[name], refusals(each, answers.get(name, {}))
         if known.refused != codes:
-            rows[group] = replace(known, refused=codes)
+            rows[name] = replace(known, refused=codes)
     return rows
 
 

@@ -18,6 +18,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import GroupsConfig
 from heliostat.groups.apply import Applied, Committers, Guard, publish
 from heliostat.groups.followed import Followed, FollowedGroups
+from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.observe import Mirrors, OpenMaps, Positions, observe_target
 from heliostat.groups.plan import GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
@@ -108,6 +109,8 @@ class GroupSync:
         Time, and where changes are logged.
     guard
         Raises if we no longer own the link (I10).
+    naming
+        How groups are called at the target.
     on_decided
         Called with the decisions of each pass; others publish them in their own formats.
     """
@@ -126,6 +129,7 @@ class GroupSync:
         clock: Clock,
         events: Events,
         guard: Guard,
+        naming: GroupNaming = SAME_NAMES,
         on_decided: Callable[[Mapping[GroupId, GroupDecision]], None],
     ) -> None:
         self._config = config
@@ -140,7 +144,7 @@ class GroupSync:
         self._events = events
         self._guard = guard
         self._on_decided = on_decided
-        self._followed = FollowedGroups(config, memory, clock)
+        self._followed = FollowedGroups(config, memory, clock, naming)
         self._has_read = False
         self._counts = SyncCounts()
 
@@ -182,9 +186,11 @@ class GroupSync:
             mirrors=self._mirrors(),
             maps=self._maps,
             positions=self._positions,
+            naming=self._followed.naming,
         )
         steps.done("target")
-        plan = plan_groups(seen, target, self._memory.rows, self._config.consumed_at_target)
+        policy = self._config.consumed_at_target
+        plan = plan_groups(seen, target, self._memory.rows, policy, self._followed.naming)
         steps.done("plan")
         now_ms = self._clock.wall_ms()
         applied = Applied(groups=dict(plan.groups))

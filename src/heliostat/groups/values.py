@@ -175,8 +175,8 @@ class SourceGroups:
 class TargetGroups:
     """The target: its groups, their committed offsets, and the mirrors' partitions.
 
-    `partitions` are by source partition; a text in place of one says why there is none, an error
-    why the target did not report it.
+    `offsets` are by the groups' names there. `partitions` are by source partition; a text in place of
+    one says why there is none, an error why the target did not report it.
     """
 
     listing: GroupListing

@@ -16,6 +16,7 @@ from heliostat.config import GroupsConfig
 from heliostat.errors import ConnectionLost
 from heliostat.groups.apply import CONNECTIONS, FEW, Committers
 from heliostat.groups.followed import IDLE_AFTER_S, IDLE_LOOK_S
+from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.refusals import PASSING, with_refusals
 from heliostat.groups.sync import GroupSync
@@ -79,7 +80,7 @@ class FakeMemory:
 
 
 class World:
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, naming: GroupNaming = SAME_NAMES, **config: Any) -> None:
         self.clock = Clock()
         self.source, self.target = cluster(), cluster()
         self.memory = FakeMemory()
@@ -87,6 +88,7 @@ class World:
         self.decided: dict[GroupId, GroupDecision] = {}
         self.config = GroupsConfig(**{"sync": True, **config})
         self.opened: list[SimulatedAdmin] = []
+        self.naming = naming
         self.start()
 
     def start(self) -> None:
@@ -105,6 +107,7 @@ class World:
             clock=self.clock,
             events=self.events,
             guard=lambda: None,
+            naming=self.naming,
             on_decided=self.decided.update,
         )
 
@@ -317,6 +320,43 @@ def test_metadata_that_the_target_does_not_take_is_named_and_delays_nothing_else
     world.turn()
     assert world.sync.report()["refused"] == 0
     assert {row.reason for row in planned_again(world).partitions} == {Reason.SYNCED}
+
+
+def test_renamed_groups_are_published_under_the_new_name_alone() -> None:
+    """Given the rule `summit.` / then the target's own group of the old name is never touched."""
+    world = World(GroupNaming("summit.${group}"))
+    renamed = GroupId("summit.g")
+    world.target.commit(G, PARTITION, 77)
+
+    def published() -> int | None:
+        assert world.turn() == 77, "the group of the old name"
+        group = world.target.groups.get(renamed)
+        return None if group is None else group.offsets[PARTITION].offset
+
+    world.commit(50)
+    assert published() == 50
+    assert world.decided[G].target_group == renamed
+    assert list(world.memory.rows) == [renamed]
+    world.start()
+    world.commit(20)
+    assert published() == 20, "a reset is followed by the row of the new name"
+    world.target.join(renamed)
+    world.commit(30)
+    assert published() == 20
+    assert world.sync.report()["reasons"] == {"ACTIVE_AT_TARGET": 1}
+    world.target.leave(renamed)
+    assert published() == 30
+    world.target.fail("commit_offsets", 30, renamed)
+    world.commit(40)
+    assert published() == 30
+    assert world.memory.rows[renamed].refused == {PARTITION: 30}
+    world.target.heal()
+    del world.source.groups[G]
+    assert published() == 30, "what was published stays"
+    assert list(world.memory.rows) == [renamed]
+    del world.target.groups[renamed]
+    assert published() is None
+    assert world.memory.rows == {}
 
 
 def planned_again(world: World) -> GroupDecision:
