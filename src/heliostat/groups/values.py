@@ -175,7 +175,7 @@ class SourceGroups:
 class TargetGroups:
     """The target: its groups, their committed offsets, and the mirrors' partitions.
 
-    `offsets` are by the groups' names there. `partitions` are by source partition; a text in place of
+    `offsets` are by the groups' names there, `partitions` by source partition: a text in place of
     one says why there is none, an error why the target did not report it.
     """
 
