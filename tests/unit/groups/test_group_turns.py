@@ -334,6 +334,10 @@ def test_renamed_groups_are_published_under_the_new_name_alone() -> None:
         return None if group is None else group.offsets[PARTITION].offset
 
     world.commit(50)
+    world.target.fail("commit_offsets", 30)
+    assert [published() for _ in range(3)] == [None] * 3
+    assert world.memory.writes == 2, "its row stays, though the target has no such group yet"
+    world.target.heal()
     assert published() == 50
     assert world.decided[G].target_group == renamed
     assert list(world.memory.rows) == [renamed]
