@@ -155,8 +155,9 @@ WHY_NONE = {
         "UNSUPPORTED_VERSION",
         "UNSUPPORTED_COMPRESSION_TYPE",
         "TOPIC_ALREADY_EXISTS",
-        "OFFSET_METADATA_TOO_LARGE",
+        "INVALID_COMMIT_OFFSET_SIZE",
     ),
+    "seen in `tests/kafka/test_admin_contract.py`, by number": ("OFFSET_METADATA_TOO_LARGE",),
     "no broker of today answers it to these requests": ("UNKNOWN_PRODUCER_ID",),
     "needs a plug-in of the broker": ("POLICY_VIOLATION",),
     "seen in the texts of `tests/kafka/test_faults_access.py` and `test_acls.py`, by right": (

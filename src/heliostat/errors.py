@@ -439,9 +439,7 @@ KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
         "MESSAGE_TOO_LARGE", _HALT, hint="raise max.message.bytes of the target topic"
     ),
     12: KafkaErrorKind(
-        "OFFSET_METADATA_TOO_LARGE",
-        _ASIDE,
-        hint="raise offset.metadata.max.bytes of the target's brokers to the source's",
+        "OFFSET_METADATA_TOO_LARGE", _ASIDE, hint="raise offset.metadata.max.bytes at the target"
     ),
     13: KafkaErrorKind("NETWORK_EXCEPTION", _RETRY, Append.AMBIGUOUS),
     14: KafkaErrorKind("COORDINATOR_LOAD_IN_PROGRESS", _RETRY),
@@ -455,6 +453,7 @@ KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
     20: KafkaErrorKind("NOT_ENOUGH_REPLICAS_AFTER_APPEND", _RETRY, Append.AMBIGUOUS),
     24: KafkaErrorKind("INVALID_GROUP_ID", _ASIDE),
     25: KafkaErrorKind("UNKNOWN_MEMBER_ID", _RETRY, hint="the group has members now"),
+    28: KafkaErrorKind("INVALID_COMMIT_OFFSET_SIZE", _ASIDE),
     29: KafkaErrorKind("TOPIC_AUTHORIZATION_FAILED", _RETRY, hint=_GRANT),
     30: KafkaErrorKind("GROUP_AUTHORIZATION_FAILED", _RETRY, hint=_GRANT),
     31: KafkaErrorKind("CLUSTER_AUTHORIZATION_FAILED", _RETRY, hint=_GRANT),

@@ -12,6 +12,7 @@ from support.clusters import ClusterPair, fresh_name, until
 from support.group_sides import Reader, Sides, write_values
 from support.mirror_jvm import MirrorJvm
 from support.records import write_transaction
+from support.streams_member import CLIENT_ID, StreamsMember
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import CommittedOffset
@@ -324,7 +325,7 @@ def test_groups_of_the_new_protocol(sides: Sides) -> None:
         sync.run()
         assert sides.row(group).reason is Reason.ACTIVE_AT_TARGET
         here = sides.target.list_groups()
-        (member,) = group_operations._members(sides.target, here, GroupId(group))[GroupId(group)]
+        (member,) = group_operations._members(sides.target, here, [GroupId(group)])[GroupId(group)]
         assert member.client_id.startswith(f"consumer-{group}")
         assert member.host == "/127.0.0.1"
         wrong = sides.target.describe_members([GroupId(group)])[GroupId(group)]
@@ -335,6 +336,32 @@ def test_groups_of_the_new_protocol(sides: Sides) -> None:
         assert sides.at_target(group) == CommittedOffset(Offset(60))
         listed = sides.target.list_groups().groups[GroupId(group)]
         assert (listed.kind, listed.has_members) == ("consumer", False)
+
+
+@pytest.mark.thorough
+def test_groups_of_kafka_streams(sides: Sides) -> None:
+    """Given an application of KIP-1071 / when it moves / then it goes on where it had committed."""
+    group = GroupId(fresh_name("app"))
+    with StreamsMember(sides.source_bootstrap, sides.topic, group) as application:
+        assert application.committed() is None
+        application.commit(CommittedOffset(Offset(40), "partition time"))
+        listed = sides.source.list_groups().groups[group]
+        assert (listed.kind, listed.protocol, listed.has_members) == ("streams", "streams", True)
+        sync = sides.sync(**only(group))
+        sync.run()
+    assert sides.row(group).reason is Reason.SYNCED
+    assert sides.at_target(group) == CommittedOffset(Offset(40), "partition time")
+    with StreamsMember(sides.target_bootstrap, sides.mirror, group) as application:
+        assert application.committed() == 40
+        sides.commit(group, 60)
+        sync.run()
+        assert sides.row(group).reason is Reason.ACTIVE_AT_TARGET
+        here = sides.target.list_groups()
+        (member,) = group_operations._members(sides.target, here, [group])[group]
+        assert (member.client_id, member.host) == (CLIENT_ID, "/127.0.0.1")
+        application.commit(CommittedOffset(Offset(45)))
+    sync.run()
+    assert sides.at_target(group) == CommittedOffset(Offset(60)), "a streams group without members"
 
 
 class JavaReader:

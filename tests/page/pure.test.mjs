@@ -278,7 +278,7 @@ test("all pages of an answer, each row once", async () => {
   assert.deepEqual([cut.items.length, cut.next], [10, "10"]);
 });
 
-const GROUP = { group: "g", selected: true, why: "include .*", in_sync: true, problem: null, partitions: 3, open_partitions: 0, reread_records: 0, source_state: null, target_state: null };
+const GROUP = { group: "g", target_group: "g", selected: true, why: "include .*", in_sync: true, problem: null, partitions: 3, open_partitions: 0, reread_records: 0, source_state: null, target_state: null };
 
 test("groups: where each would resume", () => {
   const open = { ...GROUP, group: "a", in_sync: false, open_partitions: 2, reread_records: 120 };

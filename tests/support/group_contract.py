@@ -17,7 +17,8 @@ def a_group_begins_with_its_first_commit(side: Side) -> None:
     assert group not in side.admin.list_groups().groups
     assert side.admin.committed_offsets([group]) == {group: {}}
     assert code(side.admin.describe_members([group])) == {group: 69}
-    assert code(side.admin.describe_consumer_members([group])) == {group: 69}
+    for kind in ("consumer", "streams"):
+        assert code(side.admin.describe_members([group], kind)) == {group: 69}
     assert commit(side, group, {at(name): 5, at(name, 7): 1, at(missing): 1}) == {
         at(name): None,
         at(name, 7): 3,
@@ -31,7 +32,8 @@ def a_group_begins_with_its_first_commit(side: Side) -> None:
     assert not listed.has_members
     assert side.admin.committed_offsets([group]) == {group: {at(name): CommittedOffset(Offset(5))}}
     assert side.admin.describe_members([group]) == {group: ()}
-    assert code(side.admin.describe_consumer_members([group])) == {group: 69}
+    for kind in ("consumer", "streams"):
+        assert code(side.admin.describe_members([group], kind)) == {group: 69}
     assert group in side.admin.list_groups(states=["empty"]).groups
     assert group in side.admin.list_groups(kinds=["classic"]).groups
     for listing in (
@@ -71,7 +73,8 @@ def any_offset_is_committed_and_short_words_with_it(side: Side) -> None:
 
 def groups_without_a_name_are_groups(side: Side) -> None:
     nameless = GroupId("")
-    assert code(side.admin.describe_consumer_members([nameless])) == {"": 24}
+    for kind in ("consumer", "streams"):
+        assert code(side.admin.describe_members([nameless], kind)) == {"": 24}
     name = made(side)
     assert commit(side, nameless, {at(name): 1}) == {at(name): None}
     assert side.admin.list_groups().groups[nameless].kind == "classic"
@@ -88,7 +91,7 @@ def a_group_with_members_takes_no_commits_of_others(side: Side) -> None:
         assert group in side.admin.list_groups(states=["stable"]).groups
         [member] = side.admin.describe_members([group])[group]  # type: ignore[misc]  # no error
         assert (member.client_id, member.host) == ("mine", "/127.0.0.1")
-        assert code(side.admin.describe_consumer_members([group])) == {group: 69}
+        assert code(side.admin.describe_members([group], "consumer")) == {group: 69}
         answer = commit(side, group, {at(name): 1, at(missing): 1})
         assert answer == {at(name): 25, at(missing): 3}
     until(lambda: side.admin.list_groups().groups[group].state == "Empty", "the member to leave")

@@ -20,7 +20,12 @@ from support.simulated_topics import known_topic, missing
 from typing_extensions import override
 
 from heliostat.clusters.admin import ClusterAdmin, group_calls, transaction_calls
-from heliostat.clusters.admin.group_values import CommittedOffset, GroupListing, GroupMember
+from heliostat.clusters.admin.group_values import (
+    CLASSIC_KIND,
+    CommittedOffset,
+    GroupListing,
+    GroupMember,
+)
 from heliostat.clusters.admin.values import (
     BrokerInfo,
     ConfigEntry,
@@ -315,16 +320,9 @@ class SimulatedAdmin(ClusterAdmin):
 
     @override
     def describe_members(
-        self, groups: Iterable[GroupId]
+        self, groups: Iterable[GroupId], kind: str = CLASSIC_KIND
     ) -> Mapping[GroupId, tuple[GroupMember, ...] | BrokerError]:
-        return simulated_groups.members(self.cluster, "describe_members", "classic", groups)
-
-    @override
-    def describe_consumer_members(
-        self, groups: Iterable[GroupId]
-    ) -> Mapping[GroupId, tuple[GroupMember, ...] | BrokerError]:
-        method = "describe_consumer_members"
-        return simulated_groups.members(self.cluster, method, "consumer", groups)
+        return simulated_groups.members(self.cluster, kind, groups)
 
     @override
     def committed_offsets(

@@ -9,7 +9,7 @@ from support.simulated_settings import OFFSET_METADATA_MAX
 
 from heliostat.clusters.admin import CommittedOffset, GroupListing, GroupMember, ListedGroup
 from heliostat.clusters.admin.group_calls import CommitAnswers, Commits, FetchedOffsets
-from heliostat.clusters.admin.group_values import NO_COMMIT
+from heliostat.clusters.admin.group_values import CLASSIC_KIND, NO_COMMIT
 from heliostat.errors import BrokerError
 from heliostat.names import BrokerId, GroupId, TopicPartition
 
@@ -37,17 +37,17 @@ def list_groups(
 
 
 def members(
-    cluster: SimulatedCluster, method: str, kind: str, groups: Iterable[GroupId]
+    cluster: SimulatedCluster, kind: str, groups: Iterable[GroupId]
 ) -> dict[GroupId, tuple[GroupMember, ...] | BrokerError]:
     """Return members of groups of one kind; others are not found."""
     asked = sorted(set(groups))
-    failed = cluster.take(method, asked)
+    failed = cluster.take("describe_members", asked)
     answers: dict[GroupId, tuple[GroupMember, ...] | BrokerError] = {}
     for name in asked:
         group = cluster.groups.get(name)
         if name in failed:
             answers[name] = failed[name]
-        elif kind == "consumer" and not name:
+        elif kind != CLASSIC_KIND and not name:
             answers[name] = error(INVALID_GROUP, "describe group")
         elif group is None or group.kind != kind:
             answers[name] = error(NOT_FOUND, f"describe group {name}")

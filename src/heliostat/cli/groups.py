@@ -71,23 +71,23 @@ def _lines(found: LinkGroups, group: str | None) -> Iterator[str]:
 
 def _summary(view: GroupView) -> str:
     if view.decided is None:
-        return f"  - {view.group}  ({view.why})"
+        return f"  - {view.shown_name}  ({view.why})"
     if view.decided.problem:
-        return f"  ! {view.group}  {view.decided.problem}"
+        return f"  ! {view.shown_name}  {view.decided.problem}"
     rows = [row for row in view.decided.partitions if row.target is not None]
     if not rows:
-        return f"  - {view.group}  (no offsets of mirrored topics)"
+        return f"  - {view.shown_name}  (no offsets of mirrored topics)"
     open_rows, reread = view.open_rows, view.reread_records
     if not open_rows:
-        return f"  = {view.group}  {len(rows)} partitions, reread {reread}"
+        return f"  = {view.shown_name}  {len(rows)} partitions, reread {reread}"
     return (
-        f"  ~ {view.group}  {len(open_rows)} of {len(rows)} partitions are not in sync, "
+        f"  ~ {view.shown_name}  {len(open_rows)} of {len(rows)} partitions are not in sync, "
         f"reread {reread}: {open_rows[0].why}"
     )
 
 
 def _explained(view: GroupView) -> Iterator[str]:
-    yield f"  {view.group}: {view.why}"
+    yield f"  {view.shown_name}: {view.why}"
     if view.decided is None:
         return
     source, target = view.decided.source, view.decided.target

@@ -6,6 +6,7 @@ file and words every problem, `checks` has checks across fields and of the clust
 
 from heliostat.config.checks import check_distinct_clusters
 from heliostat.config.gaps import ErrorRule, ErrorsConfig, GapsConfig, SchemaErrorRule
+from heliostat.config.groups import GroupsConfig
 from heliostat.config.load import load_config
 from heliostat.config.model import (
     BUILT_IN_EXCLUDE,
@@ -17,7 +18,6 @@ from heliostat.config.model import (
     ClusterConfig,
     Config,
     FormatNaming,
-    GroupsConfig,
     LanesConfig,
     LinkConfig,
     LinkSettings,

@@ -119,6 +119,45 @@ def progress_group_problems(config: Config) -> Iterator[str]:
             )
 
 
+def group_naming_problems(config: Config) -> Iterator[str]:
+    """Yield links that rename groups while another link publishes groups the other way.
+
+    What a consumer commits at the target under the new name has no way back to the old one, and
+    each link would take the other's groups for new ones.
+    """
+    for index, link in enumerate(config.links):
+        if link.groups.naming == "same" or not publishes_groups(link):
+            continue
+        for other in config.links:
+            if publishes_groups(other) and _is_opposite(config, link, other):
+                yield (
+                    f"links[{index}].groups.naming: link {other.name} publishes groups from "
+                    f"{other.source} to {other.target}, and with renamed groups a consumer can't "
+                    f"come back: take same in both (got {link.groups.name_format()!r})"
+                )
+
+
+def publishes_groups(link: LinkConfig) -> bool:
+    """Whether the target gets offsets of the source's groups, in whatever format."""
+    return link.groups.sync or link.checkpoints.emit
+
+
+def _is_opposite(config: Config, one: LinkConfig, other: LinkConfig) -> bool:
+    return _are_same(config, one.source, other.target) and _are_same(
+        config, one.target, other.source
+    )
+
+
+def _are_same(config: Config, one: Alias, other: Alias) -> bool:
+    """Whether two aliases lead to one cluster, as far as the file shows it."""
+    return one == other or bool(_seeds(config, one) & _seeds(config, other))
+
+
+def _seeds(config: Config, alias: Alias) -> set[str]:
+    found = config.clusters.get(alias)
+    return set() if found is None else {address.lower() for address in found.bootstrap}
+
+
 def _same_selection(where: str, one: LinkConfig, other: LinkConfig) -> Iterator[str]:
     same = one.source == other.source and one.topics.exclude == other.topics.exclude
     if not same or one.topics.name_format() != other.topics.name_format():

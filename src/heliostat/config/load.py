@@ -17,6 +17,7 @@ from typing_extensions import override
 from heliostat.config import model
 from heliostat.config.checks import (
     cross_problems,
+    group_naming_problems,
     progress_group_problems,
     registry_topic_problems,
     schema_problems,
@@ -69,6 +70,7 @@ def load_config(path: str | Path, env: Mapping[str, str] | None = None) -> Confi
         problems.extend(target_problems(config))
         problems.extend(schema_problems(config))
         problems.extend(progress_group_problems(config))
+        problems.extend(group_naming_problems(config))
         problems.extend(registry_topic_problems(config))
     if config is None or problems:
         raise _refusal(path, problems)

@@ -13,6 +13,7 @@ from heliostat.access import ClusterAccess, RegistryAccess
 from heliostat.config.fan_in import FanInConfig, check_slot
 from heliostat.config.frozen import Frozen
 from heliostat.config.gaps import ErrorsConfig, GapsConfig
+from heliostat.config.groups import GroupsConfig
 from heliostat.config.interchange import CheckpointsConfig, HeartbeatsConfig, OffsetSyncsConfig
 from heliostat.config.patterns import Patterns, as_entries
 from heliostat.config.pipelines import Pipelines
@@ -62,14 +63,6 @@ FORCED_CONFIGS: Mapping[str, str] = {
     "message.timestamp.after.max.ms": FOREVER_MS,
 }
 """Settings that every mirror has at the target, whatever the source or the link says."""
-
-GROUPS_EXCLUDE_DEFAULT: tuple[str, ...] = (
-    # MirrorMaker 2's list: console groups are temporary, Connect's belong to one Connect cluster.
-    r"console-consumer-.*",
-    r"connect-.*",
-    r"__.*",
-)
-FOLLOWED_S_LIMIT = 31_536_000  # a year; brokers keep offsets for a week by default
 
 PORT_MAX = 65_535
 FETCH_BYTES_LIMIT = 55 << 20  # bytes; a broker returns no more (`fetch.max.bytes` default)
@@ -379,39 +372,6 @@ class StateConfig(Frozen):
         int | None, Field(title="Replication factor", ge=1, le=REPLICATION_FACTOR_LIMIT)
     ] = None
     """Null = 3, but not more than the target has brokers."""
-
-
-class GroupsConfig(Frozen):
-    """Consumer groups: their offsets, published at the target."""
-
-    sync: Annotated[bool, Field(title="Sync")] = False
-    """Publish offsets of the source's groups at the target. Off by default, as an independent group
-    of the same name that reads mirrors at the target would be moved while it is stopped."""
-    include: Annotated[Patterns, Field(title="Include")] = (".*",)
-    """Names or regular expressions that match a whole name."""
-    exclude: Annotated[Patterns, Field(title="Exclude")] = GROUPS_EXCLUDE_DEFAULT
-    """Names or regular expressions; wins over `include`."""
-    states: Annotated[
-        tuple[Literal["active", "empty"], ...],
-        Strict(strict=False),
-        BeforeValidator(as_entries),
-        Field(title="States", min_length=1),
-    ] = ("active", "empty")
-    """Groups in these states at the source: `active` ones have members or move their offsets.
-    Without `empty`, groups that have not been active since the link began cost nothing; one that
-    was active is followed for `active_within_s` after that."""
-    active_within_s: Annotated[
-        float | None, Field(title="Active within", ge=60, le=FOLLOWED_S_LIMIT)
-    ] = 604_800
-    """Groups without members whose offsets do not change for so many seconds are no longer
-    followed; what was published stays. Null = for ever. A week is how long brokers keep offsets."""
-    interval_s: Annotated[float, Field(title="Interval", ge=0.5, le=3600)] = 5
-    """Seconds between two checks of groups in use; idle ones are checked once a minute."""
-    consumed_at_target: Annotated[
-        Literal["advance", "leave"], Field(title="Consumed at the target")
-    ] = "advance"
-    """If consumers at the target have moved a group's offset themselves and then left: `advance` it
-    once the source is further on, or `leave` it alone. Neither ever moves it back."""
 
 
 class LinkSettings(Frozen):

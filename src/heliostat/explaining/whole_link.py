@@ -9,13 +9,14 @@ from dataclasses import replace
 from heliostat.explaining.codes import code_in, known_code
 from heliostat.explaining.lateness import line_texts, missing_text, not_running, pace_texts
 from heliostat.explaining.values import Evidence, Explanation, GroupKnown, Kind, Step
+from heliostat.groups.plan import NO_NAME
 from heliostat.groups.values import CommitDecision, Reason
 from heliostat.names import GroupId
 from heliostat.ops.events import shortened
 
 NAMED_MAX = 5
 _SETTLED = frozenset({Reason.SYNCED, Reason.PUBLISH, Reason.RESET})
-_PASSING = frozenset({Reason.NOT_LANDED, Reason.NOT_TOLD, Reason.REFUSED})
+_PASSING = frozenset({Reason.NOT_LANDED, Reason.NOT_TOLD})
 
 
 def explain_link(evidence: Evidence, base: Explanation) -> Explanation:
@@ -97,10 +98,18 @@ def explain_group(evidence: Evidence, group: GroupId, base: Explanation) -> Expl
         text = f"the group {group} is selected, but groups.sync is off: no offsets are published"
         turn_on = Step("Turn groups.sync on; heliostat groups shows what would be done.")
         return replace(base, kind=Kind.NOT_MIRRORED, answer=text, next_steps=(turn_on, see))
-    return _of_decided(known, group, see, base)
+    return _of_decided(known, _names(known, group), see, base)
 
 
-def _of_decided(known: GroupKnown, group: GroupId, see: Step, base: Explanation) -> Explanation:
+def _names(known: GroupKnown, asked: GroupId) -> str:
+    """Return a group's name, and the one at the target if that is another."""
+    decided = known.decided
+    if decided is None or decided.target_group in {NO_NAME, decided.group}:
+        return asked
+    return f"{decided.group} ({decided.target_group} at the target)"
+
+
+def _of_decided(known: GroupKnown, group: str, see: Step, base: Explanation) -> Explanation:
     decided = known.decided
     if decided is None or decided.problem:
         why = "" if decided is None else f": {decided.problem}"

@@ -14,10 +14,11 @@ from heliostat.clock import Clock
 from heliostat.clusters.admin import GroupListing, ListedGroup
 from heliostat.config import GroupsConfig
 from heliostat.errors import BrokerError
+from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.select import GroupChoice, compile_selection
-from heliostat.groups.values import CommitDecision, FetchedOffsets, Reason
+from heliostat.groups.values import UNPUBLISHED, CommitDecision, FetchedOffsets, Reason
 from heliostat.names import GroupId
 
 CHOICES_MAX = 100_000
@@ -33,7 +34,7 @@ _OPEN = frozenset(
         Reason.NOT_LANDED,
         Reason.ACTIVE_AT_TARGET,
         Reason.NOT_TOLD,
-        Reason.REFUSED,
+        *UNPUBLISHED,
     }
 )
 """What may change without a change at the source: checked in each pass."""
@@ -41,7 +42,7 @@ _LEFT = (
     Reason.MOVED_AT_TARGET,
     Reason.REWOUND_AT_TARGET,
     Reason.TARGET_SHORTER,
-    Reason.REFUSED,
+    *UNPUBLISHED,
     Reason.NOT_TOLD,
 )
 """What an operator may want to check."""
@@ -72,12 +73,21 @@ class FollowedGroups:
         The record of what was published.
     clock
         Time.
+    naming
+        How groups are called at the target.
     """
 
-    def __init__(self, config: GroupsConfig, memory: PublishedOffsets, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: GroupsConfig,
+        memory: PublishedOffsets,
+        clock: Clock,
+        naming: GroupNaming = SAME_NAMES,
+    ) -> None:
         self.groups: dict[GroupId, Followed] = {}
         self._config = config
         self._memory = memory
+        self.naming = naming
         self._clock = clock
         self._selection = compile_selection(config)
         self._choices: dict[tuple[str, str, str], GroupChoice] = {}
@@ -91,7 +101,7 @@ class FollowedGroups:
         for group, listed in there.groups.items():
             known = self.groups.get(group)
             if known is None and self._choice(listed).skip is None:
-                row = self._memory.rows.get(group)
+                row = self._memory.rows.get(self.naming.target_name(group))
                 alive_ms = now_ms if "empty" in self._config.states else row.at_ms if row else 0
                 known = self.groups[group] = Followed(alive_ms, changed_s=now_s)
             if known is not None and listed.has_members:
@@ -101,7 +111,8 @@ class FollowedGroups:
         for group in self.groups.keys() - there.groups.keys():
             del self.groups[group]
         if not here.failed:
-            self._memory.forget(self._memory.rows.keys() - there.groups.keys() - here.groups.keys())
+            names = {self.naming.target_name(group) for group in there.groups}
+            self._memory.forget(self._memory.rows.keys() - names - here.groups.keys())
 
     def _choice(self, listed: ListedGroup) -> GroupChoice:
         key = (listed.group, listed.kind, listed.protocol)
@@ -167,5 +178,8 @@ class FollowedGroups:
 
 
 def _problem(rows: Iterable[CommitDecision]) -> str:
-    """Say why a group's first partition that was left alone was; empty if there is none."""
-    return next((f"{row.source}: {row.why}" for row in rows if row.reason in _LEFT), "")
+    """Say why a partition of a group was left alone, a refused one first; empty: none was."""
+    left = sorted(
+        (row for row in rows if row.reason in _LEFT), key=lambda row: row.reason not in UNPUBLISHED
+    )
+    return next((f"{row.source}: {row.why}" for row in left), "")

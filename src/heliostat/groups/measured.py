@@ -8,6 +8,7 @@ from typing import NamedTuple
 from heliostat.config import compile_pattern
 from heliostat.errors import BrokerError
 from heliostat.groups.followed import Followed
+from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.values import Published
 from heliostat.names import GroupId, Offset, TopicPartition
 
@@ -45,15 +46,22 @@ class MeasuredGroups:
         self._ends = ends
 
     def figures(
-        self, groups: Mapping[GroupId, Followed], published: Mapping[GroupId, Published]
+        self,
+        groups: Mapping[GroupId, Followed],
+        published: Mapping[GroupId, Published],
+        naming: GroupNaming = SAME_NAMES,
     ) -> list[GroupFigures]:
-        """Return their figures, of those that the link follows."""
+        """Return their figures, of those that the link follows; `published` by names there."""
         if not self._matches:
             return []
         ends = self._ends()
         named = sorted(group for group in groups if any(fits(group) for fits in self._matches))
         return [
-            GroupFigures(group, _lag(groups[group], ends), _published_ms(published.get(group)))
+            GroupFigures(
+                group,
+                _lag(groups[group], ends),
+                _published_ms(published.get(naming.target_name(group))),
+            )
             for group in named[:GROUPS_MAX]
         ]
 

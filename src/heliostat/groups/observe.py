@@ -9,6 +9,7 @@ from typing import Any
 from heliostat.clusters.admin import ClusterAdmin, GroupListing, TopicInfo
 from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError
+from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.values import MirrorPartition, SourceGroups, TargetGroups
 from heliostat.names import TopicName, TopicPartition, id_text, is_another, is_still
 from heliostat.offsets.ends_then_maps import EndsThenMaps
@@ -35,13 +36,15 @@ def observe_target(
     mirrors: Mirrors,
     maps: OpenMaps,
     positions: Positions,
+    naming: GroupNaming = SAME_NAMES,
 ) -> TargetGroups:
     """Read the same groups at the target, and the mirrors' partitions of their offsets."""
-    there_too = [
-        group
+    names = [
+        naming.target_name(group)
         for group, rows in seen.offsets.items()
-        if group in listing.groups and not isinstance(rows, BrokerError)
+        if not isinstance(rows, BrokerError)
     ]
+    there_too = [name for name in names if name in listing.groups]
     asked = {
         partition
         for rows in seen.offsets.values()

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 
 from heliostat.clusters.admin import CommittedOffset, ListedGroup
+from heliostat.clusters.admin.group_values import SHARE_KIND
 from heliostat.errors import BrokerError
+from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.values import (
     CommitDecision,
     MirrorPartition,
@@ -28,9 +31,17 @@ from heliostat.groups.values import (
 from heliostat.invariants import group_offset_may_be_published
 from heliostat.names import GroupId, Offset, TopicPartition
 
+SHARED_THERE = (
+    "the target has a share group of this name, which takes no offsets: exclude the group, or "
+    "delete the share group"
+)
 Policy: TypeAlias = Literal["advance", "leave"]
 _Verdict: TypeAlias = tuple[Reason, str]
 _PUBLISHING = frozenset({Reason.PUBLISH, Reason.RESET, Reason.NOT_LANDED, Reason.BELOW_START})
+
+
+NO_NAME = GroupId("")
+"""Of a decision that nobody publishes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +54,8 @@ class GroupDecision:
     partitions: tuple[CommitDecision, ...]
     problem: str = ""
     """Why none of its offsets is known."""
+    target_group: GroupId = NO_NAME
+    """Its name at the target."""
 
     @property
     def commits(self) -> dict[TopicPartition, CommittedOffset]:
@@ -62,8 +75,8 @@ class GroupPlan:
 
     @property
     def commits(self) -> dict[GroupId, dict[TopicPartition, CommittedOffset]]:
-        """Offsets to commit at the target, by group; only groups that have any."""
-        found = {name: decided.commits for name, decided in self.groups.items()}
+        """Offsets to commit, by the groups' names at the target; only groups that have any."""
+        found = {decided.target_group: decided.commits for decided in self.groups.values()}
         return {name: rows for name, rows in found.items() if rows}
 
 
@@ -72,42 +85,50 @@ def plan_groups(
     target: TargetGroups,
     published: Mapping[GroupId, Published],
     policy: Policy,
+    naming: GroupNaming = SAME_NAMES,
 ) -> GroupPlan:
     """Decide on every partition of the groups whose offsets were requested.
 
     Parameters
     ----------
     published
-        The link's record of what it has written.
+        The link's record of what it has written, by the groups' names at the target.
     policy
         `consumed_at_target` of the configuration.
+    naming
+        How groups are called at the target.
     """
+    names = {group: naming.target_name(group) for group in source.offsets}
     return GroupPlan(
         {
-            group: _decide_group(group, source, target, published.get(group), policy)
-            for group in source.offsets
+            group: _decide_group(group, name, source, target, published.get(name), policy)
+            for group, name in names.items()
         }
     )
 
 
-def _decide_group(
+def _decide_group(  # noqa: PLR0917 - what is asked, and of what
     group: GroupId,
+    name: GroupId,
     source: SourceGroups,
     target: TargetGroups,
     published: Published | None,
     policy: Policy,
 ) -> GroupDecision:
-    listed, there = source.listing.groups.get(group), target.group(group)
+    listed, there = source.listing.groups.get(group), target.group(name)
     offsets = source.offsets[group]
-    at_target = target.offsets.get(group, {})
+    at_target = target.offsets.get(name, {})
+    decided = partial(GroupDecision, group, listed, there, target_group=name)
+    if there is not None and there.kind == SHARE_KIND:
+        return decided((), SHARED_THERE)
     if isinstance(offsets, BrokerError):
-        return GroupDecision(group, listed, there, (), f"the source does not answer: {offsets}")
+        return decided((), f"the source does not answer: {offsets}")
     if isinstance(at_target, BrokerError):
-        return GroupDecision(group, listed, there, (), f"the target does not answer: {at_target}")
+        return decided((), f"the target does not answer: {at_target}")
     if there is None and target.listing.failed:
         error = next(iter(target.listing.failed.values()))
         problem = f"a target broker does not list its groups: {error}"
-        return GroupDecision(group, listed, there, (), problem)
+        return decided((), problem)
     sent = {} if published is None else published.sent
     has_members = there is not None and there.has_members
     rows: list[CommitDecision] = []
@@ -133,7 +154,7 @@ def _decide_group(
                 partition, commit, mirror, committed, own, has_members, policy, exact, wanted
             )
             rows.append(case.decide())
-    return GroupDecision(group, listed, there, tuple(rows))
+    return decided(tuple(rows))
 
 
 def _without(
@@ -265,4 +286,4 @@ def sent_after(
             new[each.target] = Sent(each.publish.offset, before=there)
         else:
             new[each.target] = Sent(each.publish.offset, over=there)
-    return Published(new, at_ms)
+    return Published(new, at_ms, {} if published is None else published.refused)

@@ -6,13 +6,20 @@ import re
 from dataclasses import dataclass
 
 from heliostat.clusters.admin import ListedGroup
+from heliostat.clusters.admin.group_values import (
+    CLASSIC_KIND,
+    CONSUMER_KIND,
+    SHARE_KIND,
+    STREAMS_KIND,
+)
 from heliostat.config import GroupsConfig, compile_pattern
 from heliostat.groups.values import Published, Skip
 
-KINDS_WITH_OFFSETS = frozenset({"", "classic", "consumer", "streams"})
-"""Share groups (KIP-932) keep their positions elsewhere; old brokers report no kind (`""`)."""
-PROTOCOLS_WITH_OFFSETS = frozenset({"", "consumer"})
-"""Connect's workers and schema registries elect leaders in groups that commit nothing."""
+KINDS_WITH_OFFSETS = frozenset({"", CLASSIC_KIND, CONSUMER_KIND, STREAMS_KIND})
+"""Old brokers report no kind (`""`)."""
+ELECTING_PROTOCOLS = frozenset({"connect", "sr"})
+"""Workers of Connect and schema registries elect leaders in classic groups that commit nothing. Of
+any other protocol, offsets count if there are some."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +49,15 @@ class Selection:
 
     def choose(self, listed: ListedGroup) -> GroupChoice:
         """Decide on a group as the source lists it."""
+        if listed.kind == SHARE_KIND:
+            why = "a share group: brokers keep what it has acknowledged, there are no offsets"
+            return GroupChoice(Skip.NO_OFFSETS, why)
         if listed.kind not in KINDS_WITH_OFFSETS:
-            return GroupChoice(Skip.NO_OFFSETS, f"{listed.kind} groups commit no offsets")
-        if listed.protocol not in PROTOCOLS_WITH_OFFSETS:
-            return GroupChoice(Skip.NO_OFFSETS, f"a group of {listed.protocol} commits no offsets")
+            why = f"groups of kind {listed.kind} are not known to commit offsets"
+            return GroupChoice(Skip.NO_OFFSETS, why)
+        if listed.protocol in ELECTING_PROTOCOLS:
+            why = f"members of protocol {listed.protocol} elect a leader and commit no offsets"
+            return GroupChoice(Skip.NO_OFFSETS, why)
         return self.by_name(listed.group)
 
 

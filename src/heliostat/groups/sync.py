@@ -18,10 +18,11 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import GroupsConfig
 from heliostat.groups.apply import Applied, Committers, Guard, publish
 from heliostat.groups.followed import Followed, FollowedGroups
+from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.observe import Mirrors, OpenMaps, Positions, observe_target
 from heliostat.groups.plan import GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
-from heliostat.groups.values import Reason, SourceGroups
+from heliostat.groups.values import UNPUBLISHED, Reason, SourceGroups
 from heliostat.names import GroupId
 from heliostat.ops.events import Events
 
@@ -43,6 +44,8 @@ class SyncCounts:
     """Numbers of groups' partitions, by reason."""
     left_alone: dict[str, str] = field(default_factory=dict)
     """Some groups that an operator may want to check, and why."""
+    refused: int = 0
+    """How many offsets the target keeps refusing."""
     last_turn_ms: int = 0
     """When the last pass ended, in ms since the epoch."""
     took_ms: dict[str, int] = field(default_factory=dict)
@@ -56,6 +59,7 @@ class SyncCounts:
             "published": self.published,
             "reasons": self.reasons,
             "left_alone": self.left_alone,
+            "refused": self.refused,
             "last_turn_ms": self.last_turn_ms,
             "took_ms": self.took_ms,
         }
@@ -105,6 +109,8 @@ class GroupSync:
         Time, and where changes are logged.
     guard
         Raises if we no longer own the link (I10).
+    naming
+        How groups are called at the target.
     on_decided
         Called with the decisions of each pass; others publish them in their own formats.
     """
@@ -123,6 +129,7 @@ class GroupSync:
         clock: Clock,
         events: Events,
         guard: Guard,
+        naming: GroupNaming = SAME_NAMES,
         on_decided: Callable[[Mapping[GroupId, GroupDecision]], None],
     ) -> None:
         self._config = config
@@ -137,7 +144,7 @@ class GroupSync:
         self._events = events
         self._guard = guard
         self._on_decided = on_decided
-        self._followed = FollowedGroups(config, memory, clock)
+        self._followed = FollowedGroups(config, memory, clock, naming)
         self._has_read = False
         self._counts = SyncCounts()
 
@@ -179,9 +186,11 @@ class GroupSync:
             mirrors=self._mirrors(),
             maps=self._maps,
             positions=self._positions,
+            naming=self._followed.naming,
         )
         steps.done("target")
-        plan = plan_groups(seen, target, self._memory.rows, self._config.consumed_at_target)
+        policy = self._config.consumed_at_target
+        plan = plan_groups(seen, target, self._memory.rows, policy, self._followed.naming)
         steps.done("plan")
         now_ms = self._clock.wall_ms()
         applied = Applied(groups=dict(plan.groups))
@@ -208,16 +217,19 @@ class GroupSync:
         total: Counter[Reason] = Counter()
         left: dict[str, str] = {}
         groups = self._followed.groups
-        for group, known in groups.items():
+        for known in groups.values():
             total.update(known.reasons)
-            if known.problem and len(left) < LISTED_MAX:
-                left[group] = known.problem
+        named = ((group, known) for group, known in groups.items() if known.problem)
+        refused_first = sorted(named, key=lambda item: not item[1].reasons.keys() & UNPUBLISHED)
+        for group, known in refused_first[:LISTED_MAX]:
+            left[group] = known.problem
         return SyncCounts(
             groups=len(groups),
             looked_at=looked_at,
             published=self._counts.published + committed,
             reasons={reason.name: number for reason, number in total.items()},
             left_alone=left,
+            refused=sum(total[reason] for reason in UNPUBLISHED),
             last_turn_ms=self._clock.wall_ms(),
             took_ms=steps.took_ms,
         )

@@ -14,6 +14,8 @@ from heliostat.offsets.offset_map import OffsetMap
 
 FetchedOffsets: TypeAlias = Mapping[TopicPartition, CommittedOffset | BrokerError]
 """Committed offsets by partition, of one group."""
+Answers: TypeAlias = Mapping[TopicPartition, BrokerError | None] | BrokerError
+"""Answers to the commits of one group; None for each success."""
 
 
 class Reason(Enum):
@@ -44,6 +46,8 @@ class Reason(Enum):
     """The topic has no mirror of this link, or another one than before."""
     NOT_TOLD = "not told"
     """A cluster did not report it; checked again."""
+    METADATA_TOO_LARGE = "metadata too large"
+    """The target refuses the text that the group commits with its offset; retried."""
     REFUSED = "refused"
     """The target refused the commit; retried."""
 
@@ -53,6 +57,10 @@ SETTLED = frozenset(
 )
 """Reasons for which nothing remains to be done: also where consumers have moved, and go on at the
 target."""
+
+
+UNPUBLISHED = frozenset({Reason.METADATA_TOO_LARGE, Reason.REFUSED})
+"""Reasons that stay until somebody changes something at the target."""
 
 
 class Skip(Enum):
@@ -93,6 +101,8 @@ class Published:
 
     sent: Mapping[TopicPartition, Sent] = field(default_factory=dict)
     at_ms: int = 0
+    refused: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Kafka's codes of the last commits, where the target keeps refusing them."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON, for the state topic."""
@@ -102,7 +112,11 @@ class Published:
             while row[-1] is None:
                 row.pop()
             topics.setdefault(partition.topic, {})[str(partition.partition)] = row
-        return {"at_ms": self.at_ms, "topics": topics}
+        answer: dict[str, Any] = {"at_ms": self.at_ms, "topics": topics}
+        if self.refused:
+            rows = [(each.topic, each.partition, code) for each, code in self.refused.items()]
+            answer["refused"] = rows
+        return answer
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Published:
@@ -112,7 +126,11 @@ class Published:
             for topic, rows in value["topics"].items()
             for number, row in rows.items()
         }
-        return cls(sent, int(value["at_ms"]))
+        refused = {
+            TopicPartition(TopicName(topic), PartitionId(number)): int(code)
+            for topic, number, code in value.get("refused", ())
+        }
+        return cls(sent, int(value["at_ms"]), refused)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +175,8 @@ class SourceGroups:
 class TargetGroups:
     """The target: its groups, their committed offsets, and the mirrors' partitions.
 
-    `partitions` are by source partition; a text in place of one says why there is none, an error
-    why the target did not report it.
+    `offsets` are by the groups' names there, `partitions` by source partition: a text in place of
+    one says why there is none, an error why the target did not report it.
     """
 
     listing: GroupListing

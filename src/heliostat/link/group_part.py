@@ -16,6 +16,7 @@ from heliostat.config import LinkConfig
 from heliostat.errors import GroupsFailed, HeliostatError, LinkTakenOver, Verdict
 from heliostat.groups.apply import Committers, Guard
 from heliostat.groups.measured import GroupFigures, MeasuredGroups
+from heliostat.groups.naming import group_naming_of
 from heliostat.groups.observe import Mirrors, OpenMaps, Positions
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.published import PublishedOffsets
@@ -75,6 +76,7 @@ class GroupPart:
         self._interchange = interchange
         self._measured = measured or MeasuredGroups()
         self._figures: list[GroupFigures] = []
+        self._naming = group_naming_of(link)
         with ExitStack() as opened:
             source = opened.enter_context(ClusterAdmin(source_access, CLIENT_ID))
             target = opened.enter_context(
@@ -101,6 +103,7 @@ class GroupPart:
             clock=clock,
             events=events,
             guard=guard,
+            naming=self._naming,
             on_decided=self._on_decided,
         )
 
@@ -132,15 +135,21 @@ class GroupPart:
         self._open.close()
 
     def _on_decided(self, decided: Mapping[GroupId, GroupDecision]) -> None:
-        self._figures = self._measured.figures(self._sync.followed, self._memory.rows)
+        followed, rows = self._sync.followed, self._memory.rows
+        self._figures = self._measured.figures(followed, rows, self._naming)
         if self._interchange.wants_groups:
             self._interchange.take_groups(_checkpoints(decided))
 
 
 def _checkpoints(decided: Mapping[GroupId, GroupDecision]) -> Iterator[GroupRow]:
-    for group, found in decided.items():
+    for found in decided.values():
         for row in found.partitions:
             if row.target is not None and row.source_offset is not None and row.wanted is not None:
                 yield GroupRow(
-                    group, row.source, row.source_offset, row.target, row.wanted, row.metadata
+                    found.target_group,
+                    row.source,
+                    row.source_offset,
+                    row.target,
+                    row.wanted,
+                    row.metadata,
                 )

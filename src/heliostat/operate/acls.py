@@ -16,6 +16,7 @@ from typing import TypeAlias
 from heliostat.clusters.acl import CLUSTER_NAME, AclRule, Operation, PatternKind, ResourceKind
 from heliostat.clusters.admin.topic_calls import PROBE_TOPIC
 from heliostat.config import STATE_TOPIC_PREFIX, Config, LinkConfig
+from heliostat.groups.naming import GROUP, group_naming_of
 from heliostat.groups.progress import progress_group
 from heliostat.mm2.adopt_plan import Peer
 from heliostat.names import LinkName, TopicName
@@ -231,7 +232,7 @@ def link_grants(
         group, at_target = ResourceKind.GROUP, TARGET_GROUP if link.groups.sync else SOURCE_GROUP
         for each in reach_of(link.groups.include):
             source.append((group, each, SOURCE_GROUP))
-            target.append((group, each, at_target))
+            target.append((group, _renamed(each, group_naming_of(link).rule, GROUP), at_target))
     progress = progress_group(config.metrics.progress_group, LinkName(link.name))
     if progress is not None:
         source.append((ResourceKind.GROUP, Reach(progress), PROGRESS_GROUP))
@@ -283,14 +284,21 @@ def _is_held(name: str, operations: Mapping[Operation, str], wanted: Iterable[_W
 
 def _mirrored(link: LinkConfig, reach: Reach) -> Reach:
     """Return the mirrors' names for a set of source topics."""
-    rule = naming_of(link).rule
-    before, _, after = rule.partition(TOPIC)
+    naming = naming_of(link)
+    if reach.pattern is PatternKind.LITERAL and not reach.is_everything:
+        return Reach(naming.target_name(TopicName(reach.name)))
+    return _renamed(reach, naming.rule, TOPIC)
+
+
+def _renamed(reach: Reach, rule: str, variable: str) -> Reach:
+    """Return the names at the target for a set of names at the source."""
+    before, _, after = rule.partition(variable)
     if reach.is_everything:
         if not before:
             return reach
         return Reach(before, PatternKind.PREFIXED, exact=reach.exact and not after)
     if reach.pattern is PatternKind.LITERAL:
-        return Reach(naming_of(link).target_name(TopicName(reach.name)))
+        return Reach(rule.replace(variable, reach.name))
     return Reach(before + reach.name, PatternKind.PREFIXED, exact=reach.exact and not after)
 
 

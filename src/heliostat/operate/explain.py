@@ -109,7 +109,9 @@ class _Look:
         views = self._ask(f"the group {group}", ask)
         if views is None:
             return
-        view = next((each for each in views[0].groups if each.group == group), None)
+        by_name = {each.target_group: each for each in views[0].groups}
+        by_name |= {each.group: each for each in views[0].groups}
+        view = by_name.get(group)
         if view is None:
             known = GroupKnown(is_there=False)
         else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +14,11 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin, GroupListing, GroupMember
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError
+from heliostat.groups.naming import group_naming_of
 from heliostat.groups.observe import observe_target
-from heliostat.groups.plan import GroupDecision, plan_groups
+from heliostat.groups.plan import NO_NAME, GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
+from heliostat.groups.refusals import with_refusals
 from heliostat.groups.select import GroupChoice, compile_selection, is_left_out
 from heliostat.groups.sync import Steps
 from heliostat.groups.values import SETTLED, CommitDecision, Published, Skip, SourceGroups
@@ -28,9 +30,6 @@ from heliostat.operate.links import links_of
 from heliostat.ops.asked import PendingAnswer, asked_at_once
 from heliostat.state.connections import Admins, connected
 from heliostat.status.reader import last_reported
-
-CONSUMER = "consumer"
-"""Group type of KIP-848."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +48,8 @@ class GroupView:
         Its members at the target; empty unless they were asked for and the target returned them.
     published
         Offsets that the link has published for it, by the link's own record.
+    target_group
+        Its name at the target.
     """
 
     group: GroupId
@@ -57,6 +58,13 @@ class GroupView:
     decided: GroupDecision | None
     members: tuple[GroupMember, ...] = ()
     published: Published | None = None
+    target_group: GroupId = NO_NAME
+
+    @property
+    def shown_name(self) -> str:
+        """Its name, and the one at the target if that is another."""
+        renamed = self.target_group not in {"", self.group}
+        return f"{self.group} → {self.target_group}" if renamed else self.group
 
     @property
     def rows(self) -> tuple[CommitDecision, ...]:
@@ -86,6 +94,7 @@ class GroupView:
         """Return the row for `--json`."""
         answer: dict[str, Any] = {
             "group": self.group,
+            "target_group": self.target_group or self.group,
             "selected": self.skip is None,
             "why": self.why,
         }
@@ -205,11 +214,13 @@ def _views_by(  # noqa: PLR0917 - what is asked, and of what
     selection = compile_selection(link.groups)
     now_ms = SystemClock().wall_ms()
     choices: dict[GroupId, GroupChoice] = {}
+    naming = group_naming_of(link)
     for each in there.groups.values():
-        if group not in {None, each.group}:
+        name = naming.target_name(each.group)
+        if group not in {None, each.group, name}:
             continue
         choice = selection.choose(each)
-        row = memory.rows.get(each.group)
+        row = memory.rows.get(name)
         if choice.skip is None and is_left_out(link.groups, each, row, now_ms):
             choice = GroupChoice(Skip.INACTIVE, "left out until somebody is in it (states: active)")
         choices[each.group] = choice
@@ -224,19 +235,26 @@ def _views_by(  # noqa: PLR0917 - what is asked, and of what
         mirrors=mirrors,
         maps=read_maps,
         positions=positions.answer,
+        naming=naming,
     )
     steps.done("target")
-    plan = plan_groups(seen, found, memory.rows, link.groups.consumed_at_target)
+    plan = plan_groups(seen, found, memory.rows, link.groups.consumed_at_target, naming)
     steps.done("plan")
-    members = {} if group is None else _members(target, here, GroupId(group))
+    decided = {
+        each: with_refusals(found, memory.rows.get(found.target_group))
+        for each, found in plan.groups.items()
+    }
+    names = {each: naming.target_name(each) for each in choices}
+    members = {} if group is None else _members(target, here, names.values())
     views = tuple(
         GroupView(
             each,
             choice.skip,
             choice.why,
-            plan.groups.get(each),
-            members.get(each, ()),
-            memory.rows.get(each),
+            decided.get(each),
+            members.get(names[each], ()),
+            memory.rows.get(names[each]),
+            names[each],
         )
         for each, choice in sorted(choices.items())
     )
@@ -250,12 +268,13 @@ def _positions(target: Reachable, link: LinkName) -> dict[TopicPartition, Landed
 
 
 def _members(
-    target: ClusterAdmin, here: GroupListing, group: GroupId
+    target: ClusterAdmin, here: GroupListing, groups: Iterable[GroupId]
 ) -> dict[GroupId, tuple[GroupMember, ...]]:
-    """Return a group's members; nothing if it does not exist or can't be described."""
-    if group not in here.groups:
-        return {}
-    is_new = here.groups[group].kind == CONSUMER
-    ask = target.describe_consumer_members if is_new else target.describe_members
-    answer = ask([group])[group]
-    return {} if isinstance(answer, BrokerError) else {group: answer}
+    """Return groups' members, of those that exist and can be described."""
+    members: dict[GroupId, tuple[GroupMember, ...]] = {}
+    for group in groups:
+        if group in here.groups:
+            answer = target.describe_members([group], here.groups[group].kind)[group]
+            if not isinstance(answer, BrokerError):
+                members[group] = answer
+    return members

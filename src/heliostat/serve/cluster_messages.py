@@ -31,6 +31,8 @@ class GroupRow(BaseModel):
     """A group of the source."""
 
     group: str
+    target_group: str
+    """Its name at the target."""
     selected: bool
     why: str
     in_sync: bool

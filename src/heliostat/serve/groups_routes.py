@@ -71,7 +71,9 @@ def add_groups(app: FastAPI, asking: Asking) -> None:
         def shown(found: list[LinkGroups]) -> dict[str, Any]:
             if not found[0].groups:
                 raise HTTPException(404, f"the source has no group {group} that we may see")
-            (view,) = found[0].groups
+            view = next(
+                (each for each in found[0].groups if each.group == group), found[0].groups[0]
+            )
             row = view.to_json()
             return {
                 **_row(view),
@@ -90,6 +92,7 @@ def _row(view: GroupView) -> dict[str, Any]:
     target = None if decided is None else decided.target
     return {
         "group": view.group,
+        "target_group": view.target_group or view.group,
         "selected": view.skip is None,
         "why": view.why,
         "in_sync": view.is_in_sync,

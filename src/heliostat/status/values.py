@@ -215,6 +215,8 @@ class LinkStatus:
             why.append(f"{len(self.refused)} topics are refused")
         if self.unknown:
             why.append(f"the lag of {self.unknown} partitions is unknown")
+        if refused := self.driver.get("groups", {}).get("refused"):
+            why.append(f"the target refuses {refused} offsets of groups (heliostat groups)")
         why += _lagging(self.topics, max_lag_s)
         why += [item.text() for item in self.held_back if item.age_s > max_lag_s][:WHY_MAX]
         return why

@@ -474,6 +474,15 @@ def test_where_a_group_would_resume(reason: Reason) -> None:
     assert "3 records again" in text_of(found)
 
 
+def test_a_renamed_group_is_told_by_both_names() -> None:
+    rows = (commit(Reason.SYNCED, 0),)
+    decided = GroupDecision(GroupId("g"), None, None, rows, target_group=GroupId("summit.g"))
+    known = GroupKnown(is_there=True, is_selected=True, decided=decided)
+    for asked in ("g", "summit.g"):
+        found = explain(Question(group=GroupId(asked)), evidence(group=known))
+        assert says(found, "the group g (summit.g at the target) would resume exactly")
+
+
 def test_what_could_not_be_read_is_told() -> None:
     found = explain(Question(T), evidence(unread=("the ledger could not be read: no",)))
     assert says(found, "the ledger could not be read: no")

@@ -231,6 +231,16 @@ def test_a_group_that_a_silent_broker_may_have_is_left_alone() -> None:
         assert bool(plan.groups[GROUP].problem) == (not commits)
 
 
+def test_a_share_group_at_the_target_takes_no_offsets() -> None:
+    mirror = MirrorPartition(THERE, Offset(0), Offset(10), OffsetMap())
+    source = SourceGroups(GroupListing({GROUP: listed()}), {GROUP: {HERE: at(1)}})
+    there = GroupListing({GROUP: replace(listed(), kind="share", protocol="share")})
+    error = BrokerError("no such group", kafka_code=69)
+    plan = plan_groups(source, TargetGroups(there, {GROUP: error}, {HERE: mirror}), {}, "advance")
+    assert "share group of this name" in plan.groups[GROUP].problem
+    assert plan.commits == {}
+
+
 offsets = st.integers(0, 120)
 maybe = st.none() | offsets
 
@@ -307,6 +317,8 @@ def test_a_reset_is_followed_only_where_the_target_has_our_offset(scene: Scene, 
 
 def test_remembered_offsets_survive_json() -> None:
     parts = [replace(THERE, partition=PartitionId(number)) for number in range(4)]
+    refused = Published({}, 1, {THERE: 12})
+    assert Published.from_json(refused.to_json()) == refused
     rows = [sent(5, 3), sent(7), Sent(Offset(7), None, Offset(2)), sent(0, 0)]
     row = Published(dict(zip(parts, rows, strict=True)), 99)
     assert Published.from_json(row.to_json()) == row

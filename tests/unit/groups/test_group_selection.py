@@ -23,10 +23,29 @@ def group(name: str, kind: str = "classic", protocol: str = "consumer") -> Liste
         (group("c"), Skip.EXCLUDED, "no include matches"),
         (group("b-tmp"), Skip.EXCLUDED, "excluded by .*-tmp"),
         (group("b", kind="consumer"), None, "included by a|b.*"),
-        (group("b", kind="streams"), None, "included by a|b.*"),
+        (group("b", kind="streams", protocol="streams"), None, "included by a|b.*"),
         (group("b", kind="", protocol=""), None, "included by a|b.*"),
-        (group("b", kind="share"), Skip.NO_OFFSETS, "share groups commit no offsets"),
-        (group("b", protocol="connect"), Skip.NO_OFFSETS, "a group of connect commits no offsets"),
+        (group("b", protocol="of-my-own"), None, "included by a|b.*"),
+        (
+            group("b", kind="share", protocol="share"),
+            Skip.NO_OFFSETS,
+            "a share group: brokers keep what it has acknowledged, there are no offsets",
+        ),
+        (
+            group("b", kind="later", protocol="later"),
+            Skip.NO_OFFSETS,
+            "groups of kind later are not known to commit offsets",
+        ),
+        (
+            group("b", protocol="connect"),
+            Skip.NO_OFFSETS,
+            "members of protocol connect elect a leader and commit no offsets",
+        ),
+        (
+            group("b", protocol="sr"),
+            Skip.NO_OFFSETS,
+            "members of protocol sr elect a leader and commit no offsets",
+        ),
     ],
 )
 def test_names_kinds_and_protocols(listed: ListedGroup, skip: Skip | None, why: str) -> None:

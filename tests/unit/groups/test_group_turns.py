@@ -10,14 +10,18 @@ import pytest
 from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import Call, SimulatedCluster
 
+from heliostat.clusters.admin import CommittedOffset
+from heliostat.clusters.kafka_codes import UNKNOWN_MEMBER_ID
 from heliostat.config import GroupsConfig
 from heliostat.errors import ConnectionLost
 from heliostat.groups.apply import CONNECTIONS, FEW, Committers
 from heliostat.groups.followed import IDLE_AFTER_S, IDLE_LOOK_S
+from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.plan import GroupDecision
+from heliostat.groups.refusals import PASSING, with_refusals
 from heliostat.groups.sync import GroupSync
-from heliostat.groups.values import Published
-from heliostat.names import ClusterId, GroupId, PartitionId, TopicName, TopicPartition
+from heliostat.groups.values import Published, Reason
+from heliostat.names import ClusterId, GroupId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import MapReader
 from heliostat.ops.events import Events
 from heliostat.topics.values import MirrorRecord
@@ -44,9 +48,9 @@ class Clock:
 
 
 def cluster() -> SimulatedCluster:
-    """One topic of one partition with a hundred records."""
+    """One topic of two partitions, the first with a hundred records."""
     made = SimulatedCluster()
-    made.create(TOPIC)
+    made.create(TOPIC, 2)
     made.append(TOPIC, 100)
     return made
 
@@ -76,7 +80,7 @@ class FakeMemory:
 
 
 class World:
-    def __init__(self, **config: Any) -> None:
+    def __init__(self, naming: GroupNaming = SAME_NAMES, **config: Any) -> None:
         self.clock = Clock()
         self.source, self.target = cluster(), cluster()
         self.memory = FakeMemory()
@@ -84,6 +88,7 @@ class World:
         self.decided: dict[GroupId, GroupDecision] = {}
         self.config = GroupsConfig(**{"sync": True, **config})
         self.opened: list[SimulatedAdmin] = []
+        self.naming = naming
         self.start()
 
     def start(self) -> None:
@@ -102,6 +107,7 @@ class World:
             clock=self.clock,
             events=self.events,
             guard=lambda: None,
+            naming=self.naming,
             on_decided=self.decided.update,
         )
 
@@ -281,10 +287,101 @@ def test_refused_commits_are_retried_and_reported() -> None:
         assert world.turn() is None
         assert "GROUP_AUTHORIZATION_FAILED" in str(world.sync.report()["left_alone"])
         assert world.sync.report()["reasons"] == {"REFUSED": 1}
-    assert world.memory.writes == 1
+    assert world.memory.writes == 2, "before the first commit, and that it is refused"
     world.target.heal()
     assert world.turn() == 10
     assert world.sync.report()["left_alone"] == {}
+    assert world.memory.rows[G].refused == {}
+
+
+def test_metadata_that_the_target_does_not_take_is_named_and_delays_nothing_else() -> None:
+    """Given metadata of 5,000 characters in one of two partitions / then all else is published."""
+    world = World()
+    second, other = TopicPartition(TOPIC, PartitionId(1)), GroupId("other")
+    for side in (world.source, world.target):
+        side.append(TOPIC, 100, partition=1)
+    world.commit(10)
+    world.source.groups[G].offsets[second] = CommittedOffset(Offset(20), "m" * 5000)
+    world.commit(30, other)
+    for _ in range(2):
+        assert world.turn() == 10
+        assert world.target.groups[other].offsets[PARTITION].offset == 30
+        assert second not in world.target.groups[G].offsets
+    report = world.sync.report()
+    assert report["reasons"] == {"SYNCED": 2, "METADATA_TOO_LARGE": 1}
+    assert report["refused"] == 1
+    assert "raise offset.metadata.max.bytes" in str(report["left_alone"])
+    assert world.memory.rows[G].refused == {second: 12}
+    assert world.memory.writes == 3, "two groups, and what is refused"
+    [told] = [row for row in planned_again(world).partitions if row.target == second]
+    assert (told.reason, told.publish) == (Reason.METADATA_TOO_LARGE, None)
+    assert "commits 5,000 characters of its own" in told.why
+    world.source.groups[G].offsets[second] = CommittedOffset(Offset(20), "short")
+    world.turn()
+    assert world.sync.report()["refused"] == 0
+    assert {row.reason for row in planned_again(world).partitions} == {Reason.SYNCED}
+
+
+def test_renamed_groups_are_published_under_the_new_name_alone() -> None:
+    """Given the rule `summit.` / then the target's own group of the old name is never touched."""
+    world = World(GroupNaming("summit.${group}"))
+    renamed = GroupId("summit.g")
+    world.target.commit(G, PARTITION, 77)
+
+    def published() -> int | None:
+        assert world.turn() == 77, "the group of the old name"
+        group = world.target.groups.get(renamed)
+        return None if group is None else group.offsets[PARTITION].offset
+
+    world.commit(50)
+    world.target.fail("commit_offsets", 30)
+    assert [published() for _ in range(3)] == [None] * 3
+    assert world.memory.writes == 2, "its row stays, though the target has no such group yet"
+    world.target.heal()
+    assert published() == 50
+    assert world.decided[G].target_group == renamed
+    assert list(world.memory.rows) == [renamed]
+    world.start()
+    world.commit(20)
+    assert published() == 20, "a reset is followed by the row of the new name"
+    world.target.join(renamed)
+    world.commit(30)
+    assert published() == 20
+    assert world.sync.report()["reasons"] == {"ACTIVE_AT_TARGET": 1}
+    world.target.leave(renamed)
+    assert published() == 30
+    world.target.fail("commit_offsets", 30, renamed)
+    world.commit(40)
+    assert published() == 30
+    assert world.memory.rows[renamed].refused == {PARTITION: 30}
+    world.target.heal()
+    del world.source.groups[G]
+    assert published() == 30, "what was published stays"
+    assert list(world.memory.rows) == [renamed]
+    del world.target.groups[renamed]
+    assert published() is None
+    assert world.memory.rows == {}
+
+
+def planned_again(world: World) -> GroupDecision:
+    """Return what who asks both clusters sees, without trying to publish."""
+    world.config = GroupsConfig(sync=False)
+    world.start()
+    world.turn()
+    world.config = GroupsConfig(sync=True)
+    world.start()
+    return with_refusals(world.decided[G], world.memory.rows.get(G))
+
+
+@pytest.mark.parametrize("code", sorted(PASSING - {UNKNOWN_MEMBER_ID}))
+def test_what_passes_is_no_refusal(code: int) -> None:
+    world = World()
+    world.commit(10)
+    world.target.fail("commit_offsets", code)
+    assert world.turn() is None
+    assert world.sync.report()["reasons"] == {"NOT_TOLD": 1}
+    assert (world.sync.report()["refused"], world.memory.rows[G].refused) == (0, {})
+    assert world.sync.report()["published"] == 0
 
 
 @pytest.mark.parametrize(("after_s", "expected"), [(600.0, 120), (600.001, 100)])

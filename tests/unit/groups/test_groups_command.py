@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,17 @@ def test_groups_that_have_moved_as_they_should_are_in_sync(
     done = printed(monkeypatch, tmp_path, [moved])
     assert done.exit_code == 0, done.output
     assert "= g  1 partitions" in done.output
+
+
+def test_a_renamed_group_is_shown_by_both_names(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    renamed = replace(view(Reason.SYNCED, "it has it", 9), target_group=GroupId("summit.g"))
+    done = printed(monkeypatch, tmp_path, [renamed], "--explain", "summit.g")
+    assert "  g → summit.g: included by .*" in done.output
+    assert "  = g → summit.g  1 partitions" in printed(monkeypatch, tmp_path, [renamed]).output
+    [answer] = json.loads(printed(monkeypatch, tmp_path, [renamed], "--json").output)
+    assert answer["groups"][0]["target_group"] == "summit.g"
 
 
 def test_groups_held_back_are_explained(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

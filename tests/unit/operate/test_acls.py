@@ -116,6 +116,9 @@ def test_group_rights_are_listed_where_groups_are_used() -> None:
     told = {"checkpoints": {"emit": True}}
     assert given(0, **told) == given(1, **told) == {("*", "LITERAL", "DESCRIBE")}
     assert given(1, groups={"sync": True}) == {("*", "LITERAL", "READ")}
+    renamed = {**groups, "naming": {"format": "${source}.${group}"}}
+    assert given(0, groups=renamed) == {(*each, "DESCRIBE") for each in both}
+    assert given(1, groups=renamed) == {(f"east.{name}", kind, "READ") for name, kind in both}
 
 
 def test_the_right_to_commit_progress_is_listed_where_that_is_on() -> None:

@@ -82,6 +82,15 @@ def test_a_busy_link_is_in_sync_within_the_allowed_lag() -> None:
     assert (told["in_sync"], told["why_not_in_sync"]) == (False, ["t lags by 50 records, 3.0 s"])
 
 
+def test_offsets_of_groups_that_the_target_refuses_are_missing_there() -> None:
+    link = Link()
+    link.driver(groups={"groups": 2, "refused": 3})
+    link.lane(row(9, 9))
+    assert link.why() == ["the target refuses 3 offsets of groups (heliostat groups)"]
+    link.driver(groups={"groups": 2, "refused": 0})
+    assert link.why() == []
+
+
 def test_an_unknown_lag_is_not_zero() -> None:
     """Given a start: nothing, then no position, then no age / when asked / then not in sync."""
     link = Link()

@@ -16,7 +16,12 @@ from heliostat.clusters.admin import (
     transaction_calls,
 )
 from heliostat.clusters.admin.caller import REQUEST_TIMEOUT_MS, Caller
-from heliostat.clusters.admin.group_values import CommittedOffset, GroupListing, GroupMember
+from heliostat.clusters.admin.group_values import (
+    CLASSIC_KIND,
+    CommittedOffset,
+    GroupListing,
+    GroupMember,
+)
 from heliostat.clusters.admin.leaders import OffsetLeaders
 from heliostat.clusters.admin.values import (
     BrokerInfo,
@@ -268,16 +273,10 @@ class ClusterAdmin:
         return found
 
     def describe_members(
-        self, groups: Iterable[GroupId]
+        self, groups: Iterable[GroupId], kind: str = CLASSIC_KIND
     ) -> Mapping[GroupId, tuple[GroupMember, ...] | BrokerError]:
-        """Members of classic groups; for those of KIP-848 the answer is `GROUP_ID_NOT_FOUND`."""
-        return group_calls.describe_members(self._caller, self._coordinators, groups)
-
-    def describe_consumer_members(
-        self, groups: Iterable[GroupId]
-    ) -> Mapping[GroupId, tuple[GroupMember, ...] | BrokerError]:
-        """Members of KIP-848's groups; for classic ones the answer is `GROUP_ID_NOT_FOUND`."""
-        return group_calls.describe_consumer_members(self._caller, self._coordinators, groups)
+        """Members of groups of one kind; for those of another `GROUP_ID_NOT_FOUND`."""
+        return group_calls.describe_members(self._caller, self._coordinators, groups, kind)
 
     def committed_offsets(
         self, groups: Iterable[GroupId]

@@ -29,8 +29,10 @@ from heliostat.clusters.admin.group_answers import (
     decode_listed,
 )
 from heliostat.clusters.admin.group_values import (
+    CONSUMER_KIND,
     NO_COMMIT,
     NO_EPOCH,
+    STREAMS_KIND,
     CommittedOffset,
     GroupListing,
     GroupMember,
@@ -44,6 +46,11 @@ from heliostat.ops.asked import asked_at_once
 
 GROUPS_AT_ONCE = 500
 """Groups in a request. With ten partitions each the answer is some 200 kB."""
+COMMIT_BYTES = 400_000
+"""Of one commit. Its broker writes it as one batch, which `max.message.bytes` of the topic of
+offsets limits (1 MiB by default): a group of Kafka Streams may have 4 KiB for each partition."""
+COMMIT_ROW_BYTES = 400
+"""Of one partition at most, without topic and metadata: the group's name is up to 249 bytes."""
 KEY_TYPE_GROUP = 0
 BATCHED_LOOKUP = 4  # FindCoordinator: version from which it takes many groups
 NAMES_UP_TO = 9  # OffsetCommit knows topics by name up to this version
@@ -70,6 +77,20 @@ class ConsumerGroupDescribeResponse(  # type: ignore[call-arg]  # untyped
     load_json=schemas,
 ):
     """Its answer, which kafka-python finds by the request's key."""
+
+
+class StreamsGroupDescribeRequest(  # type: ignore[call-arg]  # untyped
+    ApiMessage,  # type: ignore[misc]  # as above
+    load_json=schemas,
+):
+    """Request for the members of KIP-1071's groups."""
+
+
+class StreamsGroupDescribeResponse(  # type: ignore[call-arg]  # untyped
+    ApiMessage,  # type: ignore[misc]  # as above
+    load_json=schemas,
+):
+    """Its answer."""
 
 
 class Coordinators:
@@ -159,11 +180,12 @@ def _asked(
     try:
         return ask(broker, groups)
     except ConnectionLost as lost:
-        error = BrokerError(
-            f"coordinator {broker} does not answer: {lost.text}",
-            kafka_code=COORDINATOR_NOT_AVAILABLE,
-        )
-        return dict.fromkeys(groups, error)
+        return dict.fromkeys(groups, _silent(broker, lost))
+
+
+def _silent(broker: BrokerId, lost: ConnectionLost) -> BrokerError:
+    text = f"coordinator {broker} does not answer: {lost.text}"
+    return BrokerError(text, kafka_code=COORDINATOR_NOT_AVAILABLE)
 
 
 def _is_stale(answer: object) -> bool:
@@ -218,37 +240,28 @@ def _listed(broker: BrokerId, answer: LargeAnswer) -> tuple[int, dict[GroupId, L
 
 
 def describe_members(
-    caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId]
+    caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId], kind: str
 ) -> dict[GroupId, tuple[GroupMember, ...] | BrokerError]:
-    """Members of classic groups; for those of KIP-848 the answer is `GROUP_ID_NOT_FOUND`."""
+    """Members of groups of one kind; for those of another the answer is `GROUP_ID_NOT_FOUND`."""
 
     def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[tuple[GroupMember, ...]]:
-        request = DescribeGroupsRequest(groups=list(some), include_authorized_operations=False)
         return {
             GroupId(row.group_id): error_of(row.error_code, f"describe group {row.group_id}")
             or tuple(GroupMember(each.client_id, each.client_host) for each in row.members)
-            for row in caller.send(request, broker).groups
+            for row in caller.send(_describe_request(some, kind), broker).groups
         }
 
     return coordinators.ask_each(groups, ask)
 
 
-def describe_consumer_members(
-    caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId]
-) -> dict[GroupId, tuple[GroupMember, ...] | BrokerError]:
-    """Members of KIP-848's groups; for classic ones the answer is `GROUP_ID_NOT_FOUND`."""
-
-    def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[tuple[GroupMember, ...]]:
-        request = ConsumerGroupDescribeRequest(
-            group_ids=list(some), include_authorized_operations=False
-        )
-        return {
-            GroupId(row.group_id): error_of(row.error_code, f"describe group {row.group_id}")
-            or tuple(GroupMember(each.client_id, each.client_host) for each in row.members)
-            for row in caller.send(request, broker).groups
-        }
-
-    return coordinators.ask_each(groups, ask)
+def _describe_request(groups: Sequence[GroupId], kind: str) -> Any:
+    if kind == CONSUMER_KIND:
+        request = ConsumerGroupDescribeRequest
+    elif kind == STREAMS_KIND:
+        request = StreamsGroupDescribeRequest
+    else:
+        return DescribeGroupsRequest(groups=list(groups), include_authorized_operations=False)
+    return request(group_ids=list(groups), include_authorized_operations=False)
 
 
 def fetch_offsets(
@@ -318,16 +331,17 @@ def commit_offsets(
     """Commit without being a member, which brokers accept only for groups without members.
 
     For other groups they answer `UNKNOWN_MEMBER_ID`
-    (`ClassicGroup.validateOffsetCommit`, `ConsumerGroup.validateOffsetCommit`).
+    (`validateOffsetCommit` of `ClassicGroup`, `ConsumerGroup`, `StreamsGroup`).
     """
 
     def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[CommitAnswers]:
-        requests = [_commit_request(group, commits[group]) for group in some]
-        answers = caller.send_each(requests, broker)
-        return {
-            group: answer if isinstance(answer, BrokerError) else _commit_answers(answer)
-            for group, answer in zip(some, answers, strict=True)
-        }
+        parts = [(group, part) for group in some for part in commit_parts(commits[group])]
+        requests = [_commit_request(group, part) for group, part in parts]
+        answers: _Answers[CommitAnswers] = {}
+        for (group, part), answer in zip(parts, caller.send_each(requests, broker), strict=True):
+            rows = _commit_answers(broker, part, answer)
+            answers[group] = _joined(answers.get(group, {}), rows)
+        return answers
 
     return coordinators.ask_each((group for group, rows in commits.items() if rows), ask)
 
@@ -356,7 +370,36 @@ def _commit_request(group: GroupId, commits: Commits) -> Any:
     )
 
 
-def _commit_answers(response: Any) -> CommitAnswers | BrokerError:
+def commit_parts(commits: Commits) -> Iterator[Commits]:
+    """Cut what one group commits into parts that a broker writes as one batch."""
+    part: dict[TopicPartition, CommittedOffset] = {}
+    size = 0
+    for partition, commit in commits.items():
+        row = COMMIT_ROW_BYTES + len(partition.topic) + len(commit.metadata.encode())
+        if part and size + row > COMMIT_BYTES:
+            yield part
+            part, size = {}, 0
+        part[partition] = commit
+        size += row
+    yield part
+
+
+def _joined(
+    former: CommitAnswers | BrokerError, rows: CommitAnswers | BrokerError
+) -> CommitAnswers | BrokerError:
+    """Join the answers to two parts; a group whose coordinator has moved is asked once more."""
+    if isinstance(former, BrokerError):
+        return former
+    return rows if isinstance(rows, BrokerError) else {**former, **rows}
+
+
+def _commit_answers(
+    broker: BrokerId, part: Commits, response: Any | BrokerError | ConnectionLost
+) -> CommitAnswers | BrokerError:
+    if isinstance(response, BrokerError):
+        return response if _is_stale(response) else dict.fromkeys(part, response)
+    if isinstance(response, ConnectionLost):
+        return dict.fromkeys(part, _silent(broker, response))
     rows = {
         TopicPartition(TopicName(topic.name), PartitionId(part.partition_index)): error_of(
             part.error_code, f"commit for {topic.name}-{part.partition_index}"

@@ -12,8 +12,12 @@ NO_COMMIT = Offset(-1)
 """OffsetFetch: the group has committed nothing for the partition."""
 NO_EPOCH = LeaderEpoch(-1)
 """Epochs of one cluster mean nothing in another: with a wrong one consumers retry in a loop."""
+CLASSIC_KIND, CONSUMER_KIND, STREAMS_KIND = "classic", "consumer", "streams"
+"""Kinds of groups that commit offsets: the second of KIP-848, the third of KIP-1071."""
+SHARE_KIND = "share"
+"""KIP-932: what was acknowledged is in `__share_group_state`, which no request copies."""
 WITHOUT_MEMBERS = frozenset({"empty", "dead"})
-"""States of a group without members (`ClassicGroupState`, `ConsumerGroupState`)."""
+"""States of a group without members (`ClassicGroupState`, and as well of the newer kinds)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +29,10 @@ class ListedGroup:
     state
         Such as `Stable` or `Empty`; empty if the broker returns none (before 2.6, KIP-518).
     kind
-        `classic`, `consumer` (KIP-848), `share`, `streams`; empty before 3.8.
+        `classic`, `consumer` (KIP-848), `share`, `streams` (KIP-1071); empty before 3.8.
     protocol
-        What the members agreed on: `consumer`, `connect`; empty for a group that only commits.
+        What the members agreed on: `consumer`, `connect`; of the newer kinds `consumer`, `share`,
+        `streams`; empty for a group that only commits.
     """
 
     group: GroupId

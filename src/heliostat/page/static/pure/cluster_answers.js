@@ -3,7 +3,7 @@ import { counted, whole } from "./format.js";
 
 /** @typedef {import("./states.js").Tone} Tone */
 /** @typedef {{glyph: string, word: string, tone: Tone}} Shown */
-/** @typedef {{group: string, selected: boolean, why: string, in_sync: boolean, problem: string | null, partitions: number, open_partitions: number, reread_records: number, source_state: string | null, target_state: string | null}} Group */
+/** @typedef {{group: string, target_group: string, selected: boolean, why: string, in_sync: boolean, problem: string | null, partitions: number, open_partitions: number, reread_records: number, source_state: string | null, target_state: string | null}} Group */
 
 /** How a group stands. @param {Group} group @returns {Shown} */
 export function shownGroup(group) {
@@ -45,6 +45,7 @@ const GROUP_HELP = {
   ACTIVE_AT_TARGET: "Stop its consumers at the target, if they should not be there.",
   REWOUND_AT_TARGET: "To give it back to the link, delete the group's offset at the target.",
   MOVED_AT_TARGET: "To give it back to the link, delete the group's offset at the target.",
+  METADATA_TOO_LARGE: "Set offset.metadata.max.bytes of the target's brokers as the source has it.",
   TARGET_SHORTER: "Check the mirror: did the target lose records?",
 };
 

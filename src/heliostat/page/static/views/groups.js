@@ -15,6 +15,9 @@ import { Command, Empty, Mark } from "./parts.js";
 /** @param {number | null} value @param {string} [none] */
 const offset = (value, none = UNKNOWN) => (value === null ? none : whole(value));
 
+/** Its name, and the one at the target if that is another. @param {Group} group */
+const shownName = (group) => (group.target_group === group.group ? group.group : `${group.group} → ${group.target_group}`);
+
 /** @param {{link: string, target: string}} props */
 export function Groups({ link, target }) {
   return html`<${Asked} title="Consumer groups" path=${ofApi(link, "/groups?limit=5000")}>${(/** @type {any} */ data) => html`<${GroupList} link=${link} target=${target} data=${data} />`}<//>`;
@@ -28,11 +31,11 @@ function GroupList({ link, target, data }) {
     return html`<${Empty} title="The source has no consumer group that we may see.">A group appears once it has committed an offset. Which permissions it takes to see it: <${Command} text=${aclsCommand(link)} /><//>`;
   }
   const part = text.toLowerCase();
-  const rows = groupsInOrder(data.items).filter((group) => group.group.toLowerCase().includes(part) && (!open || (group.selected && !group.in_sync)));
+  const rows = groupsInOrder(data.items).filter((group) => shownName(group).toLowerCase().includes(part) && (!open || (group.selected && !group.in_sync)));
   return html`<p class="answer">${groupsSentence(data.items, data.sync, target)}</p>
     <${Find} label="Filter groups" text=${text} onText=${(/** @type {string} */ value) => set({ text: value })} says="${whole(rows.length)} of ${counted(data.items.length, "group")}"><label class="check"><input type="checkbox" checked=${!!open} onChange=${(/** @type {any} */ event) => set({ open: event.target.checked ? "1" : "" })} /> not in sync only</label><//>
     ${rows.length === 0 ? html`<${Empty} title="No group matches."><button type="button" onClick=${() => replaceQuery({})}>Clear the filter</button><//>` : html`<${Rows} label="Consumer groups" rows=${rows} head=${html`<th scope="col">Group</th><th scope="col">State</th><th scope="col" class="r">Reads again</th><th scope="col" class="r wide">Partitions</th><th scope="col" class="wide">At the source</th><th scope="col" class="wide">At the target</th>`}>${(/** @type {Group} */ group) => html`<tr key=${group.group}>
-      <td class="mono name"><a data-step href=${ofGroup(link, group.group)} title=${group.group}>${group.group}</a></td>
+      <td class="mono name"><a data-step href=${ofGroup(link, group.group)} title=${shownName(group)}>${shownName(group)}</a></td>
       <td title=${group.problem ?? group.why}><${Mark} of=${shownGroup(group)} /></td>
       <td class="r num ${group.reread_records ? "" : "dim"}">${group.selected ? whole(group.reread_records) : "–"}</td>
       <td class="r num wide">${group.selected ? whole(group.partitions) : "–"}</td>
@@ -51,7 +54,7 @@ export function GroupDetails({ link, group, target }) {
 function GroupAnswer({ link, target, data }) {
   const helps = [...new Set(data.items.map((row) => groupHelp(row.reason)).filter(Boolean))];
   return html`<p class="answer">${resumeSentence(data, target)}</p>
-    <p class="topic-figures"><${Mark} of=${shownGroup(data)} /><span class="dim">${data.why}</span>${data.source_state && html`<span class="dim">at the source ${data.source_state}</span>`}${data.target_state && html`<span class="dim">at the target ${data.target_state}</span>`}${data.sync ? "" : html`<span class="tone-lag">groups.sync is off: nothing is published</span>`}</p>
+    <p class="topic-figures"><${Mark} of=${shownGroup(data)} /><span class="dim">${data.why}</span>${data.source_state && html`<span class="dim">at the source ${data.source_state}</span>`}${data.target_state && html`<span class="dim">at the target ${data.target_state}</span>`}${data.target_group !== data.group && html`<span class="dim">called <span class="mono">${data.target_group}</span> there</span>`}${data.sync ? "" : html`<span class="tone-lag">groups.sync is off: nothing is published</span>`}</p>
     ${helps.map((text) => html`<p key=${text}><b>What helps:</b> ${text}</p>`)}
     ${data.target_members.length > 0 && html`<p>Its members at ${target}: ${data.target_members.map((each) => `${each.client_id} on ${each.host}`).join(", ")}.</p>`}
     ${data.items.length === 0 ? html`<${Empty} title="It has no offset in a mirrored topic.">${data.selected ? "Once it commits one, it is listed here." : html`Which groups are selected is set by groups.include and groups.exclude of the link. Then look again: <${Command} text=${commandOf("groups", link)} />`}<//>` : html`<${Rows} label="Partitions of the group" rows=${data.items} head=${html`<th scope="col">Partition</th><th scope="col" class="r wide">At the source</th><th scope="col" class="r">Would resume at</th><th scope="col" class="r wide">Should be</th><th scope="col" class="r">Reads again</th><th scope="col">Why</th>`}>${(/** @type {GroupPartition} */ row) => html`<tr key=${row.source_topic + "/" + row.partition}>
