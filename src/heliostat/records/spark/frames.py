@@ -210,6 +210,10 @@ def _with_step(frame: DataFrame, step: Step) -> DataFrame:
             from heliostat.records.spark.json_cutting import with_json_cut
 
             return with_json_cut(frame, fields.column, fields.cut)
+        case JsonFields() as fields if not fields.schema:
+            from heliostat.records.spark.json_objects import with_object_changes
+
+            return with_object_changes(frame, fields.object_changes)
         case JsonFields() as fields:
             return with_json_fields(frame, fields)
         case AvroFields() as fields:
