@@ -147,10 +147,7 @@ def _number(letter: str, text: str) -> int:
 
 def _time(parts: dict[str, int]) -> datetime:
     zone = parts.get("Z", parts.get("X", 0))
-    if "h" in parts:
-        hour = parts["h"] % 12 + 12 * parts.get("a", 0)
-    else:
-        hour = parts.get("H", 0)
+    hour = parts["h"] % 12 + 12 * parts.get("a", 0) if "h" in parts else parts.get("H", 0)
     day = datetime(parts.get("y", 1970), parts.get("M", 1), parts.get("d", 1), tzinfo=UTC)
     seconds = hour * 3600 + (parts.get("m", 0) - zone) * 60 + parts.get("s", 0)
     return day + timedelta(seconds=seconds, milliseconds=parts.get("S", 0))

@@ -48,7 +48,7 @@ def test_a_chain_does_what_kafkas_classes_do(name: str, jvm: MirrorJvm, tmp_path
 
 
 def without_new_nulls(theirs: Outcome | str, ours: Outcome | str) -> Outcome | str:
-    """Theirs without the fields that Kafka adds as null, where a masked or cast one is not there."""
+    """Theirs without the nulls that Kafka adds where a field to mask or to cast is not there."""
     if not (isinstance(theirs, Outcome) and isinstance(ours, Outcome)):
         return theirs
     if not (isinstance(theirs.value, dict) and isinstance(ours.value, dict)):

@@ -27,7 +27,7 @@ def test_a_time_is_written_and_read(pattern: str, text: str, time_ms: int) -> No
 
 @pytest.mark.parametrize("pattern", ["yy", "G", "XXXX", "'open", "yyyy-'T", "zzz", "DDD"])
 def test_what_depends_on_place_or_day_is_refused(pattern: str) -> None:
-    with pytest.raises(ValueError, match="letters|quote"):
+    with pytest.raises(ValueError, match=r"letters|quote"):
         DatePattern(pattern)
 
 

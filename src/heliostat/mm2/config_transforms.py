@@ -129,7 +129,11 @@ class _Chain:
         elif transform.kind == "SetSchemaMetadata":
             self.told = "nothing: bytes and JSON without a schema have no such name"
         else:
-            if test and topics is None and not _is_for_values(transform, test, is_negated):
+            if (
+                test
+                and topics is None
+                and not _is_for_values(transform, test, is_negated=is_negated)
+            ):
                 raise NotCarried(f"{test['type']} decides for each record, which only Filter can")
             naming = "" if self._is_routed else self._draft.naming_format
             self._check_format(transform)
@@ -213,7 +217,7 @@ class _Chain:
             )
 
 
-def _is_for_values(transform: Transform, test: Mapping[str, str], is_negated: bool) -> bool:  # noqa: FBT001
+def _is_for_values(transform: Transform, test: Mapping[str, str], *, is_negated: bool) -> bool:
     """Whether it is for all records but tombstones, which its step leaves alone in any case."""
     is_not_tombstone = test["type"] == "RecordIsTombstone" and is_negated
     return is_not_tombstone and transform.changes_fields and transform.column != "key"

@@ -378,6 +378,7 @@ def check_object(content: bytes) -> None:
 
 
 def flaw_text(flaw: int) -> str:
+    """Return why contents are no object, of the byte that can't be there."""
     return f"it is no JSON object: its byte {flaw} can't be there"
 
 

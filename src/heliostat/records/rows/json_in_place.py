@@ -1,4 +1,4 @@
-"""Changes of JSON objects done record by record where the batches are: no row goes through Spark."""
+"""Changes of JSON objects, record by record where the batches are: no row goes through Spark."""
 
 from __future__ import annotations
 
