@@ -41,7 +41,7 @@ class LinkDraft:
         naming = self.parts["topics"]["naming"]
         if naming == "same":
             return "${topic}"
-        return naming["prefix"] + "${topic}" if "prefix" in naming else naming["format"]
+        return str(naming["prefix"] + "${topic}" if "prefix" in naming else naming["format"])
 
     def put(self, part: str, key: str, value: object) -> None:
         """Set a key."""

@@ -291,7 +291,7 @@ class AppliedSteps(Protocol):
     opened: Codec
     """Codec of the first compressed batch of the last chunk, see `ConvertSettings.opened`."""
 
-    def applied(self, chunk: Chunk) -> tuple[memoryview | bytes, BatchError | FailedRecord | None]:
+    def applied(self, chunk: Chunk) -> tuple[memoryview, BatchError | FailedRecord | None]:
         """Return a chunk's batches as the steps leave them; and what is wrong after those."""
         ...
 

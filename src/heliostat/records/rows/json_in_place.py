@@ -39,7 +39,7 @@ class InTurn:
         self._parts = parts
         self.opened = Codec.NONE
 
-    def applied(self, chunk: Chunk) -> tuple[memoryview | bytes, BatchError | FailedRecord | None]:
+    def applied(self, chunk: Chunk) -> tuple[memoryview, BatchError | FailedRecord | None]:
         """See `AppliedSteps`. The first record at which any part fails ends them all."""
         self.opened = Codec.NONE
         error: BatchError | FailedRecord | None = None
@@ -51,7 +51,7 @@ class InTurn:
                     chunk = chunk._replace(before=own.offset)
             self.opened = part.opened if self.opened is Codec.NONE else self.opened
             chunk = chunk._replace(data=data)
-        return chunk.data, error
+        return memoryview(chunk.data), error
 
 
 class ObjectsInPlace:
@@ -68,34 +68,43 @@ class ObjectsInPlace:
         self._reads = frozenset({*changes.reads, *changes.writes})
         self.opened = Codec.NONE
 
-    def applied(self, chunk: Chunk) -> tuple[memoryview | bytes, BatchError | FailedRecord | None]:
+    def applied(self, chunk: Chunk) -> tuple[memoryview, BatchError | FailedRecord | None]:
         """See `AppliedSteps`."""
         view = memoryview(chunk.data)
         self.opened = codec_within(view, 0, len(view))
         try:
             return self._applied(chunk)
         except BatchError as error:
-            good = _before(view, error)
-            data, failed = self._applied(chunk._replace(data=good)) if len(good) else (b"", None)
+            good = chunk._replace(data=_readable(chunk))
+            data, failed = self._applied(good) if len(good.data) else (memoryview(b""), None)
             return data, failed or error
 
-    def _applied(self, chunk: Chunk) -> tuple[memoryview | bytes, FailedRecord | None]:
+    def _applied(self, chunk: Chunk) -> tuple[memoryview, FailedRecord | None]:
         rows = rows_of(chunk, self._reads)
-        done = self._columns.of(rows)
+        made = self._columns.of(rows)
         failed = None
-        if done.why:
-            offset = rows.column("offset")[done.count].as_py()
-            failed = FailedRecord(offset, done.why)
+        if made.why:
+            offset = rows.column("offset")[made.done].as_py()
+            failed = FailedRecord(offset, made.why)
             chunk = chunk._replace(before=offset)
-            rows = rows.slice(0, done.count)
-            if not done.count and offset <= _first_offset(chunk):
-                return b"", failed
-        if not done.columns and failed is None:
+            rows = rows.slice(0, made.done)
+            if not made.done and offset <= _first_offset(chunk):
+                return memoryview(b""), failed
+        if not made.columns and failed is None and _goes_whole(chunk):
             return memoryview(chunk.data), None
-        names = ["partition", "offset", *done.columns]
+        names = ["partition", "offset", *made.columns]
         places = [rows.column(name) for name in names[:2]]
-        back = pa.RecordBatch.from_arrays([*places, *done.columns.values()], names=names)
-        return memoryview(batches_of(chunk, [back], tuple(done.columns))), failed
+        back = pa.RecordBatch.from_arrays([*places, *made.columns.values()], names=names)
+        return memoryview(batches_of(chunk, [back], tuple(made.columns))), failed
+
+
+def _goes_whole(chunk: Chunk) -> bool:
+    """Whether all records in a chunk's batches go through the pipeline."""
+    view = memoryview(chunk.data)
+    headers = [header for _, header in each_header(view, 0, len(view))]
+    return not headers or (
+        chunk.first <= headers[0].base_offset and headers[-1].next_offset <= chunk.before
+    )
 
 
 def _first_offset(chunk: Chunk) -> int:
@@ -104,20 +113,23 @@ def _first_offset(chunk: Chunk) -> int:
     return max(chunk.first, header.base_offset)
 
 
-def _before(view: memoryview, error: BatchError) -> memoryview:
-    """Return the batches before the one that is damaged."""
+def _readable(chunk: Chunk) -> memoryview:
+    """Return the batches before the first that is damaged."""
+    view = memoryview(chunk.data)
     for at, header in each_header(view, 0, len(view)):
-        if header.base_offset == error.base_offset:
+        try:
+            rows_of(chunk._replace(data=view[at : at + header.size]))
+        except BatchError:
             return view[:at]
-    return view[:0]
+    return view
 
 
 class Done(NamedTuple):
     """What has become of rows."""
 
     columns: dict[str, pa.Array]
-    """Those that have changed, of the first `count` rows."""
-    count: int
+    """Those that have changed, of the first `done` rows."""
+    done: int
     why: str = ""
     """Why the row after these fails; empty: none does."""
 
@@ -172,6 +184,7 @@ class ColumnsOfObjects:
 def _places_of(rows: pa.RecordBatch, name: str) -> list[int | str]:
     column = rows.column(name)
     if name != "timestamp":
-        return column.to_pylist()
+        places: list[int | str] = column.to_pylist()
+        return places
     times = column.cast(pa.int64()).to_pylist()
     return [0 if time_us is None else time_us // US_PER_MS for time_us in times]

@@ -10,7 +10,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -227,7 +227,7 @@ def _boolean(value: bytes, text: str) -> bytes:
 def _float(text: str, kind: str, *, is_text: bool) -> bytes:
     if not is_text and text in {"true", "false"}:
         return b"1.0" if text == "true" else b"0.0"
-    number = _FLOATS[kind](text if _NUMBER.fullmatch(text.strip()) else "no number")
+    number: Any = _FLOATS[kind](text if _NUMBER.fullmatch(text.strip()) else "no number")
     if not math.isfinite(number):
         raise ValueError(text)
     return str(number).encode()

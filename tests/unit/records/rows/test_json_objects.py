@@ -9,7 +9,7 @@ import pytest
 from support.records import Sample
 from unit.records.rows.test_rows import CODECS, chunk_of, seen
 
-from heliostat.errors import TransformFailed
+from heliostat.errors import BatchError, TransformFailed
 from heliostat.records.copier.pipeline_steps import JsonFields, Pipeline, Step
 from heliostat.records.rows.header_steps import DropHeaders, InsertHeaders, Origin
 from heliostat.records.rows.json_changes import ObjectChanges, TimeChange
@@ -138,6 +138,37 @@ def test_the_first_record_that_fails_at_any_step_ends_the_others() -> None:
     assert [record[3] for record in records] == [b'{"a":1}']
     assert (error.offset, error.why[:20]) == (11, "it is no JSON object")
     assert done(steps, bad_text)[0] == []
+
+
+def test_what_is_before_a_damaged_batch_is_done() -> None:
+    """Given a batch behind another whose bytes are no compressed records / then the first one is
+
+    changed, and the second told.
+    """
+    sample = Sample(None, b'{"a":1,"b":2}', 7)
+    chunk = chunk_of((10, [sample]), (20, [sample]), codec=1)
+    data = bytearray(chunk.data)
+    data[-20:] = bytes(20)
+    steps = in_place(Pipeline("p", (JsonFields("value", only=("a",)),)))
+    out, error = steps.applied(chunk._replace(data=bytes(data)))
+    assert [record[3] for record in seen(bytes(out))] == [b'{"a":1}']
+    assert isinstance(error, BatchError)
+
+
+def test_records_that_were_copied_before_are_left_out() -> None:
+    """Given a chunk that begins within a batch / then what is before it doesn't come out, whether
+
+    a step changes anything or not.
+    """
+    samples = [Sample(None, b'{"a":1,"b":2}', 7)] * 3
+    for name, expected in (("a", b'{"a":1}'), ("none", b"{}")):
+        chunk = chunk_of((10, samples), first=11)
+        steps = in_place(Pipeline("p", (JsonFields("value", only=(name,)),)))
+        out, _ = steps.applied(chunk)
+        assert [record[::3][:2] for record in seen(bytes(out))] == [(11, expected), (12, expected)]
+    steps = in_place(Pipeline("p", (JsonFields("value", key_fields=("a",)),)))
+    tombstones = chunk_of((10, [Sample(None, None, 7)] * 3), first=11)
+    assert [record[0] for record in seen(bytes(steps.applied(tombstones)[0]))] == [11, 12]
 
 
 def test_what_no_step_changes_keeps_its_bytes() -> None:
