@@ -78,6 +78,29 @@ def test_a_filter_and_a_key_leave_the_value_alone(spark: SparkSession) -> None:
     assert json.loads(found.after["key"]) == {"id": 5, "kind": "B"}
 
 
+def test_fields_become_headers_before_they_are_left_out(spark: SparkSession) -> None:
+    """Given a step that puts fields into headers, drops one and extracts one / then headers have
+
+    what was there, as text, and tombstones get none.
+    """
+    step = AvroFields(
+        "value",
+        header_fields=(("id", "h"), ("at", "place"), ("day", "day"), ("ok", "ok")),
+        drops=("ok",),
+        extracts=("name",),
+        schemas=(KNOWN,),
+    )
+    found, tombstone = after(spark, (step,), (b"k", VALUE), (b"k", None))
+    assert (found.error, tombstone.error) == ("", "")
+    assert found.after is not None
+    assert tombstone.after is not None
+    headers = {header["key"]: header["value"] for header in found.after["headers"]}
+    assert json.loads(headers.pop("place")) == ROW["at"]
+    assert headers == {"h": b"5", "day": b"2026-01-02", "ok": b"true"}
+    assert decoded(rewriting_of(step, KNOWN).text, found.after["value"]) == ROW["name"]
+    assert (tombstone.after["headers"], tombstone.after["value"]) == ([], None)
+
+
 def test_without_a_schema_only_nulls_pass(spark: SparkSession) -> None:
     """Given a step that knows no schema, or only one that is no good / then records fail, with
 

@@ -6,9 +6,14 @@ import json
 
 import pytest
 from pyspark.sql import SparkSession
-from support.spark_steps import after
+from support.records import Sample, encode
+from support.spark_steps import AT, after
 
-from heliostat.records.copier.pipeline_steps import JsonFields, SetColumns, Where
+from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.records.copier.pipeline_steps import JsonFields, Pipeline, SetColumns, Where
+from heliostat.records.rows.header_steps import DropHeaders, Origin
+from heliostat.records.rows.to_rows import Chunk
+from heliostat.records.spark.piped_in_place import tried_in_place
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -40,6 +45,35 @@ def test_fields_are_cut_between_other_steps(spark: SparkSession) -> None:
     assert tombstone.after is not None
     assert (tombstone.after["key"], tombstone.after["value"]) == (b'{"number":1}', None)
     assert "it is no JSON object: its byte 0 can't be there" in failed.error
+
+
+def test_objects_of_no_schema_are_the_same_as_rows_and_in_place(spark: SparkSession) -> None:
+    """Given steps for such objects / when they are done to rows of Spark and in place / then
+
+    records are the same, and so is what fails.
+    """
+    steps = (
+        JsonFields("value", header_fields=(("a", "from"),), only=("a", "b", "in")),
+        DropHeaders(("none",)),
+        JsonFields("value", casts=(("a", "string"),), places=(("at", Origin.TIMESTAMP),)),
+        JsonFields("value", flattens="_", key_fields=("a", "in_x"), inserts=(("s", "ü"),)),
+        JsonFields("key", extracts=("in_x",)),
+        JsonFields("value", hoists="line"),
+    )
+    values = (b'{"a":1.50,"in":{"x":[1]}}', None, b'{"b":null,"c":1}', b"[]", b'{"a":{}}')
+    records = [(b'{"in_x":0}', value) for value in values]
+    rows = list(after(spark, steps, *records))
+    at_ms = int(AT.timestamp() * 1000)
+    batch = encode([Sample(own, value, at_ms) for own, value in records])
+    chunk = Chunk(0, TopicPartition(TopicName("t"), PartitionId(0)), batch)
+    tried = list(tried_in_place(Pipeline("p", steps), chunk))
+    assert [one.after for one in rows] == [one.after for one in tried]
+    assert tried[0].after is not None
+    expected = b'{"line":{"a":"1.50","in_x":[1],"at":%d,"s":"\xc3\xbc"}}' % at_ms
+    assert (tried[0].after["value"], tried[0].after["key"]) == (expected, b"[1]")
+    for by_row, own in zip(rows, tried, strict=True):
+        assert own.error in by_row.error
+    assert [bool(one.error) for one in tried] == [False, False, False, True, True]
 
 
 WHOLE = b' {"id":3,"x":1e30,"s":"a","xs":[0.5,null],"in":{"y":1}} '

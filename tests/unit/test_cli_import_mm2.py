@@ -52,7 +52,7 @@ def test_machines_get_all_of_it(given: Path, capsys) -> None:
 def test_differences_give_the_exit_code(given: Path, capsys) -> None:
     given.write_text(TEXT + "A->B.transforms = x\n")
     assert run(["import-mm2", str(given)]) == 1
-    assert "differs  A->B: transforms changed records" in capsys.readouterr().err
+    assert "differs  A->B: transform x is not carried over" in capsys.readouterr().err
 
 
 def test_an_invalid_result_is_reported(given: Path, capsys) -> None:

@@ -9,6 +9,7 @@ from pydantic import AfterValidator, Field, Strict, model_validator
 
 from heliostat.config.frozen import Frozen
 from heliostat.config.patterns import Patterns
+from heliostat.date_patterns import DatePattern
 
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -28,6 +29,11 @@ def _check_function(path: str) -> str:
     return path
 
 
+def _check_pattern(pattern: str) -> str:
+    DatePattern(pattern)
+    return pattern
+
+
 Names = Annotated[tuple[str, ...], Strict(strict=False)]
 
 
@@ -40,11 +46,40 @@ class HeaderMatch(Frozen):
     """A regular expression of Java that the whole value must match as text; null = any value."""
 
 
+JSON_TYPES = ("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "string")
+_WITHOUT_SCHEMA = (*("insert", "insert_origin", "times", "to_headers", "only", "extract", "hoist"),)
+TimeUnit: TypeAlias = Literal["s", "ms", "us", "ns"]
+
+
+class TimeStep(Frozen):
+    """How times are written anew."""
+
+    to: Annotated[Literal["text", "number"], Field(title="To")]
+    """What they become; what they are is seen by their JSON."""
+    format: Annotated[
+        Annotated[str, AfterValidator(_check_pattern)] | None, Field(title="Format")
+    ] = None
+    """Of times that are text, by Java's letters, such as `yyyy-MM-dd HH:mm:ss.SSS`, in UTC."""
+    unit: Annotated[TimeUnit, Field(title="Unit")] = "ms"
+    """What times that are numbers count since the epoch."""
+
+    @model_validator(mode="after")
+    def _has_a_format(self) -> Self:
+        if self.to == "text" and not self.format:
+            raise ValueError("a time becomes text by a format")
+        return self
+
+
+_NO_TIMES: dict[str, TimeStep] = {}
+_NO_ORIGINS: dict[Literal["topic", "partition", "offset", "timestamp"], str] = {}
+
+
 class JsonStep(Frozen):
     """Changes fields of a JSON object that is a record's value or key; in this order.
 
-    Without `schema_ddl`, with `mask`, `rename` and `drop` alone, fields are cut out of its bytes:
-    all others keep theirs. That needs no rows of Spark, and is several times as fast.
+    Without `schema_ddl` all that is not named keeps its bytes, and no rows of Spark are needed;
+    with `mask`, `rename` and `drop` alone it is fastest. With it the object is decoded by Spark:
+    for `where` and `set`.
     """
 
     column: Annotated[Literal["value", "key"], Field(title="Column")] = "value"
@@ -58,30 +93,72 @@ class JsonStep(Frozen):
     those without an object."""
     set: Annotated[dict[str, str], Field(title="Set")] = _NO_TEXTS
     """Expression of Spark SQL by field, which may be new, such as `{total: fields.price * 2}`."""
+    insert: Annotated[dict[str, str], Field(title="Insert")] = _NO_TEXTS
+    """Text by field, which may be new."""
+    insert_origin: Annotated[
+        dict[Literal["topic", "partition", "offset", "timestamp"], str],
+        Field(title="Insert origin"),
+    ] = _NO_ORIGINS
+    """Field that gets it by what of the record's place: the source's topic, partition and offset,
+    and the timestamp in milliseconds since the epoch."""
     cast: Annotated[dict[str, str], Field(title="Cast")] = _NO_TEXTS
-    """Type by field."""
+    """Type by field; without `schema_ddl` one of boolean, tinyint, smallint, int, bigint, float,
+    double, string, and an empty name is the whole content."""
+    times: Annotated[dict[str, TimeStep], Field(title="Times")] = _NO_TIMES
+    """How times are written, by field; an empty name is the whole content."""
+    to_headers: Annotated[dict[str, str], Field(title="To headers")] = _NO_TEXTS
+    """Header by field: it is added behind the others with the field's content, text without its
+    quotes, anything else as JSON, and null where the field is not there."""
     mask: Annotated[dict[str, str | None], Field(title="Mask")] = _NO_MASKS
     """What is put into a field instead; null = an empty string, 0 or false, else null."""
     rename: Annotated[dict[str, str], Field(title="Rename")] = _NO_TEXTS
     """New name by field."""
     drop: Annotated[Names, Field(title="Drop")] = ()
     """Fields that are left out."""
+    only: Annotated[Names, Field(title="Only")] = ()
+    """Fields that are kept; none given = all."""
     flatten: Annotated[str | None, Field(title="Flatten")] = None
     """What joins the names of nested fields to one, such as `_`; null = they stay nested."""
     to_key: Annotated[Names, Field(title="To key")] = ()
-    """Fields of the value that become the record's key, as a JSON object."""
+    """Fields of the value that become the record's key, as a JSON object; one that is not there is
+    null."""
+    extract: Annotated[Names, Field(title="Extract")] = ()
+    """Path to the field that becomes the whole content, such as `[address, city]`; one that is not
+    there, or null, leaves none: a tombstone, or no key."""
+    hoist: Annotated[str | None, Field(title="Hoist", min_length=1)] = None
+    """Field of a new object that the content becomes, whatever JSON it is."""
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether fields are only cut out of an object's bytes."""
+        given = {name for name in self.model_fields_set if getattr(self, name)}
+        return given <= {"column", "mask", "rename", "drop"}
 
     @model_validator(mode="after")
     def _decodes_with_a_schema(self) -> Self:
-        if self.schema_ddl is not None:
-            return self
-        decoding = ("where", "set", "cast", "flatten", "to_key")
-        given = [name for name in decoding if getattr(self, name)]
-        if given:
-            raise ValueError(f"{given[0]} needs schema_ddl")
-        if not (self.mask or self.rename or self.drop):
-            raise ValueError("a step for JSON fields needs schema_ddl, or mask, rename or drop")
+        decoding, plain = ("where", "set"), _WITHOUT_SCHEMA
+        given = {name for name in self.model_fields_set if getattr(self, name)}
+        names = plain if self.schema_ddl is not None else decoding
+        wrong = next((name for name in names if name in given), None)
+        if wrong:
+            what = "not with schema_ddl" if self.schema_ddl is not None else "needs schema_ddl"
+            raise ValueError(f"{wrong}: {what}" if wrong in plain else f"{wrong} {what}")
+        if not given - {"column"}:
+            raise ValueError("a step for JSON fields needs a change of fields")
+        if self.column == "key" and self.to_key:
+            raise ValueError("to_key only with column value")
+        if self.schema_ddl is None:
+            self._check_types()
         return self
+
+    def _check_types(self) -> None:
+        kinds = ", ".join(JSON_TYPES)
+        wrong = next((kind for kind in self.cast.values() if kind not in JSON_TYPES), None)
+        if wrong is not None:
+            raise ValueError(f"cast without schema_ddl: {wrong} is none of {kinds}")
+        fields = (*self.cast, *self.times)
+        if "" in fields and any((*fields, self.insert, self.insert_origin, self.to_headers)):
+            raise ValueError("the whole content is cast in a step of its own")
 
 
 class AvroStep(Frozen):
@@ -105,6 +182,8 @@ class AvroStep(Frozen):
     cast: Annotated[dict[str, str], Field(title="Cast")] = _NO_TEXTS
     """Type of Spark by field: boolean, int, bigint, float, double, string, binary, date, timestamp,
     timestamp_ntz, decimal(p, s). Such a field may be null."""
+    to_headers: Annotated[dict[str, str], Field(title="To headers")] = _NO_TEXTS
+    """Header by field: it is added behind the others with the field's content as text."""
     mask: Annotated[dict[str, str | None], Field(title="Mask")] = _NO_MASKS
     """What is put into a field instead; null = an empty string, 0, false, or null."""
     rename: Annotated[dict[str, str], Field(title="Rename")] = _NO_TEXTS
@@ -116,16 +195,23 @@ class AvroStep(Frozen):
     stay nested. Null = all do."""
     to_key: Annotated[Names, Field(title="To key")] = ()
     """Fields of the value that become the record's key, as a JSON object."""
+    extract: Annotated[Names, Field(title="Extract", max_length=1)] = ()
+    """The field that becomes the whole content, with its type as the schema."""
+    hoist: Annotated[str | None, Field(title="Hoist", min_length=1)] = None
+    """Field of a new record that the content becomes."""
 
     @property
     def rewrites(self) -> bool:
         """Whether records come out with another schema."""
-        return any((self.set, self.cast, self.mask, self.rename, self.drop, self.flatten))
+        changes = (self.set, self.cast, self.mask, self.rename, self.drop, self.flatten)
+        return any((*changes, self.extract, self.hoist))
 
     @model_validator(mode="after")
     def _does_something(self) -> Self:
-        if not (self.rewrites or self.where or self.to_key):
+        if not (self.rewrites or self.where or self.to_headers or self.to_key):
             raise ValueError("a step for Avro fields needs where, to_key or a change of fields")
+        if self.extract and self.hoist:
+            raise ValueError("extract and hoist: one of them")
         if self.to_key and self.column == "key":
             raise ValueError("to_key only with column value")
         return self
@@ -227,10 +313,10 @@ class PipelineConfig(Frozen):
         columns = [each.column for each in self.avro_steps]
         if len(columns) > len(set(columns)):
             raise ValueError("two steps for Avro fields of one column: join them")
-        steps = (each.json_fields for each in self.steps)
-        columns += [each.column for each in steps if each and each.schema_ddl is None]
-        if len(columns) > len(set(columns)):
-            raise ValueError("two steps for fields of one column, one without schema_ddl")
+        steps = (step.json_fields for step in self.steps)
+        both = set(columns) & {step.column for step in steps if step and step.schema_ddl is None}
+        if both:
+            raise ValueError(f"two steps for fields of the {both.pop()}, one of JSON, one of Avro")
         return self
 
 

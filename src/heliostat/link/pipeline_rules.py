@@ -27,8 +27,10 @@ from heliostat.records.rows.header_steps import (
     Origin,
     RenameHeaders,
 )
+from heliostat.records.rows.json_changes import TimeChange
 from heliostat.records.spark.in_place_sql import literal
 
+_UNITS_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 NAMED_MAX = 3
 """Topics that a note names."""
 
@@ -161,10 +163,24 @@ def _steps(step: StepConfig) -> Iterator[Step]:
 
 def _field_steps(step: StepConfig) -> Iterator[Step]:
     if step.json_fields is not None:
-        yield JsonFields(**_changes(step.json_fields), schema=step.json_fields.schema_ddl or "")
+        yield _json_step(step.json_fields)
     if step.avro_fields is not None:
         reader = step.avro_fields.reader_schema or ""
         yield AvroFields(**_changes(step.avro_fields), reader=reader)
+
+
+def _json_step(step: JsonStep) -> JsonFields:
+    return JsonFields(
+        **_changes(step),
+        schema=step.schema_ddl or "",
+        inserts=tuple(step.insert.items()),
+        places=tuple((name, Origin[what.upper()]) for what, name in step.insert_origin.items()),
+        times=tuple(
+            TimeChange(name, time.format or "", _UNITS_NS[time.unit], is_text=time.to == "text")
+            for name, time in step.times.items()
+        ),
+        only=step.only,
+    )
 
 
 def _changes(step: JsonStep | AvroStep) -> dict[str, Any]:
@@ -178,7 +194,10 @@ def _changes(step: JsonStep | AvroStep) -> dict[str, Any]:
         "renames": tuple(step.rename.items()),
         "drops": step.drop,
         "flattens": step.flatten or "",
+        "header_fields": tuple(step.to_headers.items()),
         "key_fields": step.to_key,
+        "extracts": step.extract,
+        "hoists": step.hoist or "",
     }
 
 

@@ -15,13 +15,6 @@ DEFAULT_CLASSES = {
 def tell_what_differs(draft: LinkDraft) -> None:
     """Note in the ledger what this flow did and a link will not do."""
     name = draft.flow.name
-    for key, setting in draft.given.items():
-        if key.startswith(("transforms", "predicates")) and setting.value.strip():
-            draft.ledger.unsupported(
-                setting,
-                "records are copied as they are, but for pipelines",
-                f"{name}: transforms changed records; a link changes none without a pipeline",
-            )
     for key, default in DEFAULT_CLASSES.items():
         _own_class(draft, key, default)
     tolerance = draft.given.get("errors.tolerance")

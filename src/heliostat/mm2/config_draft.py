@@ -28,10 +28,20 @@ class LinkDraft:
         self.parts: dict[str, Section] = {}
         self.registries: dict[str, Section] = {}
         """What is known of a cluster's schema registry, by the cluster's key."""
+        self.pipelines: list[Section] = []
 
     def section(self) -> Section:
         """Return the sections in their order, without empty ones."""
-        return {key: self.parts[key] for key in ORDER if self.parts.get(key)}
+        found: Section = {key: self.parts[key] for key in ORDER if self.parts.get(key)}
+        return found | ({"pipelines": self.pipelines} if self.pipelines else {})
+
+    @property
+    def naming_format(self) -> str:
+        """The naming as one format with `${topic}` in it."""
+        naming = self.parts["topics"]["naming"]
+        if naming == "same":
+            return "${topic}"
+        return str(naming["prefix"] + "${topic}" if "prefix" in naming else naming["format"])
 
     def put(self, part: str, key: str, value: object) -> None:
         """Set a key."""

@@ -20,6 +20,7 @@ from heliostat.mm2.config_schemas import (
     tell_raw_copy,
 )
 from heliostat.mm2.config_topics import REFRESH_S
+from heliostat.mm2.config_transforms import add_transforms
 from heliostat.mm2.config_values import Setting
 
 DEFAULT_TRANSLATOR = "DefaultSubjectTranslator"
@@ -44,6 +45,7 @@ def convert_replicator(draft: LinkDraft, naming: str | None) -> None:
     """
     _topics(draft)
     _naming(draft, naming)
+    add_transforms(draft)
     _topic_settings(draft)
     add_records(draft)
     _groups(draft)

@@ -9,6 +9,7 @@ from heliostat.mm2.config_differences import tell_what_differs
 from heliostat.mm2.config_draft import LinkDraft
 from heliostat.mm2.config_schemas import add_schemas
 from heliostat.mm2.config_topics import add_topics
+from heliostat.mm2.config_transforms import add_transforms
 
 FETCH_BYTES = (1024, 55 << 20)
 PARTITION_BYTES = (1024, 100 << 20)
@@ -34,6 +35,7 @@ def convert(draft: LinkDraft, naming: str | None) -> None:
         A list, number or replication policy can't be converted.
     """
     add_topics(draft, naming)
+    add_transforms(draft)
     add_schemas(draft)
     add_records(draft)
     _state(draft)

@@ -55,6 +55,11 @@ def json_pipeline(*steps: dict[str, Any]) -> dict[str, Any]:
     return {"name": "p", "topics": "t", "steps": [{"json_fields": step} for step in steps]}
 
 
+def json_and_avro() -> dict[str, Any]:
+    steps = [{"json_fields": {"drop": ["a"]}}, {"avro_fields": {"drop": ["a"]}}]
+    return {"name": "p", "topics": "t", "steps": steps}
+
+
 def avro_pipeline(*steps: dict[str, Any]) -> dict[str, Any]:
     return {"name": "p", "topics": "t", "steps": [{"avro_fields": step} for step in steps]}
 
@@ -197,10 +202,16 @@ def test_what_a_step_is_for_spark(tmp_path: Path, step: dict[str, Any], expected
         ([avro_pipeline({"column": "key", "to_key": ["a"]})], "to_key only with column value"),
         ([avro_pipeline({"where": "a"}, {"drop": ["a"]})], "two steps for Avro fields"),
         ([avro_pipeline({"where": "a"})], "only a link that mirrors schemas"),
-        ([json_pipeline({})], "needs schema_ddl, or mask, rename or drop"),
+        ([json_pipeline({})], "needs a change of fields"),
         ([json_pipeline({"schema_ddl": ""})], "schema_ddl"),
-        ([json_pipeline({"drop": ["a"], "to_key": ["b"]})], "to_key needs schema_ddl"),
-        ([json_pipeline({"drop": ["a"]}, {"drop": ["b"]})], "two steps for fields of one column"),
+        ([json_pipeline({"where": "fields.a"})], "where needs schema_ddl"),
+        ([json_pipeline({"schema_ddl": "a int", "only": ["a"]})], "only: not with schema_ddl"),
+        ([json_pipeline({"column": "key", "to_key": ["a"]})], "to_key only with column value"),
+        ([json_pipeline({"cast": {"a": "decimal"}})], "decimal is none of boolean, tinyint"),
+        ([json_pipeline({"cast": {"": "int", "a": "int"}})], "in a step of its own"),
+        ([json_pipeline({"times": {"a": {"to": "text"}}})], "becomes text by a format"),
+        ([json_pipeline({"times": {"a": {"to": "number", "format": "yy"}}})], "yy is not among"),
+        ([json_and_avro()], "one of JSON, one of Avro"),
     ],
 )
 def test_a_pipeline_that_makes_no_sense_is_refused(

@@ -354,7 +354,7 @@ def test_transforms_and_custom_filters_are_reported(tmp_path: Path) -> None:
         "topic.filter.class = com.example.Filter\nerrors.tolerance = all\n"
     )
     told = " ".join(found.differences)
-    for word in ("transforms", "Filter", "errors.tolerance", "sync.topic.acls"):
+    for word in ("transform rename", "Filter", "errors.tolerance", "sync.topic.acls"):
         assert word in told
     assert links(found, tmp_path)
 

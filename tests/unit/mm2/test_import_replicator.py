@@ -249,7 +249,7 @@ def test_a_property_without_a_key_is_explained(
         ("topic.timestamp.type", "LogAppendTime", "mirrors had LogAppendTime"),
         ("offset.start", "consumer", "consumer group's offsets"),
         ("provenance.header.filter.overrides", "c,t,0-1", "return to where"),
-        ("transforms", "route", "transforms changed records"),
+        ("transforms", "route", "transform route is not carried over"),
         ("errors.tolerance", "all", "left out records"),
         ("schema.subject.translator.class", "com.example.Ours", "Ours named subjects"),
         ("value.converter", AVRO, "AvroConverter converted records"),

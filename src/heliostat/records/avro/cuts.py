@@ -59,6 +59,7 @@ def check_names(step: AvroFields) -> None:
     there |= {name for name, _ in (*step.columns, *step.casts)}
     named = [name for name, _ in (*step.masks, *step.renames)]
     there |= {new for _, new in step.renames}
-    missing = [name for name in (*named, *step.drops) if name not in there]
+    extracted = () if step.flattens else step.extracts
+    missing = [name for name in (*named, *step.drops, *extracted) if name not in there]
     if schemas and missing:
         raise PipelineRefused(f"no schema of its topics has a field {missing[0]}")

@@ -8,7 +8,7 @@ computed. Each version of a subject becomes a version of its own.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from heliostat.records.avro.schema_text import (
 from heliostat.records.avro.sql_types import avro_of_sql
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 
+HOISTED = "io.confluent.connect.avro.ConnectDefault"
 NIL_UUID = "00000000-0000-0000-0000-000000000000"
 _ZEROS = {
     "boolean": False,
@@ -124,10 +125,28 @@ def rewriting_of(step: AvroFields, schema: AvroSchema) -> Rewriting:
     ]
     if step.flattens:
         kept = [flat for each in kept for flat in _flat(old, each, step.flattens)]
-    return _assembled(old, reader, kept, made)
+    if step.extracts:
+        kept = _extracted(kept, step.extracts[0])
+    return _assembled(step, old, reader, kept, made)
 
 
-def _assembled(old: Avro, reader: Avro, kept: list[_Field], made: dict[str, Any]) -> Rewriting:
+def _extracted(kept: list[_Field], name: str) -> list[_Field]:
+    """Return the field that becomes the whole content; its bytes are what a record of it alone is.
+
+    One that was flattened has its bytes beside those of others.
+    """
+    for place, field in enumerate(kept):
+        if field.definition["name"] == name:
+            after = kept[place + 1].part if place + 1 < len(kept) else None
+            if field.part == Part() or after == Part():
+                raise AvroUnusable(f"field {name} can't be extracted: it was in a nested record")
+            return [field]
+    raise AvroUnusable(f"it has no field {name}")
+
+
+def _assembled(
+    step: AvroFields, old: Avro, reader: Avro, kept: list[_Field], made: dict[str, Any]
+) -> Rewriting:
     names = [each.definition["name"] for each in kept]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -135,11 +154,25 @@ def _assembled(old: Avro, reader: Avro, kept: list[_Field], made: dict[str, Any]
     root = {**old.at(old.root), "fields": [each.definition for each in kept]}
     named = {**reader.named, **old.named, root["name"]: root}
     new = Avro(root, named)
+    if step.extracts:
+        new = Avro(kept[0].definition["type"], {**reader.named, **old.named})
+    elif step.hoists:
+        outer = _outer_name(named)
+        field = {"name": step.hoists, "type": root["name"]}
+        new = Avro({"type": "record", "name": outer, "fields": [field]}, named)
     text = write_schema(new)
     read_schema(text)
     parts = tuple(_joined([each.part for each in kept]))
     left = {each.part.made for each in kept}
     return Rewriting(new, text, parts, {name: made[name] for name in made if name in left})
+
+
+def _outer_name(named: Mapping[str, Any]) -> str:
+    """Return the name of a record around others: Kafka Connect's, unless one of these has it."""
+    name = HOISTED
+    while name in named:
+        name += "_"
+    return name
 
 
 def _joined(parts: list[Part]) -> Iterator[Part]:

@@ -49,9 +49,11 @@ class AvroFields(FieldChanges):
     def rewrites(self) -> bool:
         """Whether records come out with another schema."""
         changes = (self.columns, self.casts, self.masks, self.renames, self.drops, self.flattens)
-        return any(changes)
+        return any((*changes, self.extracts, self.hoists))
 
     @property
     def decodes(self) -> bool:
         """Whether it needs the fields' contents."""
-        return bool(self.where or self.columns or self.casts or self.key_fields)
+        return bool(
+            self.where or self.columns or self.casts or self.header_fields or self.key_fields
+        )

@@ -25,7 +25,13 @@ class FieldChanges:
     renames: tuple[tuple[str, str], ...] = ()
     """(Field, new name)."""
     drops: tuple[str, ...] = ()
+    header_fields: tuple[tuple[str, str], ...] = ()
+    """(Field, header that gets its content), as they were before they are masked or dropped."""
     flattens: str = ""
     """What joins the names of nested fields to one; empty: they stay nested."""
     key_fields: tuple[str, ...] = ()
     """Fields of the value that become the record's key, as a JSON object."""
+    extracts: tuple[str, ...] = ()
+    """Path to the field that becomes the whole content; empty: it stays an object."""
+    hoists: str = ""
+    """Field of a new object that the whole content becomes; empty: it becomes none."""

@@ -19,9 +19,10 @@ from heliostat.records.rows.header_steps import (
     InPlaceStep,
     InsertHeaders,
     InsertOrigin,
+    Origin,
     RenameHeaders,
 )
-from heliostat.records.rows.json_changes import JsonChanges
+from heliostat.records.rows.json_changes import JsonChanges, ObjectChanges, TimeChange
 from heliostat.records.rows.row_names import CHANGEABLE
 
 
@@ -54,17 +55,42 @@ class JsonFields(FieldChanges):
 
     schema: str = ""
     """The struct as Spark's DDL, such as `id bigint, name string`; other fields are dropped. Empty:
-    fields are cut out of its bytes (`rows.json_cuts`)."""
+    nothing that is not named is decoded (`rows.json_cuts`, `rows.json_objects`)."""
+    inserts: tuple[tuple[str, str], ...] = ()
+    """(Field, text); without a schema, as the following."""
+    places: tuple[tuple[str, Origin], ...] = ()
+    """(Field, what of the record's place it gets)."""
+    times: tuple[TimeChange, ...] = ()
+    only: tuple[str, ...] = ()
+    """The fields that are kept; empty: all."""
 
     @property
     def is_cut(self) -> bool:
-        """Whether no field is decoded."""
-        return not self.schema
+        """Whether fields are only cut out of its bytes, see `cut`."""
+        return not self.schema and self.object_changes == ObjectChanges(self.column, cut=self.cut)
 
     @property
     def cut(self) -> JsonChanges:
-        """What is done without a schema."""
+        """What is done to whole fields without a schema."""
         return JsonChanges(self.masks, self.renames, self.drops)
+
+    @property
+    def object_changes(self) -> ObjectChanges:
+        """All that is done without a schema."""
+        return ObjectChanges(
+            column=self.column,
+            inserts=self.inserts,
+            places=self.places,
+            casts=self.casts,
+            times=self.times,
+            headers=self.header_fields,
+            cut=self.cut,
+            only=self.only,
+            flattens=self.flattens,
+            key_fields=self.key_fields,
+            extracts=self.extracts,
+            hoists=self.hoists,
+        )
 
 
 Step = Where | SetColumns | JsonFields | AvroFields | CallFunction | InPlaceStep
@@ -85,9 +111,35 @@ class Pipeline:
         return all(
             isinstance(each, InPlaceStep)
             or (isinstance(each, AvroFields) and not each.decodes)
-            or (isinstance(each, JsonFields) and each.is_cut)
+            or (isinstance(each, JsonFields) and not each.schema)
             for each in self.steps
         )
+
+    @property
+    def in_turn(self) -> tuple[Pipeline | ObjectChanges, ...]:
+        """Parts of a pipeline in place, one after the other.
+
+        In each of them steps about headers and tombstones come first, and one step a column cuts
+        fields: these don't see what the others do.
+        """
+        parts: list[Pipeline | ObjectChanges] = []
+        taken: list[Step] = []
+        for step in self.steps:
+            changes, is_cut = None, isinstance(step, AvroFields)
+            if isinstance(step, JsonFields):
+                changes, is_cut = (None, True) if step.is_cut else (step.object_changes, False)
+            cuts = {own.column for own in taken if isinstance(own, FieldChanges)}
+            is_next = changes is not None or (
+                is_cut and isinstance(step, FieldChanges) and step.column in cuts
+            )
+            if is_next and taken:
+                parts.append(replace(self, steps=tuple(taken)))
+                taken = []
+            if changes is None:
+                taken.append(step)
+            else:
+                parts.append(changes)
+        return (*parts, replace(self, steps=tuple(taken))) if taken else tuple(parts)
 
     @property
     def header_steps(self) -> tuple[InPlaceStep, ...]:
@@ -144,7 +196,9 @@ def _changed_by(step: Step) -> Collection[str]:
             return [column for column, _ in step.columns]
         case JsonFields() | AvroFields():
             is_written = not isinstance(step, AvroFields) or step.rewrites
-            return [*([step.column] if is_written else []), *(["key"] if step.key_fields else [])]
+            columns = [step.column] if is_written else []
+            columns += ["headers"] if step.header_fields else []
+            return columns + (["key"] if step.key_fields else [])
         case CallFunction():
             return CHANGEABLE
         case DropHeaders() | RenameHeaders() | InsertHeaders() | InsertOrigin():

@@ -9,7 +9,7 @@ pipelines that have other steps as well; a test compares both. Fields are cut by
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numba import types
@@ -283,6 +283,17 @@ class FailedRecord(NamedTuple):
 
     offset: int
     why: str
+
+
+class AppliedSteps(Protocol):
+    """Steps that are done to batches at once."""
+
+    opened: Codec
+    """Codec of the first compressed batch of the last chunk, see `ConvertSettings.opened`."""
+
+    def applied(self, chunk: Chunk) -> tuple[memoryview, BatchError | FailedRecord | None]:
+        """Return a chunk's batches as the steps leave them; and what is wrong after those."""
+        ...
 
 
 class InPlace:

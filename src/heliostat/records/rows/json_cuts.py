@@ -374,10 +374,11 @@ def check_object(content: bytes) -> None:
     """
     flaw = object_flaw(np.frombuffer(content, np.uint8), 0, len(content))
     if flaw >= 0:
-        raise TransformFailed(_flaw_text(flaw))
+        raise TransformFailed(flaw_text(flaw))
 
 
-def _flaw_text(flaw: int) -> str:
+def flaw_text(flaw: int) -> str:
+    """Return why contents are no object, of the byte that can't be there."""
     return f"it is no JSON object: its byte {flaw} can't be there"
 
 
@@ -385,7 +386,7 @@ def why_not(changes: JsonChanges, content: bytes) -> str:
     """Return why contents can't be changed."""
     flaw = object_flaw(np.frombuffer(content, np.uint8), 0, len(content))
     if flaw >= 0:
-        return _flaw_text(flaw)
+        return flaw_text(flaw)
     names = dict(changes.renames)
     given = [names.get(name, name) for name in json.loads(content)]
     twice = next(name for name in given if name in names.values() and given.count(name) > 1)

@@ -66,6 +66,7 @@ def with_avro_fields(frame: DataFrame, step: AvroFields) -> DataFrame:
         if step.where:
             frame = kept(frame, f"{FIELDS} IS NULL OR ({step.where})")
         frame, made = _computed(frame, step), _made(step)
+        frame = _with_headers(frame, step)
     if step.rewrites:
         struct = f.struct(*(f.col(FIELDS)[name].alias(name) for name in made))
         rewrite = on_columns(_rewriting(step, has_made=bool(made)), "binary")
@@ -104,6 +105,25 @@ def _computed(frame: DataFrame, step: AvroFields) -> DataFrame:
         if name in before.names and name not in cast:
             frame = with_field(frame, name, f.col(FIELDS)[name].cast(before[name].dataType))
     return frame
+
+
+def _with_headers(frame: DataFrame, step: AvroFields) -> DataFrame:
+    """Return a frame with fields' contents as headers behind the others, where there are any."""
+    from pyspark.sql import functions as f
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if not step.header_fields:
+        return frame
+    made = []
+    for name, header in step.header_fields:
+        field = f.col(FIELDS)[name]
+        kind = frame.select(field).schema[0].dataType
+        is_nested = isinstance(kind, ArrayType | MapType | StructType)
+        text = f.to_json(field) if is_nested else field.cast("string")
+        made.append(f.struct(f.lit(header).alias("key"), text.cast("binary").alias("value")))
+    more = f.concat(f.col("headers"), f.array(*made))
+    has_fields = f.col(FIELDS).isNotNull()
+    return frame.withColumn("headers", f.when(has_fields, more).otherwise(f.col("headers")))
 
 
 def _on_columns_of(frame: DataFrame, step: AvroFields) -> AvroFields:

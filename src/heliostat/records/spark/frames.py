@@ -205,13 +205,8 @@ def _with_step(frame: DataFrame, step: Step) -> DataFrame:
                     for name, text in columns
                 }
             )
-        case JsonFields() as fields if fields.is_cut:
-            # Only here: most pipelines need no Arrow at the driver.
-            from heliostat.records.spark.json_cutting import with_json_cut
-
-            return with_json_cut(frame, fields.column, fields.cut)
         case JsonFields() as fields:
-            return with_json_fields(frame, fields)
+            return _with_json(frame, fields)
         case AvroFields() as fields:
             # Only here: most pipelines need no Avro.
             from heliostat.records.spark.avro_fields import with_avro_fields
@@ -219,6 +214,19 @@ def _with_step(frame: DataFrame, step: Step) -> DataFrame:
             return with_avro_fields(frame, fields)
         case CallFunction(path):
             return _called(frame, path)
+
+
+def _with_json(frame: DataFrame, step: JsonFields) -> DataFrame:
+    if step.schema:
+        return with_json_fields(frame, step)
+    # Only here: most pipelines need no Arrow at the driver.
+    if step.is_cut:
+        from heliostat.records.spark.json_cutting import with_json_cut
+
+        return with_json_cut(frame, step.column, step.cut)
+    from heliostat.records.spark.json_objects import with_object_changes
+
+    return with_object_changes(frame, step.object_changes)
 
 
 def _called(frame: DataFrame, path: str) -> DataFrame:

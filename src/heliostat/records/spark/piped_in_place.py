@@ -10,7 +10,8 @@ import pyarrow as pa
 from heliostat.records.copier.lane import LaneSpec
 from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.rows.field_cuts import FieldCuts
-from heliostat.records.rows.in_place import FailedRecord, InPlace
+from heliostat.records.rows.in_place import AppliedSteps, FailedRecord, InPlace
+from heliostat.records.rows.json_changes import ObjectChanges
 from heliostat.records.rows.to_rows import Chunk, rows_of
 from heliostat.records.spark.tried_record import Row, TriedRecord, shown_rows
 from heliostat.records.transport.piped_answers import InPlaceExchange
@@ -21,8 +22,23 @@ def exchange_of(lane: LaneSpec, pipeline: Pipeline) -> InPlaceExchange:
     return InPlaceExchange(lane.partitions, pipeline.name, in_place(pipeline))
 
 
-def in_place(pipeline: Pipeline) -> InPlace:
-    """Return what does a pipeline's steps on batches' bytes."""
+def in_place(pipeline: Pipeline) -> AppliedSteps:
+    """Return what does a pipeline's steps to batches."""
+    parts = pipeline.in_turn
+    if not any(isinstance(part, ObjectChanges) for part in parts) and len(parts) == 1:
+        return _on_bytes(pipeline)
+    # Only here: it is compiled code of its own.
+    from heliostat.records.rows.json_in_place import InTurn, ObjectsInPlace
+
+    return InTurn(
+        [
+            ObjectsInPlace(part) if isinstance(part, ObjectChanges) else _on_bytes(part)
+            for part in parts
+        ]
+    )
+
+
+def _on_bytes(pipeline: Pipeline) -> InPlace:
     cuts = FieldCuts(None, None)
     if pipeline.avro_steps:
         from heliostat.records.avro.cuts import cuts_of  # only here: most need no Avro

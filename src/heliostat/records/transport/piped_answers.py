@@ -8,7 +8,7 @@ from heliostat.records.batches.batch import OFFSET_MAX, each_header, next_offset
 from heliostat.records.batches.converted import Stop, StopReason
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import Fetched, Transformed
-from heliostat.records.rows.in_place import FailedRecord, InPlace
+from heliostat.records.rows.in_place import AppliedSteps, FailedRecord
 from heliostat.records.rows.to_rows import Chunk, whole_batches
 
 
@@ -63,7 +63,9 @@ class InPlaceExchange:
         Its name, and what it does.
     """
 
-    def __init__(self, partitions: Iterable[PartitionSpec], pipeline: str, steps: InPlace) -> None:
+    def __init__(
+        self, partitions: Iterable[PartitionSpec], pipeline: str, steps: AppliedSteps
+    ) -> None:
         self.partitions = list(partitions)
         """By index; the network adds what the lane takes."""
         self._pipeline = pipeline

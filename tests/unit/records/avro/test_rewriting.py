@@ -8,6 +8,7 @@ import random
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
+from uuid import UUID as UUID_TYPE
 
 import fastavro
 import pyarrow as pa
@@ -76,9 +77,14 @@ def encoded(schema: dict[str, Any], row: dict[str, Any], number: int = ID) -> by
     return b"\x00" + number.to_bytes(4, "big") + out.getvalue()
 
 
-def decoded(text: str, value: bytes) -> dict[str, Any]:
-    found: Any = fastavro.schemaless_reader(io.BytesIO(value[5:]), json.loads(text), None)
-    return {name: str(each) if name == "uuid" else each for name, each in found.items()}
+def decoded(text: str, value: bytes) -> Any:
+    return _with_texts(fastavro.schemaless_reader(io.BytesIO(value[5:]), json.loads(text), None))
+
+
+def _with_texts(content: Any) -> Any:
+    if isinstance(content, dict):
+        return {name: _with_texts(own) for name, own in content.items()}
+    return str(content) if isinstance(content, UUID_TYPE) else content
 
 
 def binary(*values: bytes | None) -> Any:
@@ -89,7 +95,7 @@ KNOWN = AvroSchema(ID, text_of(SCHEMA), text_of(SCHEMA), target_id=NEW_ID)
 VALUE = encoded(SCHEMA, ROW)
 
 
-def rewritten(made: Any = None, schema: AvroSchema = KNOWN, **step: Any) -> dict[str, Any]:
+def rewritten(made: Any = None, schema: AvroSchema = KNOWN, **step: Any) -> Any:
     """What the step makes of the record, as a reader of the new schema sees it."""
     found = AvroFields("value", schemas=(schema,), **step)
     values = binary(None, VALUE).slice(1, 1)
@@ -211,6 +217,34 @@ def test_fields_are_renamed_and_flattened_without_a_look_at_their_bytes() -> Non
     step = AvroFields("value", renames=(("id", "number"),), flattens="_", schemas=(KNOWN,))
     (value,) = Rewriter(step).rewrite(binary(VALUE), None).to_pylist()
     assert value[5:] == VALUE[5:]
+
+
+@pytest.mark.parametrize("name", ["id", "name", "kind", "at", "path", "price", "hash"])
+def test_a_field_becomes_the_whole_content_with_its_own_type(name: str) -> None:
+    """Given a field of any type / when it is extracted / then its bytes and its type are left."""
+    assert rewritten(extracts=(name,)) == ROW[name]
+    assert rewritten(renames=((name, "new"),), extracts=("new",)) == ROW[name]
+
+
+def test_a_record_is_put_into_another_without_a_look_at_its_bytes() -> None:
+    assert rewritten(hoists="line") == {"line": ROW}
+    step = AvroFields("value", drops=("ok",), hoists="line", schemas=(KNOWN,))
+    (value,) = Rewriter(step).rewrite(binary(VALUE), None).to_pylist()
+    assert value[5:] == VALUE[5:-1]
+    once = AvroSchema(ID, rewriting_of(step, KNOWN).text, KNOWN.text, target_id=NEW_ID)
+    again = rewriting_of(AvroFields("value", hoists="more"), once)
+    assert again.schema.fields[0]["type"] == "io.confluent.connect.avro.ConnectDefault"
+
+
+def test_what_can_not_be_extracted_is_told() -> None:
+    for changes, why in (
+        ({"extracts": ("none",)}, "it has no field none"),
+        ({"flattens": "_", "extracts": ("at_x",)}, "at_x can't be extracted"),
+        ({"flattens": "_", "extracts": ("at_kind",)}, "at_kind can't be extracted"),
+    ):
+        with pytest.raises(AvroUnusable, match=why):
+            rewriting_of(AvroFields("value", **changes), KNOWN)
+    assert rewritten(flattens="_", extracts=("id",)) == 5
 
 
 def test_computed_fields_keep_their_types_or_get_those_they_are_cast_to() -> None:

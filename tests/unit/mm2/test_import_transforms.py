@@ -1,0 +1,143 @@
+"""Chains of transformations as pipelines; what each step does is judged in tests/peer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.transform_chains import chain, replicator
+
+from heliostat.mm2.config import import_mm2
+from heliostat.mm2.config_values import Imported
+
+MIRROR = {
+    "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+    "source.cluster.alias": "A",
+    "target.cluster.alias": "B",
+    "source.cluster.bootstrap.servers": "a:9092",
+    "target.cluster.bootstrap.servers": "b:9092",
+    "sync.topic.acls.enabled": "false",
+}
+
+
+def mirrored(properties: dict[str, str], **more: str) -> Imported:
+    own = MIRROR | properties | {name.replace("__", "."): text for name, text in more.items()}
+    return import_mm2({"m.properties": "".join(f"{n} = {text}\n" for n, text in own.items())})
+
+
+def link_of(found: Imported) -> dict[str, Any]:
+    (link,) = found.config["links"]
+    return dict(link)
+
+
+def test_steps_and_their_topics() -> None:
+    """Given conditions on names of mirrors / then pipelines have those of the source's topics."""
+    found = mirrored(
+        chain(
+            "InsertHeader header=h;value.literal=x;predicate=p",
+            "DropHeaders headers=trace",
+            "Filter predicate=q",
+            p=r"TopicNameMatches pattern=A\.orders.*",
+            q="HasHeaderKey name=test",
+        )
+    )
+    assert found.differences == ()
+    rest = [{"drop_headers": ["trace"]}, {"drop_with_header": {"name": "test"}}]
+    assert link_of(found)["pipelines"] == [
+        {
+            "name": "transforms-1",
+            "topics": ["(?!.*heartbeats$)(?=(?:orders.*)$).*"],
+            "steps": [{"insert_headers": {"h": "x"}}, *rest],
+        },
+        {
+            "name": "transforms-2",
+            "topics": ["(?!.*heartbeats$)(?!(?:orders.*)$).*"],
+            "steps": rest,
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("regex", "replacement", "naming"),
+    [
+        (r"A\.(.*)", "$1", "same"),
+        (r"A.(.*)", "$1", "same"),
+        ("(.*)", "$1-copy", {"format": "A.${topic}-copy"}),
+        ("^A(.*)$", "west$1", {"format": "west.${topic}"}),
+        (r"A\.(.+)", "x.$1", {"format": "x.${topic}"}),
+    ],
+)
+def test_a_router_that_keeps_names_apart_is_a_naming(
+    regex: str, replacement: str, naming: object
+) -> None:
+    properties = chain(f"RegexRouter regex={regex};replacement={replacement}")
+    # A properties file reads backslashes.
+    found = mirrored({name: text.replace("\\", "\\\\") for name, text in properties.items()})
+    assert link_of(found)["topics"]["naming"] == naming
+    assert found.differences == ()
+
+
+@pytest.mark.parametrize(
+    ("transform", "predicate", "line"),
+    [
+        ("RegexRouter regex=A.(x|y)-(.*);replacement=$2", "", "without groups"),
+        ("RegexRouter regex=(.*)-eu;replacement=$1", "", "without groups"),
+        ("RegexRouter regex=(.*);replacement=all", "", "without groups"),
+        ("TimestampRouter topic.format=x", "", "a link for each period"),
+        ("DropHeaders headers=a;predicate=p", "RecordIsTombstone", "decides for each record"),
+        ("MaskField$Value fields=a;predicate=p", "HasHeaderKey name=h", "decides for each record"),
+        ("Filter", "", "without a predicate"),
+        ("InsertField$Value offset.field=o", "", "is for sinks"),
+        ("InsertField$Value topic.field=t", "", "got the mirror's name"),
+        ("TimestampConverter$Value field=a;target.type=Timestamp", "", "no type that JSON has"),
+        (
+            "TimestampConverter$Value field=a;target.type=string;format=yy",
+            "",
+            "letters that have one meaning",
+        ),
+        ("DropHeaders headers=a;predicate=p", "TopicNameMatches pattern=[AB].*x", "keep apart"),
+        ("DropHeaders headers=a;predicate=p", r"TopicNameMatches pattern=a|b", "keep apart"),
+    ],
+)
+def test_what_is_not_carried_over_is_one_line(transform: str, predicate: str, line: str) -> None:
+    found = mirrored(chain(transform, **({"p": predicate} if predicate else {})))
+    assert len(found.differences) == 1
+    assert "t0 is not carried over" in found.differences[0]
+    assert line in found.differences[0]
+    assert "pipelines" not in link_of(found)
+
+
+def test_a_class_of_ones_own_is_told_and_the_rest_stays() -> None:
+    properties = chain("DropHeaders headers=a", "DropHeaders headers=b")
+    found = mirrored(properties | {"transforms.t0.type": "com.example.Own"})
+    (line,) = found.differences
+    assert "com.example.Own is none of Kafka's own" in line
+    (pipeline,) = link_of(found)["pipelines"]
+    assert pipeline["steps"] == [{"drop_headers": ["b"]}]
+
+
+def test_fields_of_what_mirror_maker_gives_as_bytes_are_told() -> None:
+    found = mirrored(chain("MaskField$Value fields=name"))
+    (line,) = found.differences
+    assert "got bytes, at which Kafka's fails" in line
+    (pipeline,) = link_of(found)["pipelines"]
+    assert pipeline["steps"] == [{"json_fields": {"mask": {"name": None}}}]
+
+
+@pytest.mark.parametrize(
+    ("more", "line"),
+    [
+        ({"src__value__converter": "io.confluent.connect.avro.AvroConverter"}, "avro_fields"),
+        ({"src__value__converter__schemas__enable": "true"}, "its schema beside it"),
+    ],
+)
+def test_other_formats_are_told(more: dict[str, str], line: str) -> None:
+    found = import_mm2(replicator(chain("MaskField$Value fields=name"), **more))
+    assert any(line in told for told in found.differences)
+    assert "pipelines" not in link_of(found)
+
+
+def test_a_transform_that_changes_no_bytes_is_no_step() -> None:
+    found = mirrored(chain("SetSchemaMetadata$Value schema.name=x"))
+    assert found.differences == ()
+    assert "pipelines" not in link_of(found)
