@@ -446,7 +446,7 @@ def _deletions(
         target,
         gaps=gaps,
         maps=context.state.offsets.fresh,
-        unread=UnreadRecords(context.link.groups, source, target).of,
+        unread=UnreadRecords(context.link, source, target).of,
         pause_max_s=max(PAUSE_MAX_S, 3 * context.link.topics.refresh_interval_s),
         clock=context.clock,
         events=context.events,

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.config import GroupsConfig
+from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError
+from heliostat.groups.naming import group_naming_of
 from heliostat.groups.select import compile_selection
 from heliostat.groups.values import FetchedOffsets
 from heliostat.names import GroupId, Offset, TopicPartition
@@ -25,15 +26,16 @@ class UnreadRecords:
 
     Parameters
     ----------
-    groups
-        Which groups the link syncs.
+    link
+        Which groups it syncs, and under which names.
     source, target
         Both clusters.
     """
 
-    def __init__(self, groups: GroupsConfig, source: ClusterAdmin, target: ClusterAdmin) -> None:
-        self._is_synced = groups.sync
-        self._selection = compile_selection(groups)
+    def __init__(self, link: LinkConfig, source: ClusterAdmin, target: ClusterAdmin) -> None:
+        self._is_synced = link.groups.sync
+        self._selection = compile_selection(link.groups)
+        self._naming = group_naming_of(link)
         self._source = source
         self._target = target
 
@@ -54,7 +56,7 @@ class UnreadRecords:
         listed = self._source.list_groups().groups.values()
         selected = {row.group for row in listed if self._selection.choose(row).skip is None}
         readers = {
-            topic: group
+            topic: self._naming.target_name(group)
             for topic in topics
             for group in sorted(selected, key=len)
             if topic.startswith(f"{group}-")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
 
 from heliostat.clusters.admin import CommittedOffset, GroupListing, ListedGroup
-from heliostat.config import GroupsConfig
+from heliostat.config import LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.link.unread_records import UnreadRecords
 from heliostat.names import BrokerId, GroupId, Offset, PartitionId, TopicName, TopicPartition
@@ -23,6 +24,11 @@ def spec(source: TopicPartition, target: TopicPartition) -> PartitionSpec:
 
 
 SPECS = {SOURCE: spec(SOURCE, MIRROR), OTHER: spec(OTHER, OTHER)}
+
+
+def link(**groups: Any) -> LinkConfig:
+    names = {"name": "l", "source": "east", "target": "west"}
+    return LinkConfig.model_validate({**names, "groups": groups})
 
 
 def listing(*groups: str) -> GroupListing:
@@ -51,7 +57,7 @@ def test_the_group_is_the_application_by_whose_name_the_topic_begins(
     target.committed_offsets.side_effect = lambda names: {
         name: {MIRROR: CommittedOffset(Offset(7))} for name in names
     }
-    unread = UnreadRecords(GroupsConfig(sync=True), source, target).of(SPECS)
+    unread = UnreadRecords(link(sync=True), source, target).of(SPECS)
     if asked is None:
         assert unread == {}
         target.committed_offsets.assert_not_called()
@@ -69,13 +75,24 @@ def test_a_group_of_which_nothing_is_known_at_the_target_has_read_nothing(
     source, target = Mock(), Mock()
     source.list_groups.return_value = listing("app-eu")
     target.committed_offsets.return_value = answer
-    assert UnreadRecords(GroupsConfig(sync=True), source, target).of(SPECS) == {SOURCE: 0}
+    assert UnreadRecords(link(sync=True), source, target).of(SPECS) == {SOURCE: 0}
+
+
+def test_a_group_is_asked_for_under_its_name_at_the_target() -> None:
+    source, target = Mock(), Mock()
+    source.list_groups.return_value = listing("app-eu")
+    target.committed_offsets.side_effect = lambda names: {
+        name: {MIRROR: CommittedOffset(Offset(7))} for name in names
+    }
+    renamed = link(sync=True, naming={"prefix": "east."})
+    assert UnreadRecords(renamed, source, target).of(SPECS) == {SOURCE: 7}
+    target.committed_offsets.assert_called_once_with({"east.app-eu"})
 
 
 def test_without_synced_groups_nobody_is_asked() -> None:
     source, target = Mock(), Mock()
     source.list_groups.return_value = listing("app-eu")
-    assert UnreadRecords(GroupsConfig(sync=False), source, target).of(SPECS) == {}
-    left_out = GroupsConfig(sync=True, exclude=("app-eu",))
+    assert UnreadRecords(link(sync=False), source, target).of(SPECS) == {}
+    left_out = link(sync=True, exclude=["app-eu"])
     assert UnreadRecords(left_out, source, target).of(SPECS) == {}
     target.committed_offsets.assert_not_called()
