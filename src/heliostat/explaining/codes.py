@@ -131,6 +131,10 @@ _OF_TOPICS: dict[str, tuple[str, str]] = {
         "the target has fewer brokers than the mirror's replication factor",
         "lower topics.replication_factor, or wait until brokers are back",
     ),
+    RefusalCode.START: (
+        "the group or file of topics.start is not known, or gives an offset above the log end",
+        "correct the group's name or the file, or choose another topics.start",
+    ),
 }
 _OF_CAUSES = {Cause.TARGET_DELETED: "nothing: it was copied anew from the beginning"}
 _IN_TEXT = re.compile(r"\[([A-Z][A-Z_0-9]+)\]")

@@ -21,7 +21,9 @@ from heliostat.names import (
 )
 from heliostat.ops.asked import PendingAnswer, both
 from heliostat.state_topics import link_of_state_topic
+from heliostat.topics.given_starts import given_starts
 from heliostat.topics.naming import naming_of
+from heliostat.topics.preflight import record_in_force
 from heliostat.topics.select import selection_of
 from heliostat.topics.values import (
     MirrorRecord,
@@ -50,7 +52,14 @@ def observe(
     names = {naming.target_name(name) for name in seen.topics}
     names.update(record.target for record in mirrors.values())
     ours = {record.target: record.target_id for record in mirrors.values()}
-    return seen, observe_target(target, link, names, ours)
+    there = observe_target(target, link, names, ours)
+    new = {
+        name: topic.partitions
+        for name, topic in seen.topics.items()
+        if record_in_force(mirrors.get(name), there, naming.target_name(name), naming.slot_of(name))
+        is None
+    }
+    return replace(seen, given=given_starts(source, link, new, mirrors)), there
 
 
 def observe_source(admin: ClusterAdmin, link: LinkConfig) -> SourceTopics:

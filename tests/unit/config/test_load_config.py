@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from heliostat.config import Config, FormatNaming, StartAt, check_distinct_clusters, load_config
+from heliostat.config import (
+    Config,
+    FormatNaming,
+    StartAt,
+    StartAtGroup,
+    StartAtOffsets,
+    check_distinct_clusters,
+    load_config,
+)
 from heliostat.errors import ConfigError
 from heliostat.names import ClusterId, Endpoint
 
@@ -125,6 +133,8 @@ def test_slots_that_overlap_or_do_not_fit_are_refused(tmp_path, second, problem)
         ("{timestamp: 2026-11-01T00:00:00Z}", StartAt(timestamp=1_793_491_200_000)),
         ('{timestamp: "2026-11-01T02:00:00+02:00"}', StartAt(timestamp=1_793_491_200_000)),
         ("{timestamp: 17}", StartAt(timestamp=17)),
+        ("{group: billing}", StartAtGroup(group="billing")),
+        ("{offsets: /etc/o.csv}", StartAtOffsets(offsets="/etc/o.csv")),
     ],
 )
 def test_start_positions(tmp_path, yaml_value, expected):
