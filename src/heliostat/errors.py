@@ -439,7 +439,7 @@ KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
     14: KafkaErrorKind("COORDINATOR_LOAD_IN_PROGRESS", _RETRY),
     15: KafkaErrorKind("COORDINATOR_NOT_AVAILABLE", _RETRY),
     16: KafkaErrorKind("NOT_COORDINATOR", _RETRY, stale_metadata=True),
-    17: KafkaErrorKind("INVALID_TOPIC_EXCEPTION", _HALT),
+    17: KafkaErrorKind("INVALID_TOPIC_EXCEPTION", _HALT, hint="choose another naming"),
     18: KafkaErrorKind(
         "RECORD_LIST_TOO_LARGE", _HALT, hint="raise segment.bytes of the target topic"
     ),

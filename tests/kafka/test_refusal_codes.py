@@ -105,7 +105,12 @@ def more_partitions(planned: Planned) -> Mapping[str, str]:
 
 
 def colliding(planned: Planned) -> Mapping[str, str]:
-    """The source's heartbeats are called `east.heartbeats` at the target."""
+    """The source's heartbeats are called `east.heartbeats` at the target; so is another topic."""
+    taken = create_topic(planned.pair.source, fresh_name("a.b").replace("-", "_"))
+    create_topic(planned.pair.target, taken.replace(".", "_"))
+    refusal = planned.refusal(taken, topics={"include": [taken]})
+    assert refusal["code"] == "name_collision"
+    assert taken.replace(".", "_") in refusal["reason"]
     with (
         ClusterAdmin(planned.pair.source.bootstrap) as admin,
         ByteTopic(planned.pair.source.bootstrap, TopicName("heartbeats"), "test") as heartbeats,

@@ -85,7 +85,7 @@ _OF_TOPICS: dict[str, tuple[str, str]] = {
         "choose another topics.naming",
     ),
     RefusalCode.NAME_COLLISION: (
-        "two mirrors would have names that Kafka can't tell apart",
+        "its mirror's name differs from another topic's only in . and _, which Kafka refuses",
         "choose another topics.naming, or exclude one of the topics",
     ),
     RefusalCode.TWO_LINKS: (

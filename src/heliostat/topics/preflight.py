@@ -146,6 +146,14 @@ def _bad_name(case: Case) -> RefusedTopic | None:
 
 
 def _clash(case: Case) -> RefusedTopic | None:
+    there = case.target.colliding.get(case.name)
+    if there is not None:
+        return RefusedTopic(
+            RefusalCode.NAME_COLLISION,
+            f"{case.name} differs from the target's topic {there} only in . and _, and Kafka "
+            "refuses such names",
+            "choose another naming, exclude it, or delete that topic if nobody needs it",
+        )
     if case.clash is None:
         return None
     return RefusedTopic(

@@ -55,7 +55,8 @@ class RefusalCode(StrEnum):
     NAME = "name"
     """Kafka does not allow the name that its mirror would have."""
     NAME_COLLISION = "name_collision"
-    """Two mirrors would have names that Kafka cannot tell apart."""
+    """Two mirrors, or a mirror and a topic of the target, would have names that Kafka cannot tell
+    apart."""
     TWO_LINKS = "two_links"
     """Another link writes into the same target topic."""
     MAYBE_TWO_LINKS = "maybe_two_links"

@@ -88,6 +88,8 @@ class TargetTopics:
     """The target, observed once: those of the requested topics that exist.
 
     `inherited` are the settings that a new topic would have; empty if it does not report them.
+    `colliding` are requested topics that can't be created, each with the existing one whose name
+    differs only in `.` and `_`.
     """
 
     cluster_id: ClusterId
@@ -95,6 +97,7 @@ class TargetTopics:
     topics: Mapping[TopicName, TargetTopic]
     inherited: Mapping[str, str | None] = field(default_factory=dict)
     unreadable: Mapping[TopicName, BrokerError] = field(default_factory=dict)
+    colliding: Mapping[TopicName, TopicName] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -188,6 +188,17 @@ CASES = {
         + ", {name: ONE, source: usdf, target: summit}]\n",
         "links[1].name: links[0] has that name (got 'ONE')",
     ),
+    "two links into names that Kafka can't tell apart": (
+        (
+            "links: [{name: one, source: summit, target: usdf, topics: {include: [x.a], "
+            "exclude: 'x.b'}}, {name: two, source: summit, target: usdf, topics: {include: a, "
+            "naming: {prefix: x_}}}]\n"
+        ),
+        (
+            "links[1].topics.include: topic x_a differs from x.a, into which links[0] (one) "
+            "writes, only in . and _, and Kafka refuses such names (got 'a')"
+        ),
+    ),
     "two links into one topic": (
         (
             "links: [{name: one, source: summit, target: usdf, topics: {include: [x.a], "
