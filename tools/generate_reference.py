@@ -184,7 +184,8 @@ def errors_page() -> Iterator[str]:
         yield f"| `{kind.code}` | {verdict} | {_first_paragraph(kind)} | {_in_cell(hint)} |"
     yield from ("", "## Error codes of brokers", "")
     yield "*Ambiguous*: the batch may be in the log, so the target's end is read before anything is"
-    yield "sent again (I4). Codes that are not listed are treated as `UNKNOWN_SERVER_ERROR`."
+    yield "sent again (I4). Codes that are not listed are treated as `UNKNOWN_SERVER_ERROR`, and"
+    yield "told by Kafka's name."
     yield from ("", "| code | name | verdict | append | hint |", "|---|---|---|---|---|")
     for number, row in sorted(KAFKA_ERRORS.items()):
         if number != 0:

@@ -31,10 +31,13 @@ The code stands in the text: of a worker's exception Spark hands only the text t
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Any, ClassVar
 
 from typing_extensions import override
+
+from heliostat.kafka_error_names import KAFKA_ERROR_NAMES
 
 
 class Verdict(Enum):
@@ -395,25 +398,15 @@ class Append(Enum):
     """It may or may not be in the log: read the end before anything is resent (I4)."""
 
 
+@dataclass(frozen=True, slots=True)
 class KafkaErrorKind:
     """One row of the table below."""
 
-    __slots__ = ("append", "hint", "name", "stale_metadata", "verdict")
-
-    def __init__(
-        self,
-        name: str,
-        verdict: Verdict = Verdict.RETRY,
-        append: Append = Append.NOT_APPENDED,
-        *,
-        stale_metadata: bool = False,
-        hint: str = "",
-    ) -> None:
-        self.name = name
-        self.verdict = verdict
-        self.append = append
-        self.stale_metadata = stale_metadata
-        self.hint = hint
+    name: str
+    verdict: Verdict = Verdict.RETRY
+    append: Append = Append.NOT_APPENDED
+    stale_metadata: bool = field(default=False, kw_only=True)
+    hint: str = field(default="", kw_only=True)
 
     def message(self, text: str = "") -> str:
         """The broker's own words, else the name, and what a person can do about it."""
@@ -422,6 +415,7 @@ class KafkaErrorKind:
 
 _RETRY, _HALT, _ASIDE = Verdict.RETRY, Verdict.HALT, Verdict.SET_ASIDE
 _GRANT = "grant the right (heliostat acls prints it); the partition goes on by itself"
+_QUOTA = "it goes on by itself; sooner if the quota controller_mutation_rate of its user is raised"
 
 KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
     # Numbers and names: org.apache.kafka.common.protocol.Errors, 4.3.0.
@@ -445,7 +439,7 @@ KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
     14: KafkaErrorKind("COORDINATOR_LOAD_IN_PROGRESS", _RETRY),
     15: KafkaErrorKind("COORDINATOR_NOT_AVAILABLE", _RETRY),
     16: KafkaErrorKind("NOT_COORDINATOR", _RETRY, stale_metadata=True),
-    17: KafkaErrorKind("INVALID_TOPIC_EXCEPTION", _HALT),
+    17: KafkaErrorKind("INVALID_TOPIC_EXCEPTION", _HALT, hint="choose another naming"),
     18: KafkaErrorKind(
         "RECORD_LIST_TOO_LARGE", _HALT, hint="raise segment.bytes of the target topic"
     ),
@@ -488,6 +482,7 @@ KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
         _HALT,
         hint="a compacted target takes no record without a key; see the record errors",
     ),
+    89: KafkaErrorKind("THROTTLING_QUOTA_EXCEEDED", _RETRY, hint=_QUOTA),
     90: KafkaErrorKind("PRODUCER_FENCED", _HALT),
     100: KafkaErrorKind("UNKNOWN_TOPIC_ID", _RETRY, stale_metadata=True),
     103: KafkaErrorKind("INCONSISTENT_TOPIC_ID", _RETRY, stale_metadata=True),
@@ -495,5 +490,7 @@ KAFKA_ERRORS: dict[int, KafkaErrorKind] = {
 
 
 def kafka_error(code: int) -> KafkaErrorKind:
-    """What we know of a broker's error code; one we do not know is an unknown server error."""
-    return KAFKA_ERRORS.get(code, KAFKA_ERRORS[-1])
+    """What we know of a broker's error code; others have a name, and count as unknown errors."""
+    if code in KAFKA_ERRORS:
+        return KAFKA_ERRORS[code]
+    return replace(KAFKA_ERRORS[-1], name=KAFKA_ERROR_NAMES.get(code, KAFKA_ERRORS[-1].name))

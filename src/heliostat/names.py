@@ -35,6 +35,15 @@ def id_text(topic_id: TopicId | None) -> str:
     return "" if topic_id is None else str(topic_id)
 
 
+def metric_name(topic: str) -> str:
+    """Return a topic's name as metrics spell it: brokers refuse a second topic of the same one.
+
+    Names that differ only in `.` and `_` collide (`Topic.hasCollision`); case makes no difference
+    to brokers, nor do other characters.
+    """
+    return topic.replace(".", "_")
+
+
 _UNKNOWN = frozenset({None, UUID(int=0), "", str(UUID(int=0))})
 """Values of an unknown id: None, the zeros of responses, and both as text."""
 

@@ -105,7 +105,12 @@ def more_partitions(planned: Planned) -> Mapping[str, str]:
 
 
 def colliding(planned: Planned) -> Mapping[str, str]:
-    """The source's heartbeats are called `east.heartbeats` at the target."""
+    """The source's heartbeats are called `east.heartbeats` at the target; so is another topic."""
+    taken = create_topic(planned.pair.source, fresh_name("a.b").replace("-", "_"))
+    create_topic(planned.pair.target, taken.replace(".", "_"))
+    refusal = planned.refusal(taken, topics={"include": [taken]})
+    assert refusal["code"] == "name_collision"
+    assert taken.replace(".", "_") in refusal["reason"]
     with (
         ClusterAdmin(planned.pair.source.bootstrap) as admin,
         ByteTopic(planned.pair.source.bootstrap, TopicName("heartbeats"), "test") as heartbeats,
@@ -120,6 +125,12 @@ def pinned(planned: Planned, **settings: Any) -> Mapping[str, str]:
     return planned.refusal(topics={"include": [planned.topic], **settings})
 
 
+def beyond_the_end(planned: Planned) -> Mapping[str, str]:
+    file = planned.folder / "offsets.csv"
+    file.write_text(f"{planned.topic},0,7\n", encoding="utf-8")
+    return pinned(planned, start={"offsets": str(file)})
+
+
 REFUSED: dict[str, Callable[[Planned], Mapping[str, str]]] = {
     "name": lambda planned: pinned(planned, naming={"prefix": "x" * 240}),
     "name_collision": colliding,
@@ -129,6 +140,7 @@ REFUSED: dict[str, Callable[[Planned], Mapping[str, str]]] = {
     "target_has_more_partitions": more_partitions,
     "configs": lambda planned: pinned(planned, config_set={"max.message.bytes": "1000"}),
     "replication_factor": lambda planned: pinned(planned, replication_factor=3),
+    "start": beyond_the_end,
 }
 
 
@@ -141,6 +153,7 @@ REFUSED: dict[str, Callable[[Planned], Mapping[str, str]]] = {
     "refused:target_has_more_partitions",
     "refused:configs",
     "refused:replication_factor",
+    "refused:start",
 )
 def test_a_topic_that_cannot_be_mirrored_is_refused_with_its_code(
     cluster_pair: ClusterPair, tmp_path: Path, provoked: Provoked

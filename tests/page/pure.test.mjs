@@ -302,7 +302,7 @@ test("gaps and plans in a sentence", () => {
   assert.equal(plan({}, 3, true), "Nothing to do at usdf: 3 topics are mirrored as configured.");
   assert.equal(plan({}, 0, true), "Nothing to do at usdf: no topic is selected.");
   assert.equal(plan({ create: 1, grow: 1, refuse: 1, note: 4 }), "2 things to do at usdf, 1 refused; 3 topics are mirrored.");
-  for (const [kind, text, shown] of [["create", "create t: 4 partitions", "t: 4 partitions"], ["leave_out", "leave out t: mirror", "t: mirror"], ["follow", "follow deletions in t: listed", "deletions in t: listed"], ["note", "note: x", "x"], ["new", "new thing", "thing"], ["pipeline", "p fails", "p fails"]]) assert.equal(clusters.planText({ kind, text }), shown);
+  for (const [kind, text, shown] of [["create", "create t: 4 partitions", "t: 4 partitions"], ["leave_out", "leave out t: mirror", "t: mirror"], ["start", "begin t by group g", "t by group g"], ["follow", "follow deletions in t: listed", "deletions in t: listed"], ["note", "note: x", "x"], ["new", "new thing", "thing"], ["pipeline", "p fails", "p fails"]]) assert.equal(clusters.planText({ kind, text }), shown);
 });
 
 test("schemas: what is not there first", () => {

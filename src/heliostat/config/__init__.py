@@ -24,7 +24,6 @@ from heliostat.config.model import (
     PrefixNaming,
     RecordsConfig,
     SparkConfig,
-    StartAt,
     StateConfig,
     TopicsConfig,
 )
@@ -34,6 +33,7 @@ from heliostat.config.registry import RegistryConfig
 from heliostat.config.schemas import SchemasConfig
 from heliostat.config.security import SecurityConfig
 from heliostat.config.service import MetricsConfig, ServiceConfig
+from heliostat.config.starts import StartAt, StartAtGroup, StartAtOffsets
 
 __all__ = [
     "BUILT_IN_EXCLUDE",
@@ -63,6 +63,8 @@ __all__ = [
     "ServiceConfig",
     "SparkConfig",
     "StartAt",
+    "StartAtGroup",
+    "StartAtOffsets",
     "StateConfig",
     "TopicsConfig",
     "check_distinct_clusters",

@@ -11,7 +11,7 @@ from heliostat.config.patterns import compile_pattern, is_plain_name
 from heliostat.config.registry import RegistryConfig
 from heliostat.config.service import LINK_PLACE
 from heliostat.errors import ConfigError
-from heliostat.names import Alias, ClusterId
+from heliostat.names import Alias, ClusterId, metric_name
 
 
 def check_distinct_clusters(link: LinkConfig, source_id: ClusterId, target_id: ClusterId) -> None:
@@ -97,11 +97,18 @@ def target_problems(config: Config) -> Iterator[str]:
         if one.target != other.target or one.topics.slot.is_beside(other.topics.slot):
             continue
         named = _named_targets(one)
+        in_metrics = {metric_name(topic): topic for topic in named}
         for topic, source in _named_targets(other).items():
             if topic in named:
                 yield (
                     f"links[{j}].topics.include: links[{i}] ({one.name}) already writes "
                     f"into topic {topic} of {one.target} (got {source!r})"
+                )
+            elif metric_name(topic) in in_metrics:
+                yield (
+                    f"links[{j}].topics.include: topic {topic} differs from "
+                    f"{in_metrics[metric_name(topic)]}, into which links[{i}] ({one.name}) writes, "
+                    f"only in . and _, and Kafka refuses such names (got {source!r})"
                 )
         yield from _same_selection(f"links[{j}]", one, other)
 

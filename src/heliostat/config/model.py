@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PrivateAttr, Strict, Tag
@@ -21,6 +20,7 @@ from heliostat.config.registry import RegistryConfig
 from heliostat.config.schemas import SchemasConfig
 from heliostat.config.security import SecurityConfig
 from heliostat.config.service import MetricsConfig, ServiceConfig
+from heliostat.config.starts import Start
 from heliostat.names import Alias, LinkName
 from heliostat.slots import WHOLE_TOPIC, Slot
 
@@ -124,19 +124,6 @@ def _check_pins(pins: dict[str, str]) -> dict[str, str]:
     return pins
 
 
-def _as_milliseconds(value: object) -> object:
-    if isinstance(value, str):
-        try:
-            value = datetime.fromisoformat(value)
-        except ValueError:
-            raise ValueError("neither a time such as 2026-11-01T00:00:00Z nor ms") from None
-    if isinstance(value, datetime):
-        if value.tzinfo is None:
-            raise ValueError("a time needs its zone, such as a final Z")
-        return round(value.timestamp() * 1000)
-    return value
-
-
 Text: TypeAlias = Annotated[str, BeforeValidator(_as_text)]
 Texts: TypeAlias = dict[str, Text]
 _NONE: Texts = {}
@@ -204,17 +191,6 @@ class FormatNaming(Frozen):
     cluster, so that links from several sources into one target keep their topics apart."""
 
 
-class StartAt(Frozen):
-    """Start at a time."""
-
-    timestamp: Annotated[
-        int,
-        BeforeValidator(_as_milliseconds, json_schema_input_type=int | datetime),
-        Field(title="Time", ge=0),
-    ]
-    """A time such as `2026-11-01T00:00:00Z`, or milliseconds since the epoch."""
-
-
 def _naming_kind(value: Any) -> str | None:
     if isinstance(value, PrefixNaming) or (isinstance(value, dict) and "prefix" in value):
         both = isinstance(value, dict) and "format" in value
@@ -222,12 +198,6 @@ def _naming_kind(value: Any) -> str | None:
     if isinstance(value, FormatNaming) or (isinstance(value, dict) and "format" in value):
         return ":format"
     return ":same" if value == "same" else None
-
-
-def _start_kind(value: Any) -> str | None:
-    if isinstance(value, StartAt) or (isinstance(value, dict) and "timestamp" in value):
-        return ":timestamp"
-    return ":word" if value in ("earliest", "latest") else None
 
 
 Naming: TypeAlias = Annotated[
@@ -238,14 +208,6 @@ Naming: TypeAlias = Annotated[
         _naming_kind,
         custom_error_type="naming",
         custom_error_message='must be same, {prefix: "..."} or {format: "...${topic}"}',
-    ),
-]
-Start: TypeAlias = Annotated[
-    Annotated[Literal["earliest", "latest"], Tag(":word")] | Annotated[StartAt, Tag(":timestamp")],
-    Discriminator(
-        _start_kind,
-        custom_error_type="start",
-        custom_error_message="must be earliest, latest or {timestamp: ...}",
     ),
 ]
 
@@ -274,8 +236,8 @@ class TopicsConfig(Frozen):
     and keeps a map of offsets; `exact` fills them with transaction markers, which no reader sees,
     so that offsets are equal there, too. `exact` needs ALTER or CLUSTER_ACTION on the target."""
     start: Annotated[Start, Field(title="Start")] = "earliest"
-    """Where a new mirror begins. `latest` is for topics that exist when the link begins: topics
-    and partitions that are added later are copied from their beginning."""
+    """Where a new mirror begins. `latest` and a group's offsets are for topics that exist when the
+    link begins: topics and partitions that are added later are copied from their beginning."""
     replication_factor: Annotated[
         int | None, Field(title="Replication factor", ge=1, le=REPLICATION_FACTOR_LIMIT)
     ] = None

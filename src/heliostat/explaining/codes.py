@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from heliostat.errors import KAFKA_ERRORS, HeliostatError, Verdict
+from heliostat.errors import HeliostatError, Verdict, kafka_error
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause
+from heliostat.kafka_error_names import KAFKA_ERROR_NAMES
 from heliostat.records.batches.converted import StopReason
 from heliostat.records.copier.lane import PartitionCode
 from heliostat.topics.topic_plan import RefusalCode
@@ -84,7 +85,7 @@ _OF_TOPICS: dict[str, tuple[str, str]] = {
         "choose another topics.naming",
     ),
     RefusalCode.NAME_COLLISION: (
-        "two mirrors would have names that Kafka can't tell apart",
+        "its mirror's name differs from another topic's only in . and _, which Kafka refuses",
         "choose another topics.naming, or exclude one of the topics",
     ),
     RefusalCode.TWO_LINKS: (
@@ -130,6 +131,10 @@ _OF_TOPICS: dict[str, tuple[str, str]] = {
     RefusalCode.REPLICATION_FACTOR: (
         "the target has fewer brokers than the mirror's replication factor",
         "lower topics.replication_factor, or wait until brokers are back",
+    ),
+    RefusalCode.START: (
+        "the group or file of topics.start is not known, or gives an offset above the log end",
+        "correct the group's name or the file, or choose another topics.start",
     ),
 }
 _OF_CAUSES = {Cause.TARGET_DELETED: "nothing: it was copied anew from the beginning"}
@@ -196,7 +201,8 @@ def _meaning_and_hint(code: str) -> tuple[str, str]:
 
 def _rows() -> Iterator[tuple[str, Verdict, str]]:
     """Yield name, verdict and hint of codes with which brokers and registries answer."""
-    yield from ((each.name, each.verdict, each.hint) for each in KAFKA_ERRORS.values())
+    of_brokers = map(kafka_error, KAFKA_ERROR_NAMES)
+    yield from ((each.name, each.verdict, each.hint) for each in of_brokers)
     # Only here: its package loads an HTTP client.
     from heliostat.schemas.registry.error_codes import REGISTRY_ERRORS
 

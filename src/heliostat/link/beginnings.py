@@ -40,10 +40,22 @@ class Beginnings:
         self._warn = warn
         self._begun: dict[TopicPartition, _Begun] = {}
 
-    def look_up(self, asked: Mapping[TopicPartition, int]) -> dict[TopicPartition, Offset]:
+    def look_up(
+        self,
+        asked: Mapping[TopicPartition, int],
+        given: Mapping[TopicPartition, Offset] | None = None,
+    ) -> dict[TopicPartition, Offset]:
         """Look up source offsets by time; the log end if no record is that young.
 
-        Partitions that can't be looked up now are left out, with a warning.
+        Partitions that can't be looked up now are left out, with a warning, and so are those whose
+        given offset is above the log end.
+
+        Parameters
+        ----------
+        asked
+            Partitions with the time.
+        given
+            Where some of them begin instead, unless the log starts later.
 
         Raises
         ------
@@ -60,6 +72,19 @@ class Beginnings:
                 self._warn(f"{partition}: its start offset can't be looked up: {problem}")
                 continue
             start = end.offset if answer.offset == NO_OFFSET else answer.offset
+            wanted = (given or {}).get(partition, start)
+            if wanted > end.offset:
+                self._warn(
+                    f"{partition}: it is to begin at {wanted}, but the source's log ends at "
+                    f"{end.offset}; it is not copied"
+                )
+                continue
+            if wanted < start:
+                self._warn(
+                    f"{partition}: it was to begin at {wanted}, but the source's log starts at "
+                    f"{start}; the mirror begins there"
+                )
+            start = max(start, wanted)
             found[partition] = start
             self._begun[partition] = _Begun(start, end.offset)
         return found

@@ -43,7 +43,12 @@ class StartOffsets:
             if number not in rows[mirror.source].offsets
         }
         if asked:
-            for partition, offset in self.beginnings.look_up(asked).items():
+            given = {
+                TopicPartition(mirror.source, number): offset
+                for mirror in mirrors
+                for number, offset in mirror.given.items()
+            }
+            for partition, offset in self.beginnings.look_up(asked, given).items():
                 rows[partition.topic].offsets[partition.partition] = offset
             self._record_deleted_mirrors(known, rows)
             self.state.put_starts({partition.topic: rows[partition.topic] for partition in asked})
@@ -85,6 +90,6 @@ def _start_row(known: Known, mirror: Mirror) -> Starts:
 
 def _when(mirror: Mirror, number: int) -> int:
     """Return the timestamp for ListOffsets; later partitions are copied from their beginning."""
-    if number >= mirror.initial_partitions:
+    if number >= mirror.initial_partitions or number in mirror.given:
         return EARLIEST
     return {"earliest": EARLIEST, "latest": LATEST}.get(mirror.start) or int(mirror.start)

@@ -113,6 +113,7 @@ def _topic_settings(draft: LinkDraft) -> None:
     if reset is not None:
         draft.put("topics", "start", "latest" if reset.value.strip() == "latest" else "earliest")
         draft.ledger.used(reset, "topics.start")
+    _group_start(draft, reset)
     factor = "dest.topic.replication.factor"  # 0 is the source's
     draft.take(factor, "topics", "replication_factor", draft.replicas)
     draft.take("topic.config.sync", "topics", "sync_configs")
@@ -124,6 +125,34 @@ def _topic_settings(draft: LinkDraft) -> None:
         draft.put("topics", "refresh_interval_s", int(seconds) if seconds >= 1 else seconds)
         for each in given:
             draft.ledger.used(each, "topics.refresh_interval_s, the shortest one for all")
+
+
+def _group_start(draft: LinkDraft, reset: Setting | None) -> None:
+    """Begin where its consumer group stands, which has the connector's name unless it has its own.
+
+    By default it begins at Connect's offsets, if there are some.
+    """
+    setting = draft.given.get("offset.start")
+    if setting is None or setting.value.strip().lower() != "consumer":
+        return
+    name = draft.flow.name
+    group = draft.given.get("source.consumer.group.id") or draft.given.get("name")
+    if group is None or not group.value.strip():
+        draft.ledger.unsupported(
+            setting,
+            "its consumer group is not known",
+            f"{name}: offset.start=consumer: it began at the offsets of its consumer group, which "
+            "has the connector's name; set topics.start: {group: NAME}",
+        )
+        return
+    draft.put("topics", "start", {"group": group.value.strip()})
+    draft.ledger.used(setting, "topics.start")
+    draft.ledger.used(group, "topics.start")
+    if reset is not None and reset.value.strip() == "latest":
+        draft.ledger.differs(
+            f"{name}: where its consumer group has committed nothing it began at the log's end; a "
+            "link begins at the beginning there"
+        )
 
 
 def _groups(draft: LinkDraft) -> None:
@@ -200,7 +229,6 @@ def _tell_not_supported(draft: LinkDraft) -> None:
             "records were spread over the target's partitions; a link keeps each in its own",
         ),
         ("topic.timestamp.type", "logappendtime", "mirrors had LogAppendTime; a link's don't"),
-        ("offset.start", "consumer", "it began at its consumer group's offsets; see topics.start"),
     ):
         setting = draft.given.get(key)
         if setting is not None and setting.value.strip().lower() == value:

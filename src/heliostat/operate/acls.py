@@ -15,7 +15,7 @@ from typing import TypeAlias
 
 from heliostat.clusters.acl import CLUSTER_NAME, AclRule, Operation, PatternKind, ResourceKind
 from heliostat.clusters.admin.topic_calls import PROBE_TOPIC
-from heliostat.config import STATE_TOPIC_PREFIX, Config, LinkConfig
+from heliostat.config import STATE_TOPIC_PREFIX, Config, LinkConfig, StartAtGroup
 from heliostat.groups.naming import GROUP, group_naming_of
 from heliostat.groups.progress import progress_group
 from heliostat.mm2.adopt_plan import Peer
@@ -79,6 +79,9 @@ OFFSET_SYNCS_TOPIC: Mapping[Operation, str] = MappingProxyType(
 )
 SOURCE_GROUP: Mapping[Operation, str] = MappingProxyType(
     {Operation.DESCRIBE: "see groups and what they have committed"}
+)
+START_GROUP: Mapping[Operation, str] = MappingProxyType(
+    {Operation.DESCRIBE: "let new mirrors begin where it stands (topics.start)"}
 )
 TARGET_GROUP: Mapping[Operation, str] = MappingProxyType(
     {Operation.READ: "publish groups' offsets (groups.sync), see whether they have members"}
@@ -233,6 +236,11 @@ def link_grants(
         for each in reach_of(link.groups.include):
             source.append((group, each, SOURCE_GROUP))
             target.append((group, _renamed(each, group_naming_of(link).rule, GROUP), at_target))
+    start = link.topics.start
+    if isinstance(start, StartAtGroup):
+        reach = Reach(start.group)
+        if not any(k is ResourceKind.GROUP and wide.covers(reach) for k, wide, _ in source):
+            source.append((ResourceKind.GROUP, reach, START_GROUP))
     progress = progress_group(config.metrics.progress_group, LinkName(link.name))
     if progress is not None:
         source.append((ResourceKind.GROUP, Reach(progress), PROGRESS_GROUP))

@@ -7,11 +7,15 @@ from dataclasses import dataclass, replace
 
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.admin import ClusterAdmin, ConfigEntry, NewTopic, TopicInfo
-from heliostat.clusters.kafka_codes import LEADER_NOT_AVAILABLE, REQUEST_TIMED_OUT
+from heliostat.clusters.kafka_codes import (
+    LEADER_NOT_AVAILABLE,
+    REQUEST_TIMED_OUT,
+    THROTTLING_QUOTA_EXCEEDED,
+)
 from heliostat.errors import BrokerError
 from heliostat.names import TopicId, TopicName, TopicPartition
 from heliostat.topics.configs import NEEDED_TO_APPEND
-from heliostat.topics.topic_plan import Mirror, SetConfigs, TopicPlan
+from heliostat.topics.topic_plan import CreateTopic, Mirror, SetConfigs, TopicPlan
 from heliostat.topics.values import MirrorRecord
 
 VISIBLE_TIMEOUT_S = 30.0  # metadata spreads within a second; leaders of 5,000 partitions need more
@@ -110,6 +114,9 @@ def _create(
 ) -> list[TopicName]:
     done: list[TopicName] = []
     for first in range(0, len(plan.create), TOPICS_PER_REQUEST):
+        if any(error.kafka_code == THROTTLING_QUOTA_EXCEEDED for error in failed.values()):
+            failed |= {topic.source: _waiting(topic) for topic in plan.create[first:]}
+            break  # what was created is copied first
         if first:
             tell(f"{first} of {len(plan.create)} topics created at the target")
         batch = plan.create[first : first + TOPICS_PER_REQUEST]
@@ -123,6 +130,12 @@ def _create(
             else:
                 done.append(topic.target)
     return done
+
+
+def _waiting(topic: CreateTopic) -> BrokerError:
+    """Return the error of a topic for which the controller was not asked: others used the quota."""
+    text = f"create topic {topic.target}: it waits for the controller's quota"
+    return BrokerError(text, kafka_code=THROTTLING_QUOTA_EXCEEDED)
 
 
 def _grow(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from heliostat.config import RESERVED_BEGINNINGS, LinkConfig
-from heliostat.names import Alias, TopicName
+from heliostat.names import Alias, TopicName, metric_name
 from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.topics.replication_policy import ReplicationPolicy, policy_of
 
@@ -100,7 +100,7 @@ def collisions(naming: Naming, sources: Iterable[TopicName]) -> dict[TopicName, 
     """
     groups: dict[str, list[TopicName]] = defaultdict(list)
     for source in sorted(set(sources)):
-        groups[naming.target_name(source).replace(".", "_")].append(source)
+        groups[metric_name(naming.target_name(source))].append(source)
     return {
         source: names[0] if source != names[0] else names[1]
         for names in groups.values()

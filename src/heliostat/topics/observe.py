@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
+from functools import partial
+from typing import Any
 
 from heliostat.clusters.admin import LATELY_S, ClusterAdmin, TopicInfo
 from heliostat.clusters.kafka_codes import TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_OR_PARTITION
@@ -18,10 +20,13 @@ from heliostat.names import (
     TopicPartition,
     is_another,
     is_still,
+    metric_name,
 )
-from heliostat.ops.asked import PendingAnswer, both
+from heliostat.ops.asked import PendingAnswer, asked_at_once
 from heliostat.state_topics import link_of_state_topic
+from heliostat.topics.given_starts import given_starts
 from heliostat.topics.naming import naming_of
+from heliostat.topics.preflight import record_in_force
 from heliostat.topics.select import selection_of
 from heliostat.topics.values import (
     MirrorRecord,
@@ -50,7 +55,14 @@ def observe(
     names = {naming.target_name(name) for name in seen.topics}
     names.update(record.target for record in mirrors.values())
     ours = {record.target: record.target_id for record in mirrors.values()}
-    return seen, observe_target(target, link, names, ours)
+    there = observe_target(target, link, names, ours)
+    new = {
+        name: topic.partitions
+        for name, topic in seen.topics.items()
+        if record_in_force(mirrors.get(name), there, naming.target_name(name), naming.slot_of(name))
+        is None
+    }
+    return replace(seen, given=given_starts(source, link, new, mirrors)), there
 
 
 def observe_source(admin: ClusterAdmin, link: LinkConfig) -> SourceTopics:
@@ -164,7 +176,13 @@ def observe_target(
         if info.error is not None and not info.is_missing
     }
     others = [info for info in present.values() if mine.get(info.name) != info.topic_id]
-    configs, ends = both(lambda: admin.describe_configs(present), lambda: _ends(admin, others))
+    missing = [name for name, info in infos.items() if info.is_missing]
+    asks: dict[str, Callable[[], Any]] = {
+        "configs": partial(admin.describe_configs, present),
+        "ends": partial(_ends, admin, others),
+        "colliding": partial(_colliding, admin, missing),
+    }
+    configs, ends, colliding = asked_at_once(asks).values()
     topics: dict[TopicName, TargetTopic] = {}
     for name, info in sorted(present.items()):
         settings = configs[name]
@@ -186,7 +204,15 @@ def observe_target(
         topics=topics,
         inherited={} if isinstance(inherited, BrokerError) else inherited,
         unreadable=unreadable,
+        colliding=colliding,
     )
+
+
+def _colliding(admin: ClusterAdmin, missing: Iterable[TopicName]) -> dict[TopicName, TopicName]:
+    """Return missing topics with the existing one that would not let brokers create them."""
+    names = {name: metric_name(name) for name in missing}
+    there = {metric_name(name): name for name in admin.describe_topics()} if names else {}
+    return {name: there[each] for name, each in names.items() if there.get(each, name) != name}
 
 
 def _ends(

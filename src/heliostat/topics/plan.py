@@ -6,12 +6,13 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from heliostat.clusters.retention import RETENTION_KEYS, kept_shorter
-from heliostat.config import LinkConfig, StartAt, is_plain_name
+from heliostat.config import LinkConfig, is_plain_name
 from heliostat.names import LinkName, TopicName
-from heliostat.slots import Slot
+from heliostat.topics.begin import BEGUN, begin_of
 from heliostat.topics.configs import MESSAGE_BYTES, WantedConfigs, config_changes, wanted_configs
 from heliostat.topics.cycles import Feeds, Stage, cycle_refusal, left_out_words, stage_of
 from heliostat.topics.deletion_rule import DeletionRule, deletion_rule
+from heliostat.topics.given_starts import elsewhere_note
 from heliostat.topics.naming import collisions, naming_of
 from heliostat.topics.preflight import Case, record_in_force, refusal_of
 from heliostat.topics.select import selection_of
@@ -64,7 +65,7 @@ def plan_topics(
     """
     naming = naming_of(link)
     clashes = collisions(naming, source.topics)
-    draft = _Draft(link, source, target)
+    draft, starts = _Draft(link, source, target), dict[TopicName, str]()
     wanted_of = _shared_wishes(link, target.inherited)
     draft.refuse_unreadable()
     draft.note_unmatched()
@@ -89,21 +90,21 @@ def plan_topics(
             clash=clashes.get(name),
             claimed_by=(claimed or {}).get(wanted_name),
             unsure=(unsure or {}).get(wanted_name),
+            begin=begin_of(link, source, topic, remembered) if record is None else BEGUN,
         )
-        refusal = refusal_of(case)
-        if refusal is not None:
+        if (refusal := refusal_of(case)) is not None:
             draft.refuse[name] = refusal
             continue
         if remembered is not None and record is None:
             draft.notes.append(f"{wanted_name}: its mirror is gone, it is copied again")
+        if case.begin.words:
+            starts[name] = case.begin.words
         if there is None:
-            draft.add_new(topic, wanted_name, wanted, slot)
+            draft.add_new(case)
         else:
-            draft.add_existing(topic, there, wanted, record, slot)
-    for name, record in sorted(known.items()):
-        if name not in source.topics and name not in source.unreadable:
-            draft.note_gone(name, record)
-    return _with_deletions(link, source, draft.plan())
+            draft.add_existing(case, there)
+    draft.note_gone(known)
+    return _with_deletions(link, source, draft.plan(starts))
 
 
 def _with_deletions(link: LinkConfig, source: SourceTopics, plan: TopicPlan) -> TopicPlan:
@@ -160,8 +161,10 @@ class _Draft:
         self.feeds = Feeds(source.feeds)
         self.through: dict[TopicName, tuple[ClusterTopic, ...]] = {}
 
-    def plan(self) -> TopicPlan:
-        """The finished plan."""
+    def plan(self, starts: Mapping[TopicName, str]) -> TopicPlan:
+        """The finished plan, with where new mirrors begin by a group or a file."""
+        if starts and (note := elsewhere_note(self.source.given)):
+            self.notes.append(note)
         return TopicPlan(
             create=tuple(self.create),
             grow=tuple(self.grow),
@@ -172,6 +175,7 @@ class _Draft:
             notes=(*self.notes, *self._note_shorter()),
             left_out=dict(sorted(self.left_out.items())),
             let_go=tuple(self.let_go),
+            starts=starts,
         )
 
     def runs_in_a_circle(
@@ -213,10 +217,9 @@ class _Draft:
             text = f"the source: {error.text}"
             self.refuse[name] = RefusedTopic(RefusalCode.UNREADABLE, text, error.hint)
 
-    def add_new(
-        self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs, slot: Slot
-    ) -> None:
+    def add_new(self, case: Case) -> None:
         """Add a mirror to create."""
+        topic, name, wanted, slot = case.topic, case.name, case.wanted, case.slot
         chosen = self.link.topics.replication_factor
         replicas = chosen or min(topic.replication_factor, self.target.broker_count)
         if replicas < topic.replication_factor and chosen is None:
@@ -229,19 +232,13 @@ class _Draft:
         self.create.append(CreateTopic(topic.name, name, count, replicas, configs))
         self._note_unknown(name, wanted)
         self._compare_retention(topic, name, {**self.target.inherited, **configs})
-        record = self._record(topic, name, wanted, slot)
+        record = self._record(case)
         self.remember.append(record)
         self.mirrors.append(_mirror(topic, record, int(wanted.forced[MESSAGE_BYTES])))
 
-    def add_existing(
-        self,
-        topic: SourceTopic,
-        there: TargetTopic,
-        wanted: WantedConfigs,
-        record: MirrorRecord | None,
-        slot: Slot,
-    ) -> None:
+    def add_existing(self, case: Case, there: TargetTopic) -> None:
         """Add a mirror whose topic exists: created by us, empty, or filled by several links."""
+        topic, wanted, record, slot = case.topic, case.wanted, case.record, case.slot
         wants = slot.target_partitions(topic.partitions)
         if there.partitions < wants:
             self.grow.append(GrowTopic(topic.name, there.name, there.partitions, wants))
@@ -263,8 +260,7 @@ class _Draft:
         self._note_unknown(there.name, wanted)
         now = {key: there.configs[key].value for key in RETENTION_KEYS if key in there.configs}
         self._compare_retention(topic, there.name, {**now, **changes})
-        fresh = self._record(topic, there.name, wanted, slot)
-        fresh = replace(fresh, target_id=there.topic_id)
+        fresh = replace(self._record(case), target_id=there.topic_id)
         if record is not None:
             follows = self.link.topics.sync_configs and wanted.is_complete
             synced = fresh.synced_configs if follows else record.synced_configs
@@ -279,31 +275,30 @@ class _Draft:
             self.remember.append(fresh)
         self.mirrors.append(_mirror(topic, fresh, int(wanted.forced[MESSAGE_BYTES])))
 
-    def note_gone(self, name: TopicName, record: MirrorRecord) -> None:
-        """Note a mirror whose source topic is no longer selected, or was deleted."""
-        why = "is no longer selected" if name in self.source.names else "is gone at the source"
-        mirror = "its mirror" if record.target == name else f"its mirror {record.target}"
-        self.notes.append(f"{name} {why}; {mirror} stays as it is")
+    def note_gone(self, known: Mapping[TopicName, MirrorRecord]) -> None:
+        """Note mirrors whose source topics are no longer selected, or were deleted."""
+        for name, record in sorted(known.items()):
+            if name in self.source.topics or name in self.source.unreadable:
+                continue
+            why = "is no longer selected" if name in self.source.names else "is gone at the source"
+            mirror = "its mirror" if record.target == name else f"its mirror {record.target}"
+            self.notes.append(f"{name} {why}; {mirror} stays as it is")
 
-    def _record(
-        self, topic: SourceTopic, name: TopicName, wanted: WantedConfigs, slot: Slot
-    ) -> MirrorRecord:
-        start = self.link.topics.start
-        before = self.source.at_beginning
-        if start == "latest" and before is not None and topic.name not in before:
-            start = "earliest"  # created later: all its records are new
-        synced = {*wanted.synced, *wanted.pinned} if slot.leads else set()
+    def _record(self, case: Case) -> MirrorRecord:
+        topic, wanted, begin = case.topic, case.wanted, case.begin
+        synced = {*wanted.synced, *wanted.pinned} if case.slot.leads else set()
         return MirrorRecord(
             source=topic.name,
-            target=name,
+            target=case.name,
             source_id=topic.topic_id,
             target_id=None,
             source_cluster=self.source.cluster_id,
-            start=str(start.timestamp) if isinstance(start, StartAt) else start,
+            start=begin.start,
             initial_partitions=topic.partitions,
             synced_configs=tuple(sorted(synced - _NEVER_UNSET)),
-            slot=slot,
+            slot=case.slot,
             through=self.through.get(topic.name, ()),
+            given=begin.given,
         )
 
     def _compare_retention(
@@ -349,4 +344,5 @@ def _mirror(topic: SourceTopic, record: MirrorRecord, message_bytes: int) -> Mir
         is_compacted="compact" in ((policy.value if policy else None) or ""),
         is_log_append_time=stamp is not None and stamp.value == "LogAppendTime",
         slot=record.slot,
+        given=record.given,
     )

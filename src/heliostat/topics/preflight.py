@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from heliostat.config import LinkConfig
 from heliostat.names import LinkName, TopicName, is_another
 from heliostat.slots import WHOLE_TOPIC, Slot
+from heliostat.topics.begin import BEGUN, Begin
 from heliostat.topics.configs import (
     MESSAGE_BYTES,
     WantedConfigs,
@@ -47,6 +48,8 @@ class Case:
         Another link that writes into a topic of that name.
     unsure
         Why it is not known whether another link does.
+    begin
+        Where it begins, if it is new.
     """
 
     link: LinkConfig
@@ -60,6 +63,7 @@ class Case:
     clash: TopicName | None
     claimed_by: LinkName | None
     unsure: str | None = None
+    begin: Begin = BEGUN
 
     @property
     def there(self) -> TargetTopic | None:
@@ -117,6 +121,7 @@ def refusal_of(case: Case) -> RefusedTopic | None:
         _replicas,
         _compaction,
         _fixed_configs,
+        _start,
     )
     return next((found for check in checks if (found := check(case)) is not None), None)
 
@@ -141,6 +146,14 @@ def _bad_name(case: Case) -> RefusedTopic | None:
 
 
 def _clash(case: Case) -> RefusedTopic | None:
+    there = case.target.colliding.get(case.name)
+    if there is not None:
+        return RefusedTopic(
+            RefusalCode.NAME_COLLISION,
+            f"{case.name} differs from the target's topic {there} only in . and _, and Kafka "
+            "refuses such names",
+            "choose another naming, exclude it, or delete that topic if nobody needs it",
+        )
     if case.clash is None:
         return None
     return RefusedTopic(
@@ -332,3 +345,8 @@ def _fixed_configs(case: Case) -> RefusedTopic | None:
                 "ask the target's administrators to change it",
             )
     return None
+
+
+def _start(case: Case) -> RefusedTopic | None:
+    problem = case.begin.by.problem(case.topic.name, case.topic.partitions)
+    return None if problem is None else RefusedTopic(RefusalCode.START, *problem)

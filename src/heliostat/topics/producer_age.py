@@ -135,6 +135,8 @@ def _positions(
             end = ends[mirror.mirror_of(PartitionId(number))]
             if not isinstance(end, BrokerError) and end > 0:
                 positions[partition] = end
+            elif number in mirror.given:
+                positions[partition] = mirror.given[PartitionId(number)]
             elif number >= mirror.initial_partitions or mirror.start == "earliest":
                 # A compacted log's first record may be far after the log's start.
                 starts[partition] = FIRST_RECORD if mirror.is_compacted else EARLIEST

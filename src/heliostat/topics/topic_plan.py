@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from heliostat.names import PartitionId, TopicId, TopicName, TopicPartition
+from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
 from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.topics.deletion_rule import DeletionRule
 from heliostat.topics.values import MirrorRecord
@@ -55,7 +55,8 @@ class RefusalCode(StrEnum):
     NAME = "name"
     """Kafka does not allow the name that its mirror would have."""
     NAME_COLLISION = "name_collision"
-    """Two mirrors would have names that Kafka cannot tell apart."""
+    """Two mirrors, or a mirror and a topic of the target, would have names that Kafka cannot tell
+    apart."""
     TWO_LINKS = "two_links"
     """Another link writes into the same target topic."""
     MAYBE_TWO_LINKS = "maybe_two_links"
@@ -83,6 +84,9 @@ class RefusalCode(StrEnum):
     """Settings of the target topic would reject its records or delete them."""
     REPLICATION_FACTOR = "replication_factor"
     """The target has fewer brokers than the mirror's replication factor."""
+    START = "start"
+    """The group or the file of `topics.start` is not known, or gives an offset above the source's
+    log end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,8 @@ class Mirror:
     initial_partitions, start
         The start policy (`earliest`, `latest` or ms since the epoch) holds for partitions below
         `initial_partitions`; later ones are copied from their beginning.
+    given
+        Where partitions begin instead, by a group's or a file's offsets.
     target_max_message_bytes
         The largest batch in bytes that the target accepts, once the plan is applied.
     is_compacted
@@ -133,6 +139,7 @@ class Mirror:
     is_compacted: bool
     is_log_append_time: bool
     slot: Slot = WHOLE_TOPIC
+    given: Mapping[PartitionId, Offset] = field(default_factory=dict)
 
     def mirror_of(self, partition: PartitionId) -> TopicPartition:
         """Target partition of a source partition."""
@@ -151,9 +158,9 @@ class TopicPlan:
     `refuse` is by source topic. `remember` are new or changed records of mirrors; they must be
     durable before the first record is copied. `left_out` are source topics that come from the
     target through other links, each with its origin; `let_go` claimed mirrors that are left to
-    another link; `gone` source records that can't be copied any more, a line each; `pipelines` why
-    pipelines are refused, so that their topics stop, a line each; `follow` source topics whose
-    deletions are followed at the target.
+    another link; `starts` where new mirrors begin by a group or a file; `gone` source records that
+    can't be copied any more, a line each; `pipelines` why pipelines are refused, so that their
+    topics stop, a line each; `follow` source topics whose deletions are followed at the target.
     """
 
     create: tuple[CreateTopic, ...] = ()
@@ -165,6 +172,7 @@ class TopicPlan:
     notes: tuple[str, ...] = ()
     left_out: Mapping[TopicName, str] = field(default_factory=dict)
     let_go: tuple[TopicName, ...] = ()
+    starts: Mapping[TopicName, str] = field(default_factory=dict)
     gone: tuple[str, ...] = ()
     pipelines: tuple[str, ...] = ()
     follow: Mapping[TopicName, DeletionRule] = field(default_factory=dict)
@@ -184,6 +192,7 @@ class TopicPlan:
             *(("grow", f"grow {t.target}: {t.has} → {t.wants} partitions") for t in self.grow),
             *(("configure", _configured(t)) for t in self.configure),
             *(("remember", f"remember {r.target} as the mirror of {r.source}") for r in remembered),
+            *(("start", f"begin {name} {where}") for name, where in self.starts.items()),
             *(
                 ("refuse", f"refuse {name}: {refusal.reason} (hint: {refusal.hint})")
                 for name, refusal in self.refuse.items()

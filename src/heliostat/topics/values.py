@@ -19,6 +19,7 @@ from heliostat.names import (
     TopicPartition,
 )
 from heliostat.slots import WHOLE_TOPIC, Slot
+from heliostat.topics.given_starts import NO_STARTS, GivenStarts
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,8 @@ class SourceTopics:
     `names` are all topics there, selected or not; `unreadable` are selected ones that the source
     does not let us read; `at_beginning` those that existed when the link began, None if it begins
     now: topics that came later are copied from their beginning. `feeds` are topics there that other
-    links write, `leaderless` links' state topics that no broker leads now.
+    links write, `leaderless` links' state topics that no broker leads now. `given` is where new
+    mirrors begin by a group or a file.
     """
 
     cluster_id: ClusterId
@@ -50,6 +52,11 @@ class SourceTopics:
     at_beginning: frozenset[TopicName] | None = None
     feeds: tuple[Feed, ...] = ()
     leaderless: frozenset[TopicName] = frozenset()
+    given: GivenStarts = NO_STARTS
+
+    def is_later(self, topic: TopicName) -> bool:
+        """Whether a topic came after the link began."""
+        return self.at_beginning is not None and topic not in self.at_beginning
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +88,8 @@ class TargetTopics:
     """The target, observed once: those of the requested topics that exist.
 
     `inherited` are the settings that a new topic would have; empty if it does not report them.
+    `colliding` are requested topics that can't be created, each with the existing one whose name
+    differs only in `.` and `_`.
     """
 
     cluster_id: ClusterId
@@ -88,6 +97,7 @@ class TargetTopics:
     topics: Mapping[TopicName, TargetTopic]
     inherited: Mapping[str, str | None] = field(default_factory=dict)
     unreadable: Mapping[TopicName, BrokerError] = field(default_factory=dict)
+    colliding: Mapping[TopicName, TopicName] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +120,8 @@ class MirrorRecord:
         The source that the records came from.
     start
         Start policy when the mirror was created: `earliest`, `latest` or ms since the epoch.
+    given
+        Where partitions begin instead, by a group's or a file's offsets.
     initial_partitions
         Partitions that the policy holds for; later ones are copied from their beginning.
     synced_configs
@@ -131,6 +143,7 @@ class MirrorRecord:
     synced_configs: tuple[str, ...] = ()
     slot: Slot = WHOLE_TOPIC
     through: tuple[ClusterTopic, ...] = ()
+    given: Mapping[PartitionId, Offset] = field(default_factory=dict)
 
     def mirror_of(self, partition: PartitionId) -> TopicPartition:
         """Target partition of a source partition."""
@@ -154,6 +167,11 @@ class MirrorRecord:
             "synced_configs": list(self.synced_configs),
             **({"slot": [self.slot.number, self.slot.of]} if self.slot.is_shared else {}),
             **({"through": [[p.cluster, p.topic] for p in self.through]} if self.through else {}),
+            **(
+                {"given": {str(n): offset for n, offset in self.given.items()}}
+                if self.given
+                else {}
+            ),
         }
 
     @classmethod
@@ -173,6 +191,7 @@ class MirrorRecord:
                 ClusterTopic(ClusterId(cluster), TopicName(topic))
                 for cluster, topic in value.get("through", ())
             ),
+            given={PartitionId(int(n)): Offset(at) for n, at in value.get("given", {}).items()},
         )
 
 

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from heliostat.config import Config, FormatNaming, StartAt, check_distinct_clusters, load_config
+from heliostat.config import (
+    Config,
+    FormatNaming,
+    StartAt,
+    StartAtGroup,
+    StartAtOffsets,
+    check_distinct_clusters,
+    load_config,
+)
 from heliostat.errors import ConfigError
 from heliostat.names import ClusterId, Endpoint
 
@@ -125,6 +133,8 @@ def test_slots_that_overlap_or_do_not_fit_are_refused(tmp_path, second, problem)
         ("{timestamp: 2026-11-01T00:00:00Z}", StartAt(timestamp=1_793_491_200_000)),
         ('{timestamp: "2026-11-01T02:00:00+02:00"}', StartAt(timestamp=1_793_491_200_000)),
         ("{timestamp: 17}", StartAt(timestamp=17)),
+        ("{group: billing}", StartAtGroup(group="billing")),
+        ("{offsets: /etc/o.csv}", StartAtOffsets(offsets="/etc/o.csv")),
     ],
 )
 def test_start_positions(tmp_path, yaml_value, expected):
@@ -177,6 +187,17 @@ CASES = {
         LINK.replace("]\n", "").replace("}}]", "}}")
         + ", {name: ONE, source: usdf, target: summit}]\n",
         "links[1].name: links[0] has that name (got 'ONE')",
+    ),
+    "two links into names that Kafka can't tell apart": (
+        (
+            "links: [{name: one, source: summit, target: usdf, topics: {include: [x.a], "
+            "exclude: 'x.b'}}, {name: two, source: summit, target: usdf, topics: {include: a, "
+            "naming: {prefix: x_}}}]\n"
+        ),
+        (
+            "links[1].topics.include: topic x_a differs from x.a, into which links[0] (one) "
+            "writes, only in . and _, and Kafka refuses such names (got 'a')"
+        ),
     ),
     "two links into one topic": (
         (

@@ -8,7 +8,7 @@ from support.simulated_cluster import SimulatedCluster
 
 from heliostat.clusters.admin import EARLIEST, LATEST
 from heliostat.link.beginnings import Beginnings
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState
 
 T = TopicName("t")
@@ -42,6 +42,25 @@ def report(position: int, code: str = OVERTOOK) -> PartitionReport:
 @pytest.mark.parametrize(("when", "start"), [(EARLIEST, 100), (LATEST, 200), (LATER_MS, 200)])
 def test_a_partition_begins_where_it_was_asked_for(when: int, start: int) -> None:
     assert World().beginnings.look_up({P: when}) == {P: start}
+
+
+@pytest.mark.parametrize(
+    ("given", "start", "words"),
+    [
+        (150, 150, ""),
+        (200, 200, ""),
+        (7, 100, "it was to begin at 7, but the source's log starts at 100"),
+        (201, None, "it is to begin at 201, but the source's log ends at 200; it is not copied"),
+    ],
+)
+def test_a_partition_begins_at_a_given_offset_of_its_log(
+    given: int, start: int | None, words: str
+) -> None:
+    world = World()
+    found = world.beginnings.look_up({P: EARLIEST}, {P: Offset(given)})
+    assert found == ({} if start is None else {P: start})
+    assert words in "".join(world.told)
+    assert len(world.told) == bool(words)
 
 
 @pytest.mark.parametrize("gone_to", [101, 200])

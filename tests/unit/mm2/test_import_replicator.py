@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from heliostat.config import LinkConfig, load_config
+from heliostat.config import LinkConfig, StartAtGroup, load_config
 from heliostat.errors import ConfigError
 from heliostat.mm2.config import import_mm2
 from heliostat.mm2.config_replicator import ExecutableFiles
@@ -247,7 +247,7 @@ def test_a_property_without_a_key_is_explained(
         ("topic.auto.create", False, "not created"),
         ("topic.preserve.partitions", False, "spread over"),
         ("topic.timestamp.type", "LogAppendTime", "mirrors had LogAppendTime"),
-        ("offset.start", "consumer", "consumer group's offsets"),
+        ("offset.start", "consumer", "set topics.start: {group: NAME}"),  # without a name
         ("provenance.header.filter.overrides", "c,t,0-1", "return to where"),
         ("transforms", "route", "transform route is not carried over"),
         ("errors.tolerance", "all", "left out records"),
@@ -460,3 +460,26 @@ def test_what_the_executables_files_lack_is_said() -> None:
     with pytest.raises(ConfigError, match="no MirrorMaker 2 configuration") as caught:
         import_mm2({"consumer.properties": CONSUMER})
     assert "--consumer.config" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("more", "group"),
+    [
+        ({"src.consumer.group.id": "replicator", "name": "copy"}, "replicator"),
+        ({"name": "copy"}, "copy"),
+    ],
+)
+def test_it_begins_where_its_consumer_group_stands(
+    more: dict[str, str], group: str, tmp_path: Path
+) -> None:
+    found = imported(**{"offset.start": "consumer", **more})
+    assert links(found, tmp_path)[0].topics.start == StartAtGroup(group=group)
+    assert finding(found, "offset.start") == (Fate.USED, "topics.start")
+    assert found.differences == ()
+
+
+def test_a_group_start_and_an_end_without_a_group_differ() -> None:
+    latest = {"src.consumer.auto.offset.reset": "latest"}
+    found = imported(**{"offset.start": "consumer", "name": "copy", **latest})
+    (difference,) = found.differences
+    assert "has committed nothing it began at the log's end" in difference

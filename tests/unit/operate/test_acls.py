@@ -119,6 +119,9 @@ def test_group_rights_are_listed_where_groups_are_used() -> None:
     renamed = {**groups, "naming": {"format": "${source}.${group}"}}
     assert given(0, groups=renamed) == {(*each, "DESCRIBE") for each in both}
     assert given(1, groups=renamed) == {(f"east.{name}", kind, "READ") for name, kind in both}
+    begins = {"topics": {"include": ["a"], "start": {"group": "one"}}}
+    assert given(0, **begins) == {("one", "LITERAL", "DESCRIBE")}
+    assert given(0, **begins, groups={"sync": True}) == {("*", "LITERAL", "DESCRIBE")}
 
 
 def test_the_right_to_commit_progress_is_listed_where_that_is_on() -> None:

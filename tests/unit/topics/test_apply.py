@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import pytest
 from support.simulated_admin import SimulatedAdmin
 from support.simulated_cluster import SimulatedCluster
 
+from heliostat.clusters.kafka_codes import THROTTLING_QUOTA_EXCEEDED
 from heliostat.names import ClusterId, PartitionId, TopicName, TopicPartition
 from heliostat.topics.apply import VISIBLE_TIMEOUT_S, ApplyReport, apply_plan, count_topics
 from heliostat.topics.topic_plan import CreateTopic, GrowTopic, Mirror, SetConfigs, TopicPlan
@@ -172,3 +174,20 @@ def test_topics_are_counted_by_what_was_made_of_them() -> None:
     applied = ApplyReport((), (), (), {}, (mirror(names[0]),), ())
     counts = count_topics(plan, applied, {names[1]})
     assert counts == {"mirrored": 1, "refused": 1, "left_out": 1, "waiting": 2}
+
+
+def test_nothing_more_is_created_once_the_controllers_quota_is_used_up(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given a quota that refuses a topic / then what was created is copied first, and later
+    requests are not sent."""
+    monkeypatch.setattr("heliostat.topics.apply.TOPICS_PER_REQUEST", 2)
+    names = [TopicName(name) for name in ("a", "b", "c", "d")]
+    create = tuple(CreateTopic(name, name, 2, 1, {}) for name in names)
+    cluster = target({B: THROTTLING_QUOTA_EXCEEDED})
+    report = apply(TopicPlan(create=create, mirrors=tuple(map(mirror, names))), cluster)
+    assert cluster.asked("create_topics") == [("a", "b")]
+    assert report.created == ("a",)
+    assert [each.source for each in report.mirrors] == ["a"]
+    assert {error.kafka_name for error in report.failed.values()} == {"THROTTLING_QUOTA_EXCEEDED"}
+    assert list(report.failed) == ["b", "c", "d"]

@@ -12,6 +12,7 @@ from support.simulated_cluster import Call, SimulatedCluster
 from heliostat.config import LinkConfig
 from heliostat.names import ClusterId, TopicName
 from heliostat.topics.observe import _doubted, observe, observe_source
+from heliostat.topics.plan import plan_topics
 from heliostat.topics.values import MirrorRecord, SourceTopics
 
 UNKNOWN, NO_RIGHT = 3, 29
@@ -97,3 +98,23 @@ def test_a_topic_that_all_brokers_say_is_gone_or_another_is() -> None:
     source, target = observe(admin, admin, LINK, {**old, **gone})
     assert not source.unreadable
     assert set(source.topics) == set(target.topics) == {"t1"}
+
+
+def test_a_name_that_the_targets_topics_collide_with_is_refused_before_it_is_made() -> None:
+    """Given a topic at the target that differs in `.` and `_` only / then the plan refuses."""
+    source, target = cluster("t.a_b", "t.c", "t-d"), cluster("t_a.b", "t.c", "T-D", "t_d")
+    seen, there = observe(SimulatedAdmin(source), SimulatedAdmin(target), LINK, {})
+    assert there.colliding == {"t.a_b": "t_a.b"}
+    refusal = plan_topics(LINK, seen, there, {}).refuse
+    assert [(name, each.code) for name, each in refusal.items()] == [("t.a_b", "name_collision")]
+    assert "the target's topic t_a.b only in . and _" in refusal[TopicName("t.a_b")].reason
+
+
+def test_all_topics_of_the_target_are_listed_only_while_a_mirror_is_missing() -> None:
+    source, target = cluster("t1", "t2"), cluster("t1")
+    observe(SimulatedAdmin(source), SimulatedAdmin(target), LINK, {})
+    assert target.asked("describe_topics") == [("t1", "t2"), ("t1",)]  # all
+    target.create("t2")
+    target.calls.clear()
+    observe(SimulatedAdmin(source), SimulatedAdmin(target), LINK, {})
+    assert target.asked("describe_topics") == [("t1", "t2")]

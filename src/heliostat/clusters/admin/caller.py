@@ -22,7 +22,8 @@ from heliostat.clusters.kafka_python import versions_of
 from heliostat.clusters.refusals import enter
 from heliostat.clusters.wire.control_connection import ControlConnection
 from heliostat.clusters.wire.lent import lent_clusters
-from heliostat.errors import KAFKA_ERRORS, BrokerError, ConnectionLost
+from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.kafka_error_names import KAFKA_ERROR_NAMES
 from heliostat.names import BrokerId, PartitionId, TopicPartition
 from heliostat.ops.request_times import RequestTimes
 
@@ -33,6 +34,9 @@ UNSUPPORTED_VERSION = 35
 AT_ONCE = 50
 """Requests in flight to one broker from one caller of `send_each`: it answers them one by one, so
 nearby that is no faster than four, and over a long line a dozen times."""
+MUTED_MS = 1000
+"""A broker that throttles reads nothing more from that connection for the time that it tells: from
+this on another one is opened, as questions would wait that no quota is about."""
 
 
 class Caller:
@@ -119,9 +123,12 @@ class Caller:
     def _exchanged(self, requests: Sequence[Any], broker: BrokerId | int | None) -> list[Any]:
         def ask(conn: ControlConnection) -> list[Any]:
             low, high = _range_of(requests[0], conn)
-            return conn.exchange_once(
+            answers = conn.exchange_once(
                 requests, _response_of(requests[0]), high, self.timeout_ms / 1000, low
             )
+            if any(getattr(each, "throttle_time_ms", 0) >= MUTED_MS for each in answers):
+                conn.close()
+            return answers
 
         return self._with(broker, ask)
 
@@ -219,6 +226,5 @@ def error_of(code: int, what: str, message: str | None = None) -> BrokerError | 
     """
     if code == 0:
         return None
-    known = KAFKA_ERRORS.get(code)
-    name = known.name if known is not None else f"error {code}"
+    name = KAFKA_ERROR_NAMES.get(code, f"error {code}")
     return BrokerError(f"{what}: {message or name}", kafka_code=code)

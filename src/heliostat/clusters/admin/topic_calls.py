@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from kafka.protocol.admin import CreatePartitionsRequest, CreateTopicsRequest, DeleteTopicsRequest
 from kafka.protocol.metadata import MetadataResponse
 
 from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.clusters.admin.controller_quota import sent_patiently
 from heliostat.clusters.admin.large_answers import LargeAnswer
 from heliostat.clusters.admin.values import NewTopic, PartitionInfo, TopicInfo
 from heliostat.errors import BrokerError
@@ -80,10 +81,14 @@ def create(
     ]
     if not rows:
         return {}
-    response = caller.send_to_controller(
-        CreateTopicsRequest(topics=rows, timeout_ms=caller.timeout_ms, validate_only=validate_only)
-    )
-    return {TopicName(row.name): _created(row) for row in response.topics}
+
+    def send(some: Sequence[Any]) -> Any:
+        wait_ms = caller.timeout_ms
+        request = CreateTopicsRequest(topics=some, timeout_ms=wait_ms, validate_only=validate_only)
+        return caller.send_to_controller(request)
+
+    answers = sent_patiently(rows, send, lambda response: response.topics)
+    return {TopicName(row.name): _created(row) for row in answers}
 
 
 def _created(row: Any) -> TopicId | BrokerError | None:
@@ -102,14 +107,17 @@ def grow(
     if not partitions:
         return {}
     rows = [kind(name=name, count=n, assignments=None) for name, n in sorted(partitions.items())]
-    response = caller.send_to_controller(
-        CreatePartitionsRequest(topics=rows, timeout_ms=caller.timeout_ms, validate_only=False)
-    )
+
+    def send(some: Sequence[Any]) -> Any:
+        wait_ms = caller.timeout_ms
+        request = CreatePartitionsRequest(topics=some, timeout_ms=wait_ms, validate_only=False)
+        return caller.send_to_controller(request)
+
     return {
         TopicName(row.name): error_of(
             row.error_code, f"add partitions to topic {row.name}", row.error_message
         )
-        for row in response.results
+        for row in sent_patiently(rows, send, lambda response: response.results)
     }
 
 
@@ -119,14 +127,16 @@ def delete(caller: Caller, topics: Iterable[TopicName]) -> dict[TopicName, Broke
     rows = [kind(name=name) for name in sorted(set(topics))]
     if not rows:
         return {}
-    response = caller.send_to_controller(
-        DeleteTopicsRequest(topics=rows, timeout_ms=caller.timeout_ms)
-    )
+
+    def send(some: Sequence[Any]) -> Any:
+        request = DeleteTopicsRequest(topics=some, timeout_ms=caller.timeout_ms)
+        return caller.send_to_controller(request)
+
     return {
         TopicName(row.name): error_of(
             row.error_code, f"delete topic {row.name}", getattr(row, "error_message", None)
         )
-        for row in response.responses
+        for row in sent_patiently(rows, send, lambda response: response.responses)
     }
 
 
@@ -137,9 +147,11 @@ def inherited_configs(caller: Caller) -> dict[str, str | None] | BrokerError:
     """
     kind = CreateTopicsRequest.CreatableTopic
     row = kind(name=PROBE_TOPIC, num_partitions=1, replication_factor=1, assignments=[], configs=[])
-    response = caller.send_to_controller(
-        CreateTopicsRequest(topics=[row], timeout_ms=caller.timeout_ms, validate_only=True)
-    )
-    answer = response.topics[0]
+
+    def send(some: Sequence[Any]) -> Any:
+        request = CreateTopicsRequest(topics=some, timeout_ms=caller.timeout_ms, validate_only=True)
+        return caller.send_to_controller(request)
+
+    (answer,) = sent_patiently([row], send, lambda response: response.topics)
     error = error_of(answer.error_code, "ask for the settings of a new topic", answer.error_message)
     return error or {config.name: config.value for config in answer.configs or ()}

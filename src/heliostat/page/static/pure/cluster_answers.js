@@ -73,6 +73,7 @@ const PLAN_KINDS = {
   grow: { glyph: "↑", word: "grow", tone: "ok" },
   configure: { glyph: "≔", word: "configure", tone: "ok" },
   remember: { glyph: "·", word: "remember", tone: "quiet" },
+  start: { glyph: "↦", word: "begin", tone: "quiet" },
   refuse: { glyph: "✕", word: "refuse", tone: "bad" },
   pipeline: { glyph: "✕", word: "pipeline", tone: "bad" },
   gone: { glyph: "▲", word: "gone", tone: "bad" },
