@@ -13,6 +13,7 @@ from heliostat.gaps.gone_records import gone_lines
 from heliostat.gaps.ledger import read_copied
 from heliostat.link.exact import filling_notes, why_not_exact
 from heliostat.link.pipeline_rules import named, pipeline_notes, pipelines_of, topics_of_pipelines
+from heliostat.link.places import places_note
 from heliostat.link.source_starts import OFFSETS_DIFFER, kept_note
 from heliostat.link.topic_look import Seen, see
 from heliostat.names import LinkName, PartitionId, TopicName, id_text
@@ -75,6 +76,7 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
         told = asked_at_once(asks)
     plan, gone = seen.plan, told.pop("gone")
     piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
+    piped += places_note(config) if link.pipelines else ()
     notes = (*told["unfilled"], *told["blind"], *seen.odd, *piped, *told["backlog"], *told["kept"])
     return replace(plan, notes=(*plan.notes, *notes), gone=gone)
 

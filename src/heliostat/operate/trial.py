@@ -107,19 +107,16 @@ class Trials:
     def _in_spark(
         self, config: Config, pipeline: Pipeline, tables: Sequence[pa.Table]
     ) -> list[TriedRecord]:
-        from heliostat.records.spark.frames import on_lane
-        from heliostat.records.spark.row_workers import LaneRows
+        from heliostat.records.spark.frames import check_runs
         from heliostat.records.spark.trial import trial_session, tried
 
         if self._session is None:
             session = trial_session(config.spark.conf, reads_again=True)
             self._session = self._stack.enter_context(session)
-        on_lane(self._session, LaneRows(), pipeline)  # refused, also if there is no record
-        found: list[TriedRecord] = []
-        for table in tables:
-            if table.num_rows:
-                found += tried(self._session, pipeline, table)
-        return found
+        some = [table for table in tables if table.num_rows]
+        if not some:
+            check_runs(self._session, pipeline)
+        return [each for table in some for each in tried(self._session, pipeline, table)]
 
 
 def try_pipeline(

@@ -217,7 +217,11 @@ class Snapshot:
         """Return lanes that have not reported for too long, with a line about each."""
         first = first_generation(self._reports.claim)
         silent: dict[LaneId, str] = {}
+        waiting: Mapping[str, str] = self._reports.driver.get("waiting", {})
         for lane, wanted_ms in self._reports.wanted_since.items():
+            if str(lane) in waiting:
+                silent[lane] = f"lane {lane} copies nothing now: {waiting[str(lane)]}"
+                continue
             known = self._reports.lanes.get(lane)
             if known is not None and known.newest.report.generation >= first:
                 if _is_silent(known.newest.at_ms, self._now_ms):
