@@ -184,7 +184,7 @@ WRONG |= {
         True,
     ),
     "a group of a regex": refused_where(
-        f"regexp_extract({TEXT}, '(a)', 2) = 'a'", "REGEX_GROUP_INDEX"
+        f"regexp_extract({TEXT}, '(.*)', 2) = 'a'", "REGEX_GROUP_INDEX"
     ),
     "a regex of split": refused_where(f"split({TEXT}, '(')[0] = 'a'", "Unclosed group"),
     "LIKE": refused_where(f"{TEXT} LIKE 'a\\\\'", "ESC_AT_THE_END"),

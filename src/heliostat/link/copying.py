@@ -72,6 +72,7 @@ REPORT_WITHOUT_SOURCE: dict[str, object] = {
     "interchange": {},
     "schemas": {},
     "generations": {},
+    "places": "",
     "waiting": {},
     "round_ends": [],
     "rounds": [],
@@ -369,7 +370,7 @@ class Copying:
             "interchange": self._interchange.report(),
             "schemas": self._schemas.report() if self._schemas else {},
             "generations": {str(lane): n for lane, n in self.lanes.generations.items()},
-            "waiting": {str(lane): why for lane, why in self.lanes.waiting().items()},
+            **self.lanes.turns(),
             "round_ends": self.lanes.round_ends(),
             "rounds": [
                 health.report(self._context.clock.monotonic_s())

@@ -152,9 +152,9 @@ class LaneSet:
                 if lane.wanted and not self._plans.is_stopping
             }
 
-    def waiting(self) -> dict[LaneId, str]:
-        """Return the lanes that wait for a place, and why."""
-        return self._turns.waiting(list(self._plans.lanes))
+    def turns(self) -> dict[str, object]:
+        """Return what the driver reports of lanes that take turns."""
+        return self._turns.report(list(self._plans.lanes))
 
     def round_ends(self) -> list[tuple[str, str, int]]:
         """Return how rounds have ended so far, see `RoundEnds`."""
@@ -204,6 +204,7 @@ class LaneSet:
             round_id = f"{report.lane}/{report.generation}/{report.round_number}"
             if all(round_id != item.spec.round_id for item in self._plans.rounds()):
                 return
+            self._turns.reported(report)
             is_due = self._leases.reported(round_id, report.number)
             if self._plans.heard(round_id, report.plan, report.hangs) or report.hangs:
                 self._announcing.is_due = is_due = True

@@ -17,12 +17,15 @@ from heliostat.errors import HeliostatError
 from heliostat.link.lane_packing import PIPELINE_LANES
 from heliostat.names import LaneId, LinkName
 from heliostat.ops.spark_session import local_cores
+from heliostat.records.copier.lane import PartitionState, RoundReport
 
 if TYPE_CHECKING:
     from heliostat.link.lane_plans import LaneRound
 
 TURN_S = 20.0
 """How long a round copies while another lane waits: what it takes to begin, several times."""
+COPIES_WITHIN_S = 60.0
+"""So long after its first report a round copies; or its source does not answer."""
 LOOK_S = 0.5
 COUNTED_S = 2.0
 BEGINS_S = 10.0
@@ -59,7 +62,7 @@ class Places:
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._taken: dict[_Taker, float] = {}
-        """Since when they copy; infinite: they begin."""
+        """From when on their turn counts; infinite: they begin."""
         self._waiting: list[_Taker] = []
         self._over: set[_Taker] = set()
         """Whose turn was over: they wait behind all others."""
@@ -89,11 +92,12 @@ class Places:
             if taker in self._waiting:
                 self._waiting.remove(taker)
 
-    def copies(self, taker: _Taker) -> None:
-        """Note that a lane's round has begun to copy: its turn counts from now on."""
+    def counts(self, taker: _Taker, after_s: float) -> None:
+        """Note that the turn of a lane's round counts after a while, if it does not earlier."""
         with self._lock:
-            if self._taken.get(taker) == math.inf:
-                self._taken[taker] = self._monotonic_s()
+            if taker in self._taken:
+                at_s = self._monotonic_s() + after_s
+                self._taken[taker] = min(self._taken[taker], at_s)
 
     def is_over(self, taker: _Taker) -> bool:
         """Whether a lane's turn is over: others wait, and it is among those that copy longest."""
@@ -111,14 +115,20 @@ class Places:
             return True
 
     def waits(self, taker: _Taker) -> str:
-        """Return why a lane copies nothing yet, as a line; empty: it waits for no turn."""
+        """Return what a lane that does not copy does instead; empty: it waits for no turn."""
         with self._lock:
-            begins = self._taken.get(taker) == math.inf
-            if taker not in self._waiting and not (begins and self._waiting):
-                return ""
-            lanes = len(self._waiting) + len(self._taken)
-            what = "its turn begins" if begins else "it waits for its turn"
-            return f"{what}: {turns_text(lanes, len(self._taken))}"
+            if taker in self._waiting:
+                return "waits for its turn"
+            if taker in self._over:
+                return "ends its turn"
+            begins = self._taken.get(taker, 0.0) > self._monotonic_s()
+            return "begins its turn" if begins and self._waiting else ""
+
+    def text(self) -> str:
+        """Return that lanes take turns, as a line; empty: they do not."""
+        with self._lock:
+            lanes, places = len(self._waiting) + len(self._taken), self._count
+            return turns_text(lanes, int(places)) if self._waiting and lanes > places else ""
 
     def _places(self) -> float:
         """Return how many there are; as many as there are lanes, if Spark can't say.
@@ -180,15 +190,23 @@ class Turns:
         for item in rounds:
             taker = self._taker(item.spec.lane)
             if heard_s(item.spec.round_id) is not None:
-                self._places.copies(taker)
+                self._places.counts(taker, COPIES_WITHIN_S)
             if self._places.is_over(taker):
                 found.append(item.spec.lane)
         return found
 
-    def waiting(self, lanes: Iterable[LaneId]) -> dict[LaneId, str]:
-        """Return which of these lanes wait for a place, and why."""
-        found = {lane: self._places.waits(self._taker(lane)) for lane in lanes}
-        return {lane: text for lane, text in found.items() if text}
+    def reported(self, report: RoundReport) -> None:
+        """Note a report: the turn of a round counts once one of its partitions has begun."""
+        if any(each.state is not PartitionState.STARTING for each in report.partitions):
+            self._places.counts(self._taker(report.lane), 0.0)
+
+    def report(self, lanes: Iterable[LaneId]) -> dict[str, object]:
+        """Return what the driver reports of these lanes' turns."""
+        found = {str(lane): self._places.waits(self._taker(lane)) for lane in lanes}
+        return {
+            "places": self._places.text(),
+            "waiting": {lane: what for lane, what in found.items() if what},
+        }
 
 
 def least_lanes(links: Iterable[LinkConfig]) -> int:

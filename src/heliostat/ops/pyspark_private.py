@@ -201,6 +201,21 @@ def expressions_of(frame: Any) -> Iterator[Any]:
             yield from _nodes(each)
 
 
+def constant_of(frame: Any) -> tuple[bool, Any]:
+    """Return whether a frame's one column is a constant that Python knows, and it; may raise."""
+    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public way
+    (column,) = elements(plan.expressions())
+    if not column.foldable():
+        (column,) = elements(column.children()) or [column]
+    if not column.foldable():
+        return False, None
+    content = column.eval(None)
+    if hasattr(content, "getClass"):  # of Java's own
+        is_text = content.getClass().getSimpleName() == "UTF8String"
+        return is_text, content.toString() if is_text else None
+    return True, content
+
+
 def elements(sequence: Any) -> list[Any]:
     """Return the elements of a Scala `Seq`."""
     return [sequence.apply(at) for at in range(sequence.size())]

@@ -351,6 +351,7 @@ def test_more_lanes_than_places_take_turns(
     most two at once, and none is in two rounds.
     """
     monkeypatch.setattr(turns, "TURN_S", 0.01)
+    monkeypatch.setattr(turns, "COPIES_WITHIN_S", 0.0)
     monkeypatch.setattr(turns, "LOOK_S", 0.01)
     most = 0
 
@@ -362,7 +363,7 @@ def test_more_lanes_than_places_take_turns(
 
     wanted = {LaneId(PIPELINE_LANES * (each + 1)): (spec(each),) for each in range(3)}
     lanes.assign(wanted)
-    wait(lanes.waiting)
+    wait(lambda: lanes.turns()["places"])
     wait(counted)
     assert most == 2
     assert rounds.overlaps == 0

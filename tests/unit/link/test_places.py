@@ -55,7 +55,7 @@ class Simulated:
     def _take_turns(self) -> None:
         for lane in list(self.running):
             if self._copies(lane):
-                self.places.copies(self.turns._taker(lane))
+                self.places.counts(self.turns._taker(lane), 0.0)
             if self.places.is_over(self.turns._taker(lane)):
                 self.end(lane)
 
@@ -109,17 +109,19 @@ def test_places_that_come_and_go_are_used() -> None:
     simulated = Simulated(1, [piped(0), piped(1), piped(2)])
     simulated.run(2)
     assert list(simulated.running) == [piped(0)]
-    waiting = simulated.turns.waiting(simulated.lanes)
-    assert list(waiting) == [piped(0), piped(1), piped(2)]
-    assert waiting[piped(0)].startswith("its turn begins: Spark runs 1 lanes at once")
-    assert waiting[piped(1)].startswith("it waits for its turn: ")
-    assert "there are 3" in waiting[piped(1)]
+    told = simulated.turns.report(simulated.lanes)
+    assert told["waiting"] == {
+        "10000": "begins its turn",
+        "20000": "waits for its turn",
+        "30000": "waits for its turn",
+    }
+    assert str(told["places"]).startswith("Spark runs 1 lanes at once, and there are 3, ")
     simulated.turns.leave(piped(1))
     simulated.lanes = [piped(0), piped(2)]
     simulated.count = 2
     simulated.run(5)
     assert list(simulated.running) == [piped(0), piped(2)]
-    assert simulated.turns.waiting(simulated.lanes) == {}
+    assert simulated.turns.report(simulated.lanes) == {"places": "", "waiting": {}}
 
 
 @pytest.mark.parametrize("is_dead", [False, True])

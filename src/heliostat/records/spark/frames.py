@@ -145,8 +145,18 @@ def with_steps(frame: DataFrame, pipeline: Pipeline, *, checks_constants: bool =
         _check(frame, pipeline)  # constants are computed here, and may fail
         if checks_constants:
             check_constants(frame)
+            _check_avro(frame, pipeline)
         read = read_ids(frame)
     return Piped(frame, changed, tuple(name for name, number in source.items() if number in read))
+
+
+def _check_avro(frame: DataFrame, pipeline: Pipeline) -> None:
+    if pipeline.avro_steps:
+        # Only here: most pipelines need no Avro.
+        from heliostat.records.spark.avro_fields import check_avro
+
+        for step in pipeline.avro_steps:
+            check_avro(frame.sparkSession, step)
 
 
 def _workers(frame: DataFrame) -> int:
@@ -359,10 +369,11 @@ def refused_in_place(pipelines: Iterable[Pipeline]) -> dict[str, str]:
     for pipeline in pipelines:
         if pipeline.is_in_place and pipeline.avro_steps:
             # Only here: most pipelines need no Avro.
-            from heliostat.records.avro.cuts import check_names
+            from heliostat.records.avro.cuts import check_names, check_usable
 
             try:
                 for step in pipeline.avro_steps:
+                    check_usable(step)
                     check_names(step)
             except PipelineRefused as error:
                 found[pipeline.name] = str(error)
