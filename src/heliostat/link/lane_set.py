@@ -152,14 +152,11 @@ class LaneSet:
                 if lane.wanted and not self._plans.is_stopping
             }
 
-    def turns(self) -> dict[str, object]:
-        """Return what the driver reports of lanes that take turns."""
-        return self._turns.report(list(self._plans.lanes))
-
-    def round_ends(self) -> list[tuple[str, str, int]]:
-        """Return how rounds have ended so far, see `RoundEnds`."""
+    def report(self) -> dict[str, object]:
+        """Return the lanes' part of the driver's report: turns, and how rounds have ended."""
         with self._changed:
-            return self._ends.report()
+            numbers, ends = list(self._plans.lanes), self._ends.report()
+        return {**self._turns.report(numbers), "round_ends": ends}
 
     def known_since(self) -> dict[TopicPartition, int]:
         """See `LanePlans.known_since`."""

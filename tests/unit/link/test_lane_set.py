@@ -363,7 +363,7 @@ def test_more_lanes_than_places_take_turns(
 
     wanted = {LaneId(PIPELINE_LANES * (each + 1)): (spec(each),) for each in range(3)}
     lanes.assign(wanted)
-    wait(lambda: lanes.turns()["places"])
+    wait(lambda: lanes.report()["places"])
     wait(counted)
     assert most == 2
     assert rounds.overlaps == 0
