@@ -24,7 +24,7 @@ def test_more_pipelines_than_places_all_copy(
 
     topic is copied, also what comes later, and plan and log say that lanes take turns.
     """
-    monkeypatch.setattr(places, "TURN_S", 3.0)
+    monkeypatch.setattr(places, "TURN_S", 5.0)
     topics = [Topic(cluster_pair, f"turn-{number}") for number in range(3)]
     path = write_link(
         tmp_path,

@@ -37,6 +37,8 @@ END_WITHIN_S = 30.0
 """A round ends within seconds of being told to; after this its job is cancelled."""
 CANCEL_WITHIN_S = 10.0
 """A round whose job is cancelled ends within this."""
+PLACE_EVERY_S = 5.0
+"""How often lanes are compared with Spark's executors: one moves at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,17 +92,11 @@ class LaneSet:
         Larger than any that was used before.
     wake
         Asks for `keep` to be called at once.
-    maps
-        The known part of the offset maps, see `LaneSpec.maps`, `maps_from` and `maps_topic_id`;
-        it reaches back to the log ends noted in `copied`.
-    copied
-        From which leader epochs partitions were copied, see `LaneSpec.copied`.
-    rates
-        Records a second of partitions, see `LaneSpec.rates`.
-    ended
-        Called with each round that has succeeded.
-    faults
-        The link's pipelines, and where they fail.
+    maps, copied, rates
+        What rounds are told of offset maps (back to the log ends noted in `copied`), leader epochs,
+        and records a second, see `LaneSpec`.
+    ended, faults
+        Called with each round that has succeeded; the link's pipelines, and where they fail.
     """
 
     def __init__(

@@ -17,7 +17,7 @@ from heliostat.errors import HeliostatError
 from heliostat.link.lane_packing import PIPELINE_LANES
 from heliostat.names import LaneId, LinkName
 from heliostat.ops.spark_session import local_cores
-from heliostat.records.copier.lane import PartitionState, RoundReport
+from heliostat.records.copier.lane import PartitionReport, RoundReport
 
 if TYPE_CHECKING:
     from heliostat.link.lane_plans import LaneRound
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TURN_S = 20.0
 """How long a round copies while another lane waits: what it takes to begin, several times."""
 COPIES_WITHIN_S = 60.0
-"""So long after its first report a round copies; or its source does not answer."""
+"""So long after its first report a round has copied something; or its source does not answer."""
 LOOK_S = 0.5
 COUNTED_S = 2.0
 BEGINS_S = 10.0
@@ -196,8 +196,9 @@ class Turns:
         return found
 
     def reported(self, report: RoundReport) -> None:
-        """Note a report: the turn of a round counts once one of its partitions has begun."""
-        if any(each.state is not PartitionState.STARTING for each in report.partitions):
+        """Note a report: the turn of a round counts once it has copied something, or need not."""
+        has_copied = report.moved[1] > 0
+        if has_copied or (report.partitions and all(map(_is_done, report.partitions))):
             self._places.counts(self._taker(report.lane), 0.0)
 
     def report(self, lanes: Iterable[LaneId]) -> dict[str, object]:
@@ -207,6 +208,11 @@ class Turns:
             "places": self._places.text(),
             "waiting": {lane: what for lane, what in found.items() if what},
         }
+
+
+def _is_done(item: PartitionReport) -> bool:
+    is_level = item.is_known and item.position >= item.high_watermark
+    return is_level or item.state.is_stopped
 
 
 def least_lanes(links: Iterable[LinkConfig]) -> int:

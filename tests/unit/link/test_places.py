@@ -7,7 +7,8 @@ import pytest
 from heliostat.errors import SparkUnavailable
 from heliostat.link.lane_packing import PIPELINE_LANES
 from heliostat.link.places import TURN_S, Places, Turns
-from heliostat.names import LaneId, LinkName
+from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 
 PLAIN = LaneId(0)
 SECONDS = 600
@@ -133,3 +134,32 @@ def test_rounds_tell_why_there_is_no_place_at_all(*, is_dead: bool) -> None:
 
     turns = Turns(LinkName("link"), Places(count))
     assert [turns.wait_s(piped(each), 0.0) for each in range(3)] == [0.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("moved", "state", "position", "is_over"),
+    [
+        (0, PartitionState.STARTING, -1, False),
+        (0, PartitionState.COPYING, 3, False),
+        (1, PartitionState.COPYING, 3, True),
+        (0, PartitionState.COPYING, 5, True),
+        (0, PartitionState.BLOCKED, 3, True),
+    ],
+    ids=["begins", "has copied nothing", "has copied", "is level", "is stopped"],
+)
+def test_a_turn_counts_from_when_something_was_copied(
+    *, moved: int, state: PartitionState, position: int, is_over: bool
+) -> None:
+    """Given a round that takes longer to begin than a turn / then it is not ended before it has
+
+    copied anything, unless it has nothing to copy.
+    """
+    simulated = Simulated(1, [piped(0), piped(1)])
+    simulated.begins_s = 1e9
+    simulated.run(1)
+    at = TopicPartition(TopicName("t"), PartitionId(0))
+    item = PartitionReport(at, at, state, position, 5, 0, 0, -1, -1, 0)
+    report = RoundReport(piped(0), 1, 0, 0, 0, "", [item], moved=(9, moved))
+    simulated.turns.reported(report)
+    simulated.run(int(TURN_S) + 1)
+    assert (piped(1) in simulated.running) == is_over
