@@ -117,7 +117,7 @@ def test_without_a_schema_only_nulls_pass(spark: SparkSession) -> None:
     unusable = AvroFields(
         "value", where="true", schemas=(AvroSchema(ID, problem="it's a \\ JSON"),)
     )
-    with pytest.raises(PipelineRefused, match="it's a .* JSON"):
+    with pytest.raises(PipelineRefused, match=r"it's a .* JSON"):
         list(after(spark, (unusable,), (b"k", VALUE)))
 
 
