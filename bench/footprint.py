@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 
-from heliostat.records.spark.pipeline import WORKER_DAEMON
+from heliostat.records.spark.worker_daemon import WORKER_DAEMON
 
 DRIVER, JVM, DAEMON, WORKER, OTHER = "driver", "jvm", "daemon", "worker", "other"
 ROLES = (DRIVER, JVM, DAEMON, WORKER, OTHER)

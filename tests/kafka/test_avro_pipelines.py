@@ -286,8 +286,11 @@ def test_a_field_that_no_schema_has_is_refused(tour: Tour) -> None:
 
     until(lambda: codes() == {"PIPELINE_REFUSED"}, lambda: link.told(topic), timeout_s=90)
     reasons = [each["reason"] for each in link.problems(topic)]
-    assert all("no schema of its topics has a field missing" in each for each in reasons)
+    why = "no schema of its topics has a field missing"
+    assert all(why in each for each in reasons)
     assert topic.ends() == [0, 0]
+    planned = heliostat(link.config, "plan").stdout
+    assert f"{why}; not copied: {topic.name}" in planned, planned
 
 
 def test_a_step_is_tried(cluster_pair: ClusterPair, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from support.holes import read, transactions
 from support.links import RunningLink
 from support.piped import Piped
 
-from heliostat.records.spark.pipeline import WORKER_DAEMON
+from heliostat.records.spark.worker_daemon import WORKER_DAEMON
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from support.clusters import ClusterPair, until
 from support.command import Answer, heliostat
 from support.links import RunningLink, ends
@@ -149,7 +150,7 @@ def test_what_differs_from_records_done_on_bytes_is_found(mirrored: Mirrored) ->
 def test_rows_of_another_pipeline_differ(mirrored: Mirrored, tmp_path: Path) -> None:
     """Given a mirror of a pipeline of rows / when it is compared with another pipeline / then all
 
-    records differ, and with one that Spark refuses none is compared.
+    records differ.
     """
     config = mirrored.config.read_text()
     other = tmp_path / "other.yaml"
@@ -163,12 +164,38 @@ def test_rows_of_another_pipeline_differ(mirrored: Mirrored, tmp_path: Path) -> 
     done, report = compared("INTERVAL 2 HOUR")
     assert (done.returncode, counts(report)[1:]) == (1, (0, 0, 0, 5))
     assert report["first_difference"]["field"] == "timestamp"
-    done, report = compared("INTERVAL 1 COW")
+
+
+@pytest.mark.parametrize(
+    ("step", "why"),
+    [
+        ({"where": "timestamp > INTERVAL 1 COW"}, "PARSE_SYNTAX_ERROR"),
+        ({"where": "decode(value, 'UTF-8') RLIKE '['"}, "INVALID_PARAMETER_VALUE.PATTERN"),
+        ({"function": "no_such_module:steps"}, "no_such_module"),
+    ],
+    ids=["no SQL", "a regex", "no function"],
+)
+def test_a_refused_pipeline_ends_the_comparison_of_its_own_topics_alone(
+    mirrored: Mirrored, tmp_path: Path, step: dict[str, Any], why: str
+) -> None:
+    """Given a link of which Spark refuses a pipeline / when it is verified / then its topics are
+
+    not compared and say why, in the words of `plan`, and all others are compared.
+    """
+    topic, other = mirrored.as_rows, tmp_path / "other.yaml"
+    config = yaml.safe_load(mirrored.config.read_text())
+    config["links"][0]["pipelines"][2] = topic.pipeline(step)
+    other.write_text(yaml.safe_dump(config))
+    done = heliostat(other, "verify", "--json")
+    assert done.stdout, done.said
     assert done.returncode == 1
-    assert {each["is_problem"] for each in report["not_compared"]} == {True}
-    reason = report["not_compared"][0]["reason"]
-    assert "PIPELINE_REFUSED" in reason
-    assert "PARSE_SYNTAX_ERROR" in reason
+    report = done.json
+    (left,) = report["not_compared"]
+    assert (left["source"], left["is_problem"]) == (topic.topic, True)
+    assert "PIPELINE_REFUSED" in left["reason"]
+    assert why in left["reason"]
+    assert report["partitions"] == 4
+    assert report["records"] >= 7
 
 
 def test_what_compaction_may_have_removed_is_told_as_not_compared(mirrored: Mirrored) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, NamedTuple, cast
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 from support.records import Sample, encode
 
-from heliostat.errors import TransformFailed
+from heliostat.errors import PipelineRefused, TransformFailed
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.operate.verified_pipelines import PipesOfLink
 from heliostat.ops.spark_session import essence
@@ -38,7 +37,7 @@ from heliostat.records.rows.row_times import WHY_NOT_TAKEN
 from heliostat.records.rows.to_rows import Chunk, rows_of
 from heliostat.records.spark.frames import refused, session_of_rows, with_steps
 from heliostat.records.spark.row_failures import blame_by_classes
-from heliostat.records.spark.trial import made_of, tried
+from heliostat.records.spark.trial import maker_in, tried
 from heliostat.records.transport.row_exchange import RowExchange
 from heliostat.records.transport.row_pipe import RowPipe
 
@@ -167,9 +166,77 @@ WRONG = {
     "elsewhere": Wrong(function(elsewhere), "it changes the column partition", True),
 }
 
+TEXT = "decode(value, 'UTF-8')"
+
+
+def refused_where(condition: str, why: str) -> Wrong:
+    return Wrong(Where(condition), why, True)
+
+
+WRONG |= {
+    "a regex": refused_where(f"{TEXT} RLIKE '['", "PARAMETER_VALUE.PATTERN"),
+    "a regex of headers": refused_where(
+        "exists(headers, h -> decode(h.value, 'UTF-8') RLIKE '(')", "PARAMETER_VALUE.PATTERN"
+    ),
+    "a regex of replace": Wrong(
+        SetColumns((("value", f"encode(regexp_replace({TEXT}, '(', ''), 'UTF-8')"),)),
+        "PARAMETER_VALUE.PATTERN",
+        True,
+    ),
+    "a group of a regex": refused_where(
+        f"regexp_extract({TEXT}, '(.*)', 2) = 'a'", "REGEX_GROUP_INDEX"
+    ),
+    "a regex of split": refused_where(f"split({TEXT}, '(')[0] = 'a'", "Unclosed group"),
+    "LIKE": refused_where(f"{TEXT} LIKE 'a\\\\'", "ESC_AT_THE_END"),
+    "a format of times": Wrong(
+        SetColumns((("timestamp", f"to_timestamp({TEXT}, 'yyyy-MM-ddTHH')"),)),
+        "INVALID_DATETIME_PATTERN",
+        True,
+    ),
+    "a format of dates": refused_where("date_format(timestamp, 'bbb') = ''", "DATETIME_PATTERN"),
+    "a format of texts": refused_where("format_string('%q', topic) = ''", "Conversion = 'q'"),
+    "a format of numbers": refused_where("format_number(offset, '#.#.#') = ''", "decimal sep"),
+    "a path of JSON": refused_where(f"get_json_object({TEXT}, 'a[') = ''", "no path into JSON"),
+    "a path of variants": refused_where(
+        f"variant_get(parse_json({TEXT}), 'a[', 'int') = 1", "VARIANT_GET_PATH"
+    ),
+    "a schema of JSON": Wrong(JsonFields("value", schema="id bigintt"), "PARSE_SYNTAX", True),
+    "a charset": refused_where("decode(value, 'UTF-99') = ''", "CHARSET"),
+    "a time zone": refused_where(
+        "from_utc_timestamp(timestamp, 'Nowhere') > timestamp", "INVALID_TIMEZONE"
+    ),
+    "a place in an array": refused_where("element_at(headers, 0).key = ''", "INDEX_OF_ZERO"),
+    "a place in a text": refused_where(f"split_part({TEXT}, ',', 0) = ''", "INDEX_OF_ZERO"),
+    "a secret key": refused_where("aes_decrypt(value, 'short', 'ECB') = key", "AES_KEY_LENGTH"),
+    "by zero": refused_where("offset % 0 = 1", "BY_ZERO"),
+}
+OF_RECORDS = (
+    "100 / offset > 1",
+    "from_utc_timestamp(timestamp '2026-01-01', topic) > timestamp",
+    "decode(value, topic) = ''",
+    "regexp_replace(topic, topic, 'x') = ''",
+    "aes_decrypt(value, key, 'ECB') = value",
+    "element_at(headers, cast(offset AS int)).key = ''",
+    "size(slice(headers, cast(offset AS int), 1)) = 1",
+    "date_format(timestamp '2026-01-01', topic) = ''",
+    "format_string(topic, offset) = ''",
+    "format_string('%s %d', topic, offset) = ''",
+    f"get_json_object({TEXT}, '$.a[0].b') = get_json_object({TEXT}, topic)",
+    f"variant_get(try_parse_json({TEXT}), '$.a', 'int') = 1",
+    f"{TEXT} RLIKE '^a(b)?$' AND to_timestamp({TEXT}, 'yyyy-MM-dd HH:mm') > timestamp",
+    f"split({TEXT}, ',')[0] = 'a' AND xpath_string({TEXT}, 'a/b') = 'c'",
+    "assert_true(length(value) > 1000) IS NULL",
+)
+"""Which fail at some records, or at none."""
+
 
 def chunk() -> Chunk:
     return Chunk(0, P, encode([Sample(b"k", value, 5, (("h", b""),)) for value in VALUES]))
+
+
+def plan_says(session: SparkSession, pipeline: Pipeline) -> str:
+    """As a link does before it begins."""
+    return refused(session, [pipeline]).get(pipeline.name, "")
 
 
 def try_says(session: SparkSession, pipeline: Pipeline) -> dict[int, str]:
@@ -183,7 +250,7 @@ def verify_says(session: SparkSession, pipeline: Pipeline) -> dict[int, str]:
     pipes = PipesOfLink(
         frozenset({P.topic}),
         {P.topic: "p"},
-        partial(made_of, session),
+        maker_in(session.sparkContext),
         lambda _, __: pipeline,
     )
     rows = [(offset, 5, b"k", value, [("h", b"")]) for offset, value in enumerate(VALUES)]
@@ -252,12 +319,25 @@ def test_a_wrong_step_is_told_alike_with_its_record(spark: SparkSession, wrong: 
     """
     session = session_of_rows(spark)
     pipeline = Pipeline("p", (wrong.step,))
-    why = refused(session, [pipeline])
+    why = plan_says(session, pipeline)
     assert bool(why) == wrong.is_refused, why
     if why:
-        assert wrong.why in why["p"]
+        assert wrong.why in why
+        for says in (try_says, verify_says):
+            with pytest.raises(PipelineRefused) as raised:
+                says(session, pipeline)
+            assert str(raised.value) == why
         return
     for says in (try_says, verify_says, link_says):
         found = says(session, pipeline)
         assert list(found) == [BAD], (says.__name__, found)
         assert wrong.why in found[BAD], (says.__name__, found)
+
+
+def test_what_may_fit_a_record_is_not_refused(spark: SparkSession) -> None:
+    """Given expressions that fail at some records / when they are planned / then none is refused:
+
+    what they are told is no constant, or right.
+    """
+    pipelines = [Pipeline(text, (Where(text),)) for text in OF_RECORDS]
+    assert refused(session_of_rows(spark), pipelines) == {}

@@ -72,6 +72,8 @@ REPORT_WITHOUT_SOURCE: dict[str, object] = {
     "interchange": {},
     "schemas": {},
     "generations": {},
+    "places": "",
+    "waiting": {},
     "round_ends": [],
     "rounds": [],
 }
@@ -368,7 +370,7 @@ class Copying:
             "interchange": self._interchange.report(),
             "schemas": self._schemas.report() if self._schemas else {},
             "generations": {str(lane): n for lane, n in self.lanes.generations.items()},
-            "round_ends": self.lanes.round_ends(),
+            **self.lanes.report(),
             "rounds": [
                 health.report(self._context.clock.monotonic_s())
                 for health in self.lanes.health.values()

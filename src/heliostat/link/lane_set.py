@@ -3,6 +3,7 @@
     lane_plans       which partitions each lane should have and has
     leases           how long rounds may send
     hung_rounds      what reports nothing more
+    places           lanes that take turns, where Spark can't run all of them at once
     round_content    what a round is told
     here             threads that run rounds; announcing; stopping
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from heliostat.clock import Clock
@@ -24,6 +25,7 @@ from heliostat.link.hung_rounds import HungRounds
 from heliostat.link.lane_plans import Lane, LaneHealth, LanePlans, LaneRound, are_settled
 from heliostat.link.leases import Leases
 from heliostat.link.pipeline_faults import PipelineFaults
+from heliostat.link.places import Places, Turns
 from heliostat.link.round_content import Contents, CopiedRowsOf, MapsOf, Rates
 from heliostat.link.round_ends import RoundEnds
 from heliostat.names import LaneId, LinkName, TopicPartition
@@ -49,6 +51,8 @@ class Runner:
     """Returns a lane of a link that should begin anew, on another executor."""
     refused: Callable[[Mapping[str, Pipeline]], dict[str, str]] = lambda _: {}
     """Returns why Spark refuses some pipelines, by name."""
+    places: Places = field(default_factory=Places)
+    """Where rounds find a place."""
 
 
 class MisplacedLanes:
@@ -88,17 +92,11 @@ class LaneSet:
         Larger than any that was used before.
     wake
         Asks for `keep` to be called at once.
-    maps
-        The known part of the offset maps, see `LaneSpec.maps`, `maps_from` and `maps_topic_id`;
-        it reaches back to the log ends noted in `copied`.
-    copied
-        From which leader epochs partitions were copied, see `LaneSpec.copied`.
-    rates
-        Records a second of partitions, see `LaneSpec.rates`.
-    ended
-        Called with each round that has succeeded.
-    faults
-        The link's pipelines, and where they fail.
+    maps, copied, rates
+        What rounds are told of offset maps (back to the log ends noted in `copied`), leader epochs,
+        and records a second, see `LaneSpec`.
+    ended, faults
+        Called with each round that has succeeded; the link's pipelines, and where they fail.
     """
 
     def __init__(
@@ -130,6 +128,7 @@ class LaneSet:
         self._announcing = Announcing(self._changed, self._plans.announcement, announce)
         self._hung = HungRounds(self._leases, runner.cancel, clock, events)
         self._ends = RoundEnds()
+        self._turns = Turns(template.link, runner.places)
         self._threads: dict[LaneId, threading.Thread] = {}
         self._misplaced = MisplacedLanes(partial(runner.misplaced, template.link), clock)
 
@@ -149,10 +148,11 @@ class LaneSet:
                 if lane.wanted and not self._plans.is_stopping
             }
 
-    def round_ends(self) -> list[tuple[str, str, int]]:
-        """Return how rounds have ended so far, see `RoundEnds`."""
+    def report(self) -> dict[str, object]:
+        """Return the lanes' part of the driver's report: turns, and how rounds have ended."""
         with self._changed:
-            return self._ends.report()
+            numbers, ends = list(self._plans.lanes), self._ends.report()
+        return {**self._turns.report(numbers), "round_ends": ends}
 
     def known_since(self) -> dict[TopicPartition, int]:
         """See `LanePlans.known_since`."""
@@ -197,6 +197,7 @@ class LaneSet:
             round_id = f"{report.lane}/{report.generation}/{report.round_number}"
             if all(round_id != item.spec.round_id for item in self._plans.rounds()):
                 return
+            self._turns.reported(report)
             is_due = self._leases.reported(round_id, report.number)
             if self._plans.heard(round_id, report.plan, report.hangs) or report.hangs:
                 self._announcing.is_due = is_due = True
@@ -216,7 +217,10 @@ class LaneSet:
         """
         with self._changed:
             answers = self._leases.to_answer(self._plans.with_lease())
-            hung = self._hung.among(self._plans.rounds())
+            rounds = self._plans.rounds()
+            hung = self._hung.among(rounds)
+            for number in self._turns.over(rounds, self._leases.heard_s):
+                self._announcing.is_due |= self._plans.begin_anew(number)
         renew()
         with self._changed:
             self._leases.answer(answers)
@@ -262,13 +266,15 @@ class LaneSet:
         with self._changed:
             while True:  # ends when the link stops, or when it is time
                 if self._plans.is_stopping:
+                    self._turns.leave(lane.health.lane)
                     return None
-                wait_s = self._plans.wait_s(lane)
+                wait_s = self._turns.wait_s(lane.health.lane, self._plans.wait_s(lane))
                 if wait_s is not None and wait_s <= 0:
                     return self._plans.begin(lane)
                 self._changed.wait(wait_s)
 
     def _ended(self, lane: Lane, item: LaneRound, error: Exception | None) -> None:
+        self._turns.leave(lane.health.lane)
         with self._changed:
             self._plans.end(lane, item, error)
             self._announcing.is_due = True

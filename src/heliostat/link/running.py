@@ -17,6 +17,7 @@ from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_count import LaneCount
 from heliostat.link.lane_set import Runner
 from heliostat.link.meters import DriverProcesses
+from heliostat.link.places import Places, least_lanes, turns_text
 from heliostat.link.report_reader import ReportReader
 from heliostat.link.service import LinkService
 from heliostat.link.spark_start import SparkStart
@@ -109,7 +110,11 @@ class Running:
         for text in sent_in_clear(self._config, self._links):
             self._events.warn(text)
         runner = Runner(
-            run=spark.run, cancel=spark.cancel, misplaced=spark.misplaced, refused=spark.refused
+            run=spark.run,
+            cancel=spark.cancel,
+            misplaced=spark.misplaced,
+            refused=spark.refused,
+            places=Places(lambda: self._places(spark), self._clock.monotonic_s),
         )
         for link in self._links:
             if self._stop_asked.is_set():
@@ -228,17 +233,21 @@ class Running:
         counts = [link.lanes.count for link in self._links]
         lanes = sum(count for count in counts if isinstance(count, int))
         slots = self._slots(spark)
-        if max(lanes, len(self._links)) > slots:
+        if (least := least_lanes(self._links)) > (places := self._places(spark)):
+            self._events.warn(turns_text(least, places))
+        elif max(lanes, len(self._links)) > slots:
             self._events.warn(
                 f"{lanes or len(self._links)} lanes are configured, but Spark can run only {slots} "
-                "at once beside pipelines: fewer are used, and a link without any waits; lower "
-                "spark.task_cpus, or add cores"
+                "at once beside pipelines: fewer are used; lower spark.task_cpus, or add cores"
             )
+
+    def _places(self, spark: SparkRounds) -> int:
+        """Return how many lanes can run at once now."""
+        return int(spark.cores / self._config.spark.task_cpus)
 
     def _slots(self, spark: SparkRounds) -> int:
         """Return how many lanes without a pipeline can run at once now: each pipeline has one."""
-        pipelines = sum(len(link.pipelines) for link in self._links)
-        return int(spark.cores / self._config.spark.task_cpus) - pipelines
+        return self._places(spark) - sum(len(link.pipelines) for link in self._links)
 
     def _lane_count(self, link: LinkConfig, spark: SparkRounds) -> LaneCount:
         """Return the lane count; `auto` is one a core shared by all links, as needed if local."""

@@ -9,10 +9,12 @@ from functools import cache, partial
 
 from heliostat.clock import SystemClock
 from heliostat.config import Config, LinkConfig
+from heliostat.errors import RegistryAnswerInvalid, RegistryError, RegistryUnreachable
 from heliostat.gaps.gone_records import gone_lines
 from heliostat.gaps.ledger import read_copied
 from heliostat.link.exact import filling_notes, why_not_exact
 from heliostat.link.pipeline_rules import named, pipeline_notes, pipelines_of, topics_of_pipelines
+from heliostat.link.places import places_note
 from heliostat.link.source_starts import OFFSETS_DIFFER, kept_note
 from heliostat.link.topic_look import Seen, see
 from heliostat.names import LinkName, PartitionId, TopicName, id_text
@@ -21,6 +23,7 @@ from heliostat.offsets.store import MapsLook
 from heliostat.ops.asked import asked_at_once
 from heliostat.other_links.at_source import blind_note
 from heliostat.other_links.same_file import NamesOf
+from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.state.connections import Admins, LinkConnections, connected
 from heliostat.state.link_state import Stored
 from heliostat.topics.producer_age import old_backlog_note
@@ -75,6 +78,7 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
         told = asked_at_once(asks)
     plan, gone = seen.plan, told.pop("gone")
     piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
+    piped += places_note(config) if link.pipelines else ()
     notes = (*told["unfilled"], *told["blind"], *seen.odd, *piped, *told["backlog"], *told["kept"])
     return replace(plan, notes=(*plan.notes, *notes), gone=gone)
 
@@ -147,6 +151,8 @@ def with_pipelines(config: Config, link: LinkConfig, plan: TopicPlan) -> TopicPl
     used = [each for each in pipelines_of(link).values() if topics[each.name]]
     if not used:
         return plan
+    if any(each.avro_steps for each in used):
+        used = _with_schemas(config, link, used, topics)
     # Only here: it loads Arrow and PySpark.
     from heliostat.records.spark.frames import refused, refused_in_place
 
@@ -158,6 +164,26 @@ def with_pipelines(config: Config, link: LinkConfig, plan: TopicPlan) -> TopicPl
             found |= refused(session, of_rows)
     lines = (f"{why}; not copied: {named(sorted(topics[name]))}" for name, why in found.items())
     return replace(plan, pipelines=tuple(lines))
+
+
+def _with_schemas(
+    config: Config,
+    link: LinkConfig,
+    pipelines: Sequence[Pipeline],
+    topics: Mapping[str, frozenset[TopicName]],
+) -> list[Pipeline]:
+    """Return pipelines with the source's schemas of their topics; without, if it does not answer.
+
+    What `schemas` plans says so then.
+    """
+    # Only here: it loads Avro and an HTTP client.
+    from heliostat.operate.trial import source_schemas, with_source_ids
+
+    try:
+        source = source_schemas(config, link, {each for some in topics.values() for each in some})
+    except (RegistryError, RegistryUnreachable, RegistryAnswerInvalid):
+        return list(pipelines)
+    return [with_source_ids(source, each, topics[each.name]) for each in pipelines]
 
 
 def not_copied(config: Config, link: LinkConfig) -> NotCopied:

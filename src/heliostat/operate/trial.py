@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -19,6 +19,7 @@ from heliostat.records.spark.tried_record import TriedRecord
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from heliostat.link.avro_part import SourceSchemas
     from heliostat.records.spark.trial import Session
 
 
@@ -92,7 +93,8 @@ class Trials:
         tables = [pa.Table.from_batches([rows_of(each)]) for each in chunks]
         pipeline = pipelines_of(link)[name].from_cluster(cluster)
         if pipeline.avro_steps:
-            pipeline = _with_schemas(config, link, topic, pipeline, tables)
+            source_of = source_schemas(config, link, [topic])
+            pipeline = with_source_ids(source_of, pipeline, frozenset({topic}), tables)
         if pipeline.is_in_place:
             from heliostat.records.spark.frames import refused_in_place
             from heliostat.records.spark.piped_in_place import tried_in_place
@@ -107,19 +109,16 @@ class Trials:
     def _in_spark(
         self, config: Config, pipeline: Pipeline, tables: Sequence[pa.Table]
     ) -> list[TriedRecord]:
-        from heliostat.records.spark.frames import on_lane
-        from heliostat.records.spark.row_workers import LaneRows
+        from heliostat.records.spark.frames import check_runs
         from heliostat.records.spark.trial import trial_session, tried
 
         if self._session is None:
             session = trial_session(config.spark.conf, reads_again=True)
             self._session = self._stack.enter_context(session)
-        on_lane(self._session, LaneRows(), pipeline)  # refused, also if there is no record
-        found: list[TriedRecord] = []
-        for table in tables:
-            if table.num_rows:
-                found += tried(self._session, pipeline, table)
-        return found
+        some = [table for table in tables if table.num_rows]
+        if not some:
+            check_runs(self._session, pipeline)
+        return [each for table in some for each in tried(self._session, pipeline, table)]
 
 
 def try_pipeline(
@@ -130,10 +129,8 @@ def try_pipeline(
         return trials.tried(config, link, topic, source)
 
 
-def _with_schemas(
-    config: Config, link: LinkConfig, topic: TopicName, pipeline: Pipeline, tables: list[pa.Table]
-) -> Pipeline:
-    """Return a pipeline with the schemas of these records; what it makes keeps the source's ids.
+def source_schemas(config: Config, link: LinkConfig, topics: Iterable[TopicName]) -> SourceSchemas:
+    """Return the schemas of the source's registry, for pipelines of these topics.
 
     Raises
     ------
@@ -141,19 +138,29 @@ def _with_schemas(
         The source's registry does not answer, or refuses.
     """
     from heliostat.link.avro_part import SourceSchemas
-    from heliostat.records.avro.frames import ids_in
     from heliostat.schemas import HttpRegistry, SubjectNaming, observe_registry
-    from heliostat.schemas.registry.values import SchemaId
 
     access = config.clusters[link.source].registry_access()
     assert access is not None, "the configuration was checked"
     with HttpRegistry(access) as registry:
-        source = SourceSchemas(observe_registry(registry), SubjectNaming({topic: topic}))
+        return SourceSchemas(observe_registry(registry), SubjectNaming({t: t for t in topics}))
+
+
+def with_source_ids(
+    source: SourceSchemas,
+    pipeline: Pipeline,
+    topics: frozenset[TopicName],
+    tables: Sequence[pa.Table] = (),
+) -> Pipeline:
+    """Return a pipeline with the schemas of its topics; what it makes keeps the source's ids."""
+    from heliostat.records.avro.frames import ids_in
+    from heliostat.schemas.registry.values import SchemaId
+
     found = {}
     for step in pipeline.avro_steps:
         wanted = frozenset(each for table in tables for each in ids_in(table[step.column]))
         found[step.column], _ = source.of_step(
-            step, frozenset({topic}), wanted, lambda _, schema, __: SchemaId(schema.schema_id)
+            step, topics, wanted, lambda _, schema, __: SchemaId(schema.schema_id)
         )
     return pipeline.with_schemas(found)
 

@@ -15,7 +15,12 @@ import numpy as np
 import pyarrow as pa
 
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import RegistryError
+from heliostat.errors import (
+    HeliostatError,
+    RegistryAnswerInvalid,
+    RegistryError,
+    RegistryUnreachable,
+)
 from heliostat.link.pipeline_rules import pipeline_of, pipelines_from, topics_of_pipelines
 from heliostat.names import ClusterId, Offset, TopicName, TopicPartition
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
@@ -56,19 +61,33 @@ def open_pipes(
 
     Raises
     ------
-    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
-        A registry does not answer, or refuses, if a pipeline needs schemas.
     ConnectionLost
         The source does not answer, if a pipeline says its id.
+
+    Notes
+    -----
+    What a registry that does not answer, or refuses, says is raised where schemas are needed: other
+    topics can be compared without.
     """
     pipelines = pipelines_from(link, partial(_cluster_id, config, link))
     with ExitStack() as stack:
         known: WithSchemas = lambda name, _: pipelines[name]  # noqa: E731 - or the other
         if any(each.avro_steps for each in pipelines.values()):
-            known = stack.enter_context(_schemas(config, link, pipelines, mirrors))
+            try:
+                known = stack.enter_context(_schemas(config, link, pipelines, mirrors))
+            except (RegistryError, RegistryUnreachable, RegistryAnswerInvalid) as error:
+                known = partial(_without_schemas, pipelines, error)
         names = {topic: pipeline_of(link, topic) for topic in mirrors}
         names = {topic: name for topic, name in names.items() if name}
         yield PipesOfLink(frozenset(names), names, maker_in(context), known)
+
+
+def _without_schemas(
+    pipelines: Mapping[str, Pipeline], error: HeliostatError, name: str, _rows: pa.Table
+) -> Pipeline:
+    if pipelines[name].avro_steps:
+        raise error
+    return pipelines[name]
 
 
 def _cluster_id(config: Config, link: LinkConfig) -> ClusterId:

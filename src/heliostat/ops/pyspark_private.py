@@ -193,13 +193,36 @@ def compute_constants(frame: Any) -> None:
     frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public way
 
 
+def expressions_of(frame: Any) -> Iterator[Any]:
+    """Yield all expressions in a frame's optimized plan (`Expression`), and those within each."""
+    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public way
+    for node in _nodes(plan):
+        for each in elements(node.expressions()):
+            yield from _nodes(each)
+
+
+def constant_of(frame: Any) -> tuple[bool, Any]:
+    """Return whether a frame's one column is a constant that Python knows, and it; may raise."""
+    plan = frame._jdf.queryExecution().optimizedPlan()  # noqa: SLF001  # no public way
+    (column,) = elements(plan.expressions())
+    if not column.foldable():
+        (column,) = elements(column.children()) or [column]
+    if not column.foldable():
+        return False, None
+    content = column.eval(None)
+    if hasattr(content, "getClass"):  # of Java's own
+        is_text = content.getClass().getSimpleName() == "UTF8String"
+        return is_text, content.toString() if is_text else None
+    return True, content
+
+
 def elements(sequence: Any) -> list[Any]:
     """Return the elements of a Scala `Seq`."""
     return [sequence.apply(at) for at in range(sequence.size())]
 
 
 def _nodes(plan: Any) -> Iterator[Any]:
-    """Yield a plan's nodes, each before those below it."""
+    """Yield a tree's nodes, each before those below it."""
     yield plan
     for child in elements(plan.children()):
         yield from _nodes(child)

@@ -69,6 +69,16 @@ def is_local(master: str) -> bool:
     return LOCAL.match(master) is not None
 
 
+def local_cores(master: str) -> int | None:
+    """Return how many cores Spark has on this machine; None: they are a cluster's."""
+    if not is_local(master):
+        return None
+    count = master.removeprefix("local").strip("[]").partition(",")[0]
+    if count == "*":
+        return len(os.sched_getaffinity(0))
+    return int(count or 1)
+
+
 def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     """Return settings for a master, overridden by `conf`; sets the environment of Spark's JVM.
 

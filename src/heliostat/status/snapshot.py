@@ -64,7 +64,14 @@ class Snapshot:
         """Return lines about silent lanes and long-open transactions, each under its own key."""
         if self.state != "running":
             return {}
-        found = {f"lane {lane}": text for lane, text in self._silent_lanes().items()}
+        driver = self._reports.driver
+        turns, waiting = driver.get("places", ""), driver.get("waiting", {})
+        found = {
+            f"lane {lane}": text
+            for lane, text in self._silent_lanes().items()
+            if str(lane) not in waiting
+        }
+        found |= {"turns": f"lanes take turns: {turns}"} if turns else {}
         found |= {f"rounds of lane {n}": text for n, text in self._failing_lanes().items()}
         held = _held_back(self._reports.driver, self._now_ms)
         return found | {item.key: item.text() for item in held if item.age_s > MAX_LAG_S}
@@ -217,7 +224,12 @@ class Snapshot:
         """Return lanes that have not reported for too long, with a line about each."""
         first = first_generation(self._reports.claim)
         silent: dict[LaneId, str] = {}
+        waiting: Mapping[str, str] = self._reports.driver.get("waiting", {})
         for lane, wanted_ms in self._reports.wanted_since.items():
+            if str(lane) in waiting:
+                turns = self._reports.driver.get("places") or "Spark runs fewer lanes at once"
+                silent[lane] = f"lane {lane} {waiting[str(lane)]}: {turns}"
+                continue
             known = self._reports.lanes.get(lane)
             if known is not None and known.newest.report.generation >= first:
                 if _is_silent(known.newest.at_ms, self._now_ms):

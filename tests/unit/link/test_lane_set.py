@@ -15,8 +15,11 @@ from heliostat.access import ClusterAccess
 from heliostat.clock import SystemClock
 from heliostat.errors import ConnectionLost, LinkTakenOver
 from heliostat.link import hung_rounds
+from heliostat.link import places as turns
+from heliostat.link.lane_packing import PIPELINE_LANES
 from heliostat.link.lane_plans import RETRY_FIRST_S
 from heliostat.link.lane_set import LaneSet, Runner
+from heliostat.link.places import Places
 from heliostat.names import LaneId, Offset, PartitionId, TopicName
 from heliostat.names import TopicPartition as Partition
 from heliostat.ops.events import Events
@@ -132,12 +135,17 @@ def rounds() -> Rounds:
 
 
 @pytest.fixture
-def lanes(rounds: Rounds) -> Iterator[LaneSet]:
+def places() -> Places:
+    return Places()
+
+
+@pytest.fixture
+def lanes(rounds: Rounds, places: Places) -> Iterator[LaneSet]:
     template = replace(lane_spec(ClusterAccess(()), ClusterAccess(())), lease_s=LEASE_S)
     woken, is_over = threading.Event(), threading.Event()
     found = rounds.lanes = LaneSet(
         template,
-        Runner(rounds.run, rounds.cancel),
+        Runner(rounds.run, rounds.cancel, places=places),
         announce=rounds.announce,
         clock=SystemClock(),
         events=Events(SystemClock().wall_ms, None),
@@ -332,3 +340,31 @@ def test_only_a_round_with_a_pipeline_must_report_within_some_time(
     wait(lambda: lanes.reported(None) or rounds.cancelled)
     time.sleep(0.5)
     assert rounds.cancelled == [piped.spec.round_id]
+
+
+@pytest.mark.parametrize("places", [Places(lambda: 2, time.monotonic)])
+def test_more_lanes_than_places_take_turns(
+    lanes: LaneSet, rounds: Rounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given three pipelines and two places / when time passes / then each copies, and again, at
+
+    most two at once, and none is in two rounds.
+    """
+    monkeypatch.setattr(turns, "TURN_S", 0.01)
+    monkeypatch.setattr(turns, "COPIES_WITHIN_S", 0.0)
+    monkeypatch.setattr(turns, "LOOK_S", 0.01)
+    most = 0
+
+    def counted() -> bool:
+        nonlocal most
+        most = max(most, len(rounds.working))
+        begun = [lane.lane for lane in rounds.started]
+        return set(begun) == set(wanted) and len(begun) > len(wanted)
+
+    wanted = {LaneId(PIPELINE_LANES * (each + 1)): (spec(each),) for each in range(3)}
+    lanes.assign(wanted)
+    wait(lambda: lanes.report()["places"])
+    wait(counted)
+    assert most == 2
+    assert rounds.overlaps == 0
+    assert not rounds.failed

@@ -142,6 +142,15 @@ def test_a_lane_that_never_reported_is_reported_after_a_while() -> None:
     assert trouble.startswith("lane 0 has not begun after 30 s: Spark has no core for it")
 
 
+def test_a_lane_that_waits_for_its_turn_says_so_at_once() -> None:
+    """Given more lanes than places / then that is what the status says, and one line of the log."""
+    link = Link()
+    turns = {"waiting": {"0": "waits for its turn"}, "places": "Spark runs 2 lanes at once"}
+    link.driver(partitions=1, **turns)
+    assert link.status().troubles == ["lane 0 waits for its turn: Spark runs 2 lanes at once"]
+    assert link.why()[0] == "lane 0 waits for its turn: Spark runs 2 lanes at once"
+
+
 def test_lanes_of_the_previous_owner_do_not_count() -> None:
     """Given reports of a killed driver / when its successor's lanes have not reported / then so."""
     link = Link()

@@ -46,6 +46,18 @@ def _why(step: AvroFields, content: bytes) -> str:
     raise AssertionError("what can't be cut in place can't be written anew either")
 
 
+def check_usable(step: AvroFields) -> None:
+    """Refuse a step that can change no record: it would fail at each.
+
+    Raises
+    ------
+    PipelineRefused
+        There are schemas, and none of them will do.
+    """
+    if step.schemas and all(each.problem for each in step.schemas):
+        raise PipelineRefused(f"no record of its topics can be changed: {step.schemas[0].problem}")
+
+
 def check_names(step: AvroFields) -> None:
     """Refuse a step that names a field which no schema has: nothing would be hidden by it.
 

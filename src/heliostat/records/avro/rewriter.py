@@ -77,6 +77,19 @@ class _Encoder:
         return out.getvalue()
 
 
+def check_fits(step: AvroFields, schema: AvroSchema, name: str, content: Any) -> None:
+    """Check that a field of a schema's new records may have this content.
+
+    Raises
+    ------
+    TransformFailed
+        It may not.
+    """
+    found = rewriting_of(step, schema)
+    if name in found.made:
+        _Encoder(name, found.schema, found.made[name]).encode(content)
+
+
 class Rewriter:
     """Writes a column of framed records anew.
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from heliostat.errors import PipelineRefused
+from heliostat.errors import PipelineRefused, TransformFailed
+from heliostat.ops.pyspark_private import constant_of
 from heliostat.records.avro.columns import ColumnType, columns_of
-from heliostat.records.avro.cuts import check_names
+from heliostat.records.avro.cuts import check_names, check_usable
 from heliostat.records.avro.schema_text import AvroUnusable
 from heliostat.records.copier.avro_step import AvroFields, AvroSchema
 from heliostat.records.spark.arrow_functions import on_columns
@@ -34,7 +35,8 @@ from heliostat.records.spark.json_fields import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
 
 _NEW = "rewritten"
 _NO_SCHEMA = "it is no Avro record, or no schema of its topic is known"
@@ -76,6 +78,64 @@ def with_avro_fields(frame: DataFrame, step: AvroFields) -> DataFrame:
     if step.rewrites:
         frame = frame.withColumn(step.column, f.col(_NEW))
     return frame.drop(FIELDS, _NEW)
+
+
+def check_avro(session: SparkSession, step: AvroFields) -> None:
+    """Check what would be wrong with a step's records whatever is in them.
+
+    Raises
+    ------
+    PipelineRefused
+        It can change no record of its schemas, or sets a field to what none of them takes.
+    pyspark.errors.PySparkException
+        A constant can't be cast to its field's type.
+    """
+    check_usable(step)
+    usable = [each for each in step.schemas if not each.problem]
+    columns = _columns(usable) if usable and step.decodes else None
+    if columns is None:
+        return
+    from pyspark.sql.types import StructType
+
+    struct = StructType.fromDDL(columns.ddl)
+    assert isinstance(struct, StructType), "the DDL is of columns"
+    kinds = {field.name: field.dataType for field in struct}
+    for name, text in step.columns:
+        kind = dict(step.casts).get(name, kinds.get(name))
+        if kind is not None:
+            _check_constant(session, step, usable, name, (text, kind))
+
+
+def _check_constant(
+    session: SparkSession,
+    step: AvroFields,
+    schemas: Sequence[AvroSchema],
+    name: str,
+    expression: tuple[str, DataType | str],
+) -> None:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql import functions as f
+
+    # Only here: most Avro pipelines set no field, and the rewriter's compiled loops are not needed.
+    from heliostat.records.avro.rewriter import check_fits
+
+    text, kind = expression
+    try:
+        frame = session.range(1).select(f.expr(text).cast(kind))
+    except AnalysisException:
+        return  # it is of the record
+    is_constant, content = constant_of(frame)
+    if not is_constant:
+        return
+    why = ""
+    for each in schemas:
+        try:
+            check_fits(step, each, name, content)
+        except TransformFailed as error:
+            why = error.text
+        else:
+            return
+    raise PipelineRefused(why)
 
 
 def _columns(schemas: Sequence[AvroSchema]) -> ColumnType | None:

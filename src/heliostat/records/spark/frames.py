@@ -49,6 +49,7 @@ from heliostat.records.rows.row_names import BACK, CHANGEABLE, TYPES
 from heliostat.records.spark import row_workers
 from heliostat.records.spark.in_place_sql import in_sql
 from heliostat.records.spark.json_fields import IS_MARK, kept, with_json_fields
+from heliostat.records.spark.wrong_constants import check_constants
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,7 +97,13 @@ class Piped(NamedTuple):
     """The columns that it reads: the others need not be there."""
 
 
-def on_lane(session: SparkSession, rows_of_lane: Callable[..., Any], pipeline: Pipeline) -> Piped:
+def on_lane(
+    session: SparkSession,
+    rows_of_lane: Callable[..., Any],
+    pipeline: Pipeline,
+    *,
+    checks_constants: bool = False,
+) -> Piped:
     """Return a pipeline on the frame of one task in which `rows_of_lane` gives all rows.
 
     Raises
@@ -105,11 +112,19 @@ def on_lane(session: SparkSession, rows_of_lane: Callable[..., Any], pipeline: P
         As `with_steps`.
     """
     columns = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
-    return with_steps(session.range(0, 1, 1, 1).mapInArrow(rows_of_lane, columns), pipeline)
+    frame = session.range(0, 1, 1, 1).mapInArrow(rows_of_lane, columns)
+    return with_steps(frame, pipeline, checks_constants=checks_constants)
 
 
-def with_steps(frame: DataFrame, pipeline: Pipeline) -> Piped:
+def with_steps(frame: DataFrame, pipeline: Pipeline, *, checks_constants: bool = False) -> Piped:
     """Return a frame of records after a pipeline's steps.
+
+    Parameters
+    ----------
+    frame, pipeline
+        Records, and their pipeline.
+    checks_constants
+        Whether those are looked at that Spark looks at with the first record: not for each round.
 
     Raises
     ------
@@ -128,8 +143,20 @@ def with_steps(frame: DataFrame, pipeline: Pipeline) -> Piped:
         changed = tuple(name for name in CHANGEABLE if now[name] != source[name])
         frame = frame.selectExpr(*_back(frame, changed))
         _check(frame, pipeline)  # constants are computed here, and may fail
+        if checks_constants:
+            check_constants(frame)
+            _check_avro(frame, pipeline)
         read = read_ids(frame)
     return Piped(frame, changed, tuple(name for name, number in source.items() if number in read))
+
+
+def _check_avro(frame: DataFrame, pipeline: Pipeline) -> None:
+    if pipeline.avro_steps:
+        # Only here: most pipelines need no Avro.
+        from heliostat.records.spark.avro_fields import check_avro
+
+        for step in pipeline.avro_steps:
+            check_avro(frame.sparkSession, step)
 
 
 def _workers(frame: DataFrame) -> int:
@@ -235,7 +262,7 @@ def _called(frame: DataFrame, path: str) -> DataFrame:
     module, _, name = path.partition(":")
     try:
         function = getattr(importlib.import_module(module), name)
-    except Exception as error:  # noqa: BLE001 - a module may raise anything
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - anything may be raised; scripts exit
         raise PipelineRefused(f"{path} can't be imported: {error}") from None
     found = function(frame)
     if not isinstance(found, Frame):
@@ -314,12 +341,23 @@ def marks_needed(frame: DataFrame) -> int:
     return (steps + 1) * (BATCH_ROWS + 1)
 
 
+def check_runs(session: SparkSession, pipeline: Pipeline) -> None:
+    """Check all that a record need not be known for.
+
+    Raises
+    ------
+    PipelineRefused
+        As `with_steps`, or a constant is wrong for each record.
+    """
+    on_lane(session, row_workers.LaneRows(), pipeline, checks_constants=True)
+
+
 def refused(session: SparkSession, pipelines: Iterable[Pipeline]) -> dict[str, str]:
     """Return why Spark refuses some pipelines, by name; those done in place need no Spark."""
     found: dict[str, str] = {}
     for pipeline in pipelines:
         try:
-            on_lane(session, row_workers.LaneRows(), pipeline)
+            check_runs(session, pipeline)
         except PipelineRefused as error:
             found[pipeline.name] = str(error)
     return found
@@ -331,10 +369,11 @@ def refused_in_place(pipelines: Iterable[Pipeline]) -> dict[str, str]:
     for pipeline in pipelines:
         if pipeline.is_in_place and pipeline.avro_steps:
             # Only here: most pipelines need no Avro.
-            from heliostat.records.avro.cuts import check_names
+            from heliostat.records.avro.cuts import check_names, check_usable
 
             try:
                 for step in pipeline.avro_steps:
+                    check_usable(step)
                     check_names(step)
             except PipelineRefused as error:
                 found[pipeline.name] = str(error)

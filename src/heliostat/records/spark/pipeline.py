@@ -43,13 +43,12 @@ from heliostat.records.spark import frames, row_workers
 from heliostat.records.spark.placement import Placement, lanes_for
 from heliostat.records.spark.row_failures import blame_by_classes
 from heliostat.records.spark.task import copy_rounds
-from heliostat.records.spark.worker_daemon import HAS_PIPELINES
+from heliostat.records.spark.worker_daemon import HAS_PIPELINES, WORKER_DAEMON
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
     from pyspark.sql import SparkSession
 
-WORKER_DAEMON = "heliostat.records.spark.worker_daemon"
 LOCAL_SETTINGS = {
     "spark.python.daemon.module": WORKER_DAEMON,
     # Each round has a new process, a fork that takes milliseconds. Two rounds of a lane overlap

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
+from heliostat.errors import PipelineRefused
 from heliostat.ops.driver_death import begun, report_death, stopped
 from heliostat.ops.pyspark_private import active_context, java_exception
 from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import essence, session_settings
 from heliostat.records.copier.pipeline_steps import Pipeline
-from heliostat.records.spark.frames import session_of_rows, with_steps
+from heliostat.records.spark.frames import check_runs, session_of_rows, with_steps
 from heliostat.records.spark.tried_record import TriedRecord, shown_rows
+from heliostat.records.spark.worker_daemon import HAS_PIPELINES, ONLY, WORKER_DAEMON
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +29,27 @@ MASTER = "local[1]"
 
 
 def maker_in(context: Spark) -> Maker:
-    """Return `made_of` in a Spark that runs."""
-    return partial(made_of, _session_in(context))
+    """Return `made_of` in a Spark that runs; of a refused pipeline it makes nothing."""
+    session, why = _session_in(context), dict[str, tuple[Pipeline, PipelineRefused | None]]()
+
+    def made(pipeline: Pipeline, rows: pa.Table) -> Iterator[MadePart]:
+        checked, refusal = why.get(pipeline.name, (None, None))
+        if checked is not pipeline:
+            refusal = _refusal(session, pipeline)
+            why[pipeline.name] = pipeline, refusal
+        if refusal is not None:
+            raise PipelineRefused(refusal.text)
+        return made_of(session, pipeline, rows)
+
+    return made
+
+
+def _refusal(session: SparkSession, pipeline: Pipeline) -> PipelineRefused | None:
+    try:
+        check_runs(session, pipeline)
+    except PipelineRefused as error:
+        return error
+    return None
 
 
 def _session_in(context: Spark) -> SparkSession:
@@ -61,7 +81,10 @@ def trial_session(conf: Mapping[str, str], *, reads_again: bool = False) -> Iter
         return
     settings = {
         "spark.log.level": "OFF",
+        # Forks of a daemon that has loaded all but the functions' own modules.
         "spark.python.worker.reuse": str(not reads_again).lower(),
+        "spark.python.daemon.module": WORKER_DAEMON,
+        f"spark.executorEnv.{HAS_PIPELINES}": ONLY,
         "spark.driver.extraJavaOptions": driver_java_options(has_rows=True),
         **session_settings(MASTER, conf),
     }
@@ -90,7 +113,7 @@ def tried(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterator
     PipelineRefused
         Spark can't run the pipeline.
     """
-    for part in made_of(session, pipeline, rows):
+    for part in made_of(session, pipeline, rows, checks_constants=True):
         found = {} if part.made is None else {row["offset"]: row for row in shown_rows(part.made)}
         for row in shown_rows(part.rows):
             after = found.get(row["offset"])
@@ -111,7 +134,9 @@ Maker = Callable[[Pipeline, "pa.Table"], Iterator[MadePart]]
 """Returns what a pipeline makes of rows, see `made_of`."""
 
 
-def made_of(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterator[MadePart]:
+def made_of(
+    session: SparkSession, pipeline: Pipeline, rows: pa.Table, *, checks_constants: bool = False
+) -> Iterator[MadePart]:
     """Yield what a pipeline makes of rows, in order; a row at which it fails is a part of its own.
 
     Parameters
@@ -122,6 +147,8 @@ def made_of(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterat
         The pipeline.
     rows
         At least one row of the schema `layout.SCHEMA`, of one partition.
+    checks_constants
+        See `with_steps`.
 
     Raises
     ------
@@ -132,7 +159,8 @@ def made_of(session: SparkSession, pipeline: Pipeline, rows: pa.Table) -> Iterat
     from heliostat.records.rows.wrong_rows import misplaced
 
     frame = session.createDataFrame(rows).coalesce(1)
-    made, why = _made_at_once(with_steps(frame, pipeline).frame)
+    piped = with_steps(frame, pipeline, checks_constants=checks_constants)
+    made, why = _made_at_once(piped.frame)
     why = why or misplaced(rows["partition"][0].as_py(), rows["offset"].to_numpy(), made)
     if not why:
         yield from _checked(rows, made)

@@ -14,6 +14,9 @@ import signal
 
 from heliostat.records.spark.quick_path import drop_archives
 
+WORKER_DAEMON = "heliostat.records.spark.worker_daemon"
+"""This module."""
+
 LOADED = ("pyspark.worker", "heliostat.records.spark.task", "heliostat.records.spark.copy_round")
 """What workers would import, each by itself, after the fork."""
 LOADED_FOR_PIPELINES = (
@@ -22,7 +25,8 @@ LOADED_FOR_PIPELINES = (
 )
 """The same where lanes have pipelines: compiled loops and Arrow."""
 HAS_PIPELINES = "HELIOSTAT_HAS_PIPELINES"
-"""Environment variable: whether they have."""
+"""Environment variable: whether they have; `ONLY`: nothing is copied, records are tried."""
+ONLY = "only"
 
 
 def main() -> None:
@@ -33,13 +37,18 @@ def main() -> None:
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
     drop_archives()
-    for module in (*LOADED, *(LOADED_FOR_PIPELINES if HAS_PIPELINES in os.environ else ())):
+    copies = os.environ.get(HAS_PIPELINES) != ONLY
+    for module in (
+        *(LOADED if copies else LOADED[:1]),
+        *(LOADED_FOR_PIPELINES if HAS_PIPELINES in os.environ else ()),
+    ):
         importlib.import_module(module)
     from pyspark import daemon
 
-    from heliostat.records.spark.warm_up import warm_up
+    if copies:
+        from heliostat.records.spark.warm_up import warm_up
 
-    warm_up()
+        warm_up()
     daemon.manager()
 
 

@@ -1,0 +1,165 @@
+"""Lanes that take turns, where there are more than Spark runs at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from heliostat.errors import SparkUnavailable
+from heliostat.link.lane_packing import PIPELINE_LANES
+from heliostat.link.places import TURN_S, Places, Turns
+from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
+
+PLAIN = LaneId(0)
+SECONDS = 600
+
+
+def piped(number: int) -> LaneId:
+    return LaneId(PIPELINE_LANES * (number + 1))
+
+
+class Simulated:
+    """Lanes whose rounds begin, copy and end as they are told, second by second."""
+
+    def __init__(self, count: int, lanes: list[LaneId]) -> None:
+        self.now_s = 0.0
+        self.count = count
+        self.places = Places(lambda: self.count, lambda: self.now_s)
+        self.turns = Turns(LinkName("link"), self.places)
+        self.lanes = lanes
+        self.running: dict[LaneId, float] = {}
+        """Since when."""
+        self.begins_s = 3.0
+        self.copied_s = dict.fromkeys(lanes, 0.0)
+        self.pauses_s = dict.fromkeys(lanes, 0.0)
+        """The longest times without copying."""
+        self._paused_s = dict.fromkeys(lanes, 0.0)
+
+    def run(self, seconds: int) -> None:
+        for _ in range(seconds):
+            self.now_s += 1
+            for lane in self.lanes:
+                if lane not in self.running and self.turns.wait_s(lane, 0.0) == 0.0:
+                    self.running[lane] = self.now_s
+            assert len(self.running) <= self.count
+            for lane in self.lanes:
+                if self._copies(lane):
+                    self.copied_s[lane] += 1
+                    self._paused_s[lane] = 0
+                self._paused_s[lane] += 1
+                self.pauses_s[lane] = max(self.pauses_s[lane], self._paused_s[lane])
+            self._take_turns()
+
+    def _copies(self, lane: LaneId) -> bool:
+        return self.now_s >= self.running.get(lane, self.now_s) + self.begins_s
+
+    def _take_turns(self) -> None:
+        for lane in list(self.running):
+            if self._copies(lane):
+                self.places.counts(self.turns._taker(lane), 0.0)
+            if self.places.is_over(self.turns._taker(lane)):
+                self.end(lane)
+
+    def end(self, lane: LaneId) -> None:
+        del self.running[lane]
+        self.turns.leave(lane)
+
+
+@pytest.mark.parametrize(("count", "lanes"), [(2, 6), (4, 13), (1, 3), (4, 4)])
+def test_all_lanes_copy_where_there_are_more_than_places(count: int, lanes: int) -> None:
+    """Given more pipelines than places / when time passes / then each has had about its share, and
+
+    none has paused longer than all others need.
+    """
+    simulated = Simulated(count, [piped(each) for each in range(lanes)])
+    simulated.run(SECONDS)
+    share = min(1, count / lanes) * TURN_S / (TURN_S + 6)
+    assert min(simulated.copied_s.values()) > 0.8 * SECONDS * share
+    if count < lanes:
+        rounds = -(-lanes // count)
+        assert max(simulated.pauses_s.values()) <= rounds * (TURN_S + 6)
+
+
+def test_lanes_without_a_pipeline_keep_their_place() -> None:
+    """Given a lane without a pipeline beside more pipelines than places / then it never pauses, and
+
+    when it begins anew it goes on at once.
+    """
+    simulated = Simulated(2, [piped(0), piped(1), piped(2), PLAIN])
+    simulated.run(60)
+    assert PLAIN in simulated.running
+    since_s = simulated.running[PLAIN]
+    simulated.run(300)
+    assert simulated.running[PLAIN] == since_s
+    simulated.end(PLAIN)
+    assert simulated.turns.wait_s(PLAIN, 0.0) == 0.0
+    assert min(simulated.copied_s.values()) > 3 * TURN_S
+
+
+def test_a_lane_without_a_pipeline_gives_up_the_only_place() -> None:
+    simulated = Simulated(1, [PLAIN, piped(0)])
+    simulated.run(300)
+    assert min(simulated.copied_s.values()) > 3 * TURN_S
+
+
+def test_places_that_come_and_go_are_used() -> None:
+    """Given lanes that wait / when there are more places / then they begin; and nobody who has left
+
+    is waited for.
+    """
+    simulated = Simulated(1, [piped(0), piped(1), piped(2)])
+    simulated.run(2)
+    assert list(simulated.running) == [piped(0)]
+    told = simulated.turns.report(simulated.lanes)
+    assert told["waiting"] == {
+        "10000": "begins its turn",
+        "20000": "waits for its turn",
+        "30000": "waits for its turn",
+    }
+    assert str(told["places"]).startswith("Spark runs 1 lanes at once, and there are 3, ")
+    simulated.turns.leave(piped(1))
+    simulated.lanes = [piped(0), piped(2)]
+    simulated.count = 2
+    simulated.run(5)
+    assert list(simulated.running) == [piped(0), piped(2)]
+    assert simulated.turns.report(simulated.lanes) == {"places": "", "waiting": {}}
+
+
+@pytest.mark.parametrize("is_dead", [False, True])
+def test_rounds_tell_why_there_is_no_place_at_all(*, is_dead: bool) -> None:
+    def count() -> int:
+        if is_dead:
+            raise SparkUnavailable("its JVM has died")
+        return 0
+
+    turns = Turns(LinkName("link"), Places(count))
+    assert [turns.wait_s(piped(each), 0.0) for each in range(3)] == [0.0] * 3
+
+
+@pytest.mark.parametrize(
+    ("moved", "state", "position", "is_over"),
+    [
+        (0, PartitionState.STARTING, -1, False),
+        (0, PartitionState.COPYING, 3, False),
+        (1, PartitionState.COPYING, 3, True),
+        (0, PartitionState.COPYING, 5, True),
+        (0, PartitionState.BLOCKED, 3, True),
+    ],
+    ids=["begins", "has copied nothing", "has copied", "is level", "is stopped"],
+)
+def test_a_turn_counts_from_when_something_was_copied(
+    *, moved: int, state: PartitionState, position: int, is_over: bool
+) -> None:
+    """Given a round that takes longer to begin than a turn / then it is not ended before it has
+
+    copied anything, unless it has nothing to copy.
+    """
+    simulated = Simulated(1, [piped(0), piped(1)])
+    simulated.begins_s = 1e9
+    simulated.run(1)
+    at = TopicPartition(TopicName("t"), PartitionId(0))
+    item = PartitionReport(at, at, state, position, 5, 0, 0, -1, -1, 0)
+    report = RoundReport(piped(0), 1, 0, 0, 0, "", [item], moved=(9, moved))
+    simulated.turns.reported(report)
+    simulated.run(int(TURN_S) + 1)
+    assert (piped(1) in simulated.running) == is_over
