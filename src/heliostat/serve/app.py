@@ -49,6 +49,7 @@ from heliostat.serve.questions import Asking
 from heliostat.serve.static_files import add_page
 from heliostat.serve.verify_routes import add_verify
 from heliostat.serve.watch import Watch
+from heliostat.serve.wishes_routes import add_wishes
 from heliostat.status.order import ORDERS
 from heliostat.status.values import MAX_LAG_S, LinkStatus
 
@@ -83,6 +84,7 @@ def make_app(watch: Watch, jobs: Jobs | None = None) -> FastAPI:
     add_gaps(app, asking)
     add_plans(app, asking)
     add_verify(app, asking, jobs or Jobs(watch))
+    add_wishes(app, asking)
     add_page(app)
     _add_problems(app)
     return app

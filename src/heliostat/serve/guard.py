@@ -46,6 +46,10 @@ SECURITY_HEADERS = {
 }
 
 
+CALLER = "heliostat.caller"
+"""Under this key a request's scope has the name of the token that was given."""
+
+
 class Guard:
     """ASGI middleware.
 
@@ -99,7 +103,7 @@ class Guard:
             return problem(415, "what changes something is asked by JSON", hint="application/json")
         if self._tokens is None or _is_open(scope["path"]):
             return None
-        return _refusal_of(self._tokens, scope["method"], headers)
+        return _refusal_of(self._tokens, scope, headers)
 
 
 def _length(headers: Headers) -> int:
@@ -119,8 +123,11 @@ def _is_open(path: str) -> bool:
     return path in OPEN_PATHS or path == PAGE_PATH or path.startswith(STATIC_PATHS)
 
 
-def _refusal_of(tokens: Tokens, method: str, headers: Headers) -> App | None:
-    """Return why a request without a token that allows it is refused; None: it is allowed."""
+def _refusal_of(tokens: Tokens, scope: Scope, headers: Headers) -> App | None:
+    """Return why a request without a token that allows it is refused; None: it is allowed.
+
+    Then its scope names who asks.
+    """
     caller = tokens.caller(headers.get("authorization", ""))
     if caller is None:
         return problem(
@@ -129,8 +136,9 @@ def _refusal_of(tokens: Tokens, method: str, headers: Headers) -> App | None:
             hint="send Authorization: Bearer TOKEN, or the token as Basic's password",
             headers={"WWW-Authenticate": 'Bearer realm="heliostat"'},
         )
-    if method not in SAFE and caller.role < Role.OPERATE:
+    if scope["method"] not in SAFE and caller.role < Role.OPERATE:
         return problem(403, f"the token of {caller.name} may only look")
+    scope[CALLER] = caller.name
     return None
 
 
