@@ -290,7 +290,8 @@ def test_a_field_that_no_schema_has_is_refused(tour: Tour) -> None:
     assert all(why in each for each in reasons)
     assert topic.ends() == [0, 0]
     planned = heliostat(link.config, "plan").stdout
-    assert f"{why}; not copied: {topic.name}" in planned, planned
+    assert f"[PIPELINE_REFUSED] {why}" in planned, planned
+    assert f"; not copied: {topic.name}" in planned, planned
 
 
 def test_a_step_is_tried(cluster_pair: ClusterPair, tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_what_is_explained_is_so(cluster_pair: ClusterPair, tmp_path: Path) -> N
         assert "1 partition is stopped" in heliostat(config, "explain", name).stdout
         assert running.stop() == 0
     away = explained(mapped, code=1)
-    assert f"he link {name} is stopped" in away["answer"]
+    assert f"o driver runs the link {name}" in away["answer"]
 
 
 def check_time(landing: dict[str, Any], began_s: float, landed_s: float) -> None:

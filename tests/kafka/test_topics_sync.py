@@ -264,9 +264,11 @@ def test_records_expired_before_the_first_copy_are_no_gap(
     really = Beginnings.look_up
 
     def look_up(
-        self: Beginnings, asked: Mapping[TopicPartition, int]
+        self: Beginnings,
+        asked: Mapping[TopicPartition, int],
+        given: Mapping[TopicPartition, Offset] | None = None,
     ) -> dict[TopicPartition, Offset]:
-        found = really(self, asked)
+        found = really(self, asked, given)
         with ClusterAdmin(source.bootstrap.split(",")) as admin:
             admin.delete_records(dict.fromkeys(found, Offset(60)))
         return found

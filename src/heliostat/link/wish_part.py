@@ -21,9 +21,10 @@ from heliostat.records.copier.lane import PartitionSpec
 from heliostat.wishes.wish import Wish, WishedState, Wishes
 from heliostat.wishes.wish_book import WishBook
 
-WAIT_S = 0.2
-"""How long one look waits for a wish."""
-PAUSE_S = 0.02
+EVERY_S = 1.0
+"""Between two looks; a wish that comes during one is taken at once."""
+WAIT_S, PENDING_WAIT_S = 0.5, 0.02
+"""How long one look waits for a wish, and while lanes have not all answered one."""
 REPORTED_MAX = 20
 """Paused topics and partitions named in the driver's report, which is written each second."""
 Wanted = Mapping[LaneId, tuple[PartitionSpec, ...]]
@@ -99,6 +100,7 @@ class WishPart:
         self._now = Wishes()
         self._is_read = False
         self._position = self._answered = Offset(0)
+        self._wake = threading.Event()
         self.answered = threading.Event()
         """Set when wishes were carried out, so that this is reported at once."""
 
@@ -116,20 +118,25 @@ class WishPart:
 
     def loop(self, guarded: Callable[[Callable[[], None]], Callable[[], None]]) -> LoopSpec:
         """Return the loop that follows them."""
-        return LoopSpec("wishes", PAUSE_S, guarded(self.turn))
+        return LoopSpec("wishes", EVERY_S, guarded(self.turn), self._wake)
 
     def turn(self) -> None:
         """Take what is new, and note what was carried out."""
         if not self._is_read:
             self.begin()
         before = self.now()
-        if self._book.consume(WAIT_S):
+        is_pending = self._answered != self._position
+        if self._book.consume(PENDING_WAIT_S if is_pending else WAIT_S):
             self._take()
             for text in changes_between(before, self.now()):
                 self._events.info(text)
-        if self._answered != self._position and self._is_carried_out():
+        if self._answered == self._position:
+            return
+        if self._is_carried_out():
             self._answered = self._position
             self.answered.set()
+        else:
+            self._wake.set()  # look again at once: lanes answer within milliseconds
 
     def _take(self) -> None:
         now = self._book.wishes.copy()
