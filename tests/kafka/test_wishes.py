@@ -111,7 +111,8 @@ def test_topics_rest_and_go_on_beside_others(scene: Scene) -> None:
             scene.wish("resume", "--topic", topic)
         wait_level(link, scene.source, scene.target, scene.topics)
         until(lambda: scene.topic(scene.mapped)["lag_records"] == 0, "the mapped one is level")
-        assert scene.status()["driver"]["generations"] == before, "a round began anew"
+        after = scene.status()["driver"]["generations"]
+        assert after.items() <= before.items(), "a round began anew; a lane may go by its load"
         assert link.stop() == 0, link.text()
 
 

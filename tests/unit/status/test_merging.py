@@ -143,7 +143,7 @@ def test_lanes_of_the_driver_before_are_not_silent_until_the_next_has_lanes() ->
     """Given a standby that takes over / when it has not looked at topics yet / then no alarm."""
     board = StatusBoard(LinkName("l"))
     driver = {"state": "running", "generations": {"0": 1}, "instance": "a", "turns": 9, "claim": 1}
-    board.consume("driver", {**driver, "at_ms": NOW_MS - 30_000})
+    board.consume("driver", {**driver, "at_ms": NOW_MS - 40_000})
     consume(board, NOW_MS - 20_000, [row(0, 1)], its_round=(1, 0), whole=True)
     other = {**driver, "instance": "b", "turns": 0, "claim": 2, "generations": {}}
     board.consume("driver", {**other, "at_ms": NOW_MS})
