@@ -30,3 +30,7 @@ def wishes_topic(link: LinkName) -> str:
 def history_topic(link: LinkName) -> str:
     """Name of the topic that holds a day of the link's figures and events."""
     return f"{STATE_TOPIC_PREFIX}{link}.history"
+
+
+DEFINITIONS_TOPIC = f"{STATE_TOPIC_PREFIX}links"
+"""Topic on the home cluster with the links that are not in the file."""

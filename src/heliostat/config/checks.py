@@ -37,6 +37,10 @@ def cross_problems(raw: Mapping[str, Any]) -> Iterator[str]:
     for one, other in combinations(aliases, 2):
         if one.casefold() == other.casefold():
             yield f"clusters.{other}: equal to alias {one} except for case (got {other!r})"
+    service = raw.get("service")
+    home = service.get("home") if isinstance(service, dict) else None
+    if isinstance(home, str) and home not in aliases:
+        yield f"service.home: {_no_such_cluster(home, aliases)}"
     links = raw.get("links")
     seen: dict[str, int] = {}
     for index, link in enumerate(links if isinstance(links, list) else ()):
@@ -57,8 +61,7 @@ def _side_problems(
     sides = {side: link.get(side) for side in ("source", "target")}
     for side, alias in sides.items():
         if isinstance(alias, str) and alias not in aliases:
-            known = ", ".join(aliases) or "none"
-            yield f"{where}.{side}: no such cluster, there are {known} (got {alias!r})"
+            yield f"{where}.{side}: {_no_such_cluster(alias, aliases)}"
     source, target = sides["source"], sides["target"]
     if not isinstance(source, str) or not isinstance(target, str):
         return
@@ -71,6 +74,10 @@ def _side_problems(
                 f"{where}.target: source and target share a bootstrap address, they are the "
                 f"same cluster (got {min(shared)!r})"
             )
+
+
+def _no_such_cluster(alias: str, aliases: list[str]) -> str:
+    return f"no such cluster, there are {', '.join(aliases) or 'none'} (got {alias!r})"
 
 
 def _addresses(cluster: Any) -> set[str]:

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field, Strict, StringConstraints, model_val
 from heliostat.config.frozen import Frozen
 from heliostat.config.influx import InfluxConfig
 from heliostat.config.patterns import Patterns
+from heliostat.names import Alias
 
 HOST_NAMES = ("localhost", "127.0.0.1", "[::1]")
 """By which a service on loopback is always called."""
@@ -82,6 +83,9 @@ class ServiceConfig(Frozen):
     tokens_file: Annotated[File | None, Field(title="Tokens")] = None
     """File with a line `name:role:sha256` for each token, the last in hexadecimal digits; roles are
     `view`, `operate` and `admin`. Only its owner may read it. It is read again when it changes."""
+    home: Annotated[Alias | None, Field(title="Home")] = None
+    """Cluster on which links that are made by API or Kafka Connect's API are kept, in the topic
+    `heliostat.links`; null = links are in this file only."""
     host_names: Annotated[tuple[str, ...], Strict(strict=False), Field(title="Host names")] = ()
     """Further names by which browsers may call a service on this machine's own address."""
 

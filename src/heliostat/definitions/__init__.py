@@ -1,0 +1,1 @@
+"""Links that are made by API or Kafka Connect's API, not in the file: durable on a home cluster."""
