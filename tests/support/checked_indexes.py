@@ -5,10 +5,13 @@ So an example is drawn once, and both copies must give the same result.
 
 from __future__ import annotations
 
+import functools
 import sys
 import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from zlib import crc32
 
@@ -17,7 +20,23 @@ from numba import config
 _SCRATCH = tempfile.TemporaryDirectory(prefix="heliostat-checked-")
 
 
-def with_checked_indexes(*names: str) -> list[Any]:
+class CheckedModule:
+    """A module's copy, made when something of it is first asked for: of a whole set at once.
+
+    Every process that runs tests loads all of them, and only one runs these.
+    """
+
+    def __init__(self, name: str, copies: Callable[[], Mapping[str, ModuleType]]) -> None:
+        self._name, self._copies = name, copies
+
+    def __getattr__(self, attribute: str) -> Any:
+        """Return what the copy has by that name; pytest asks each object for some of its own."""
+        if attribute not in vars(sys.modules[self._name]):
+            raise AttributeError(attribute)
+        return getattr(self._copies()[self._name], attribute)
+
+
+def with_checked_indexes(*names: str) -> list[CheckedModule]:
     """Copies of these modules, which are imported already; each sees the copies of those before it.
 
     Numba keeps no note of the setting: what is compiled with checks has a folder of its own, beside
@@ -25,6 +44,11 @@ def with_checked_indexes(*names: str) -> list[Any]:
     own, for compiled code is found by its module's; and so has each list of modules a folder, for
     compiled code names the copies that it calls.
     """
+    copies = functools.cache(functools.partial(_copies, names))
+    return [CheckedModule(name, copies) for name in names]
+
+
+def _copies(names: Sequence[str]) -> dict[str, ModuleType]:
     originals = {name: sys.modules[name] for name in names}
     before = config.BOUNDSCHECK, config.CACHE_DIR
     kept = config.CACHE_DIR or _SCRATCH.name
@@ -38,7 +62,7 @@ def with_checked_indexes(*names: str) -> list[Any]:
             assert spec.loader is not None
             sys.modules[name] = sys.modules[spec.name] = module_from_spec(spec)
             spec.loader.exec_module(sys.modules[name])
-        return [sys.modules[name] for name in names]
+        return {name: sys.modules[name] for name in names}
     finally:
         config.BOUNDSCHECK, config.CACHE_DIR = before
         sys.modules.update(originals)
