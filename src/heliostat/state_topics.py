@@ -22,6 +22,16 @@ def offsets_topic(link: LinkName) -> str:
     return f"{STATE_TOPIC_PREFIX}{link}.offsets"
 
 
+def control_topic(link: LinkName) -> str:
+    """Name of the topic that announces to lanes what they must know."""
+    return f"{STATE_TOPIC_PREFIX}{link}.control"
+
+
+def progress_topic(link: LinkName) -> str:
+    """Name of the topic that lanes and the driver report to."""
+    return f"{STATE_TOPIC_PREFIX}{link}.progress"
+
+
 def wishes_topic(link: LinkName) -> str:
     """Name of the topic that holds what operators wish of the link."""
     return f"{STATE_TOPIC_PREFIX}{link}.wishes"
@@ -34,3 +44,6 @@ def history_topic(link: LinkName) -> str:
 
 DEFINITIONS_TOPIC = f"{STATE_TOPIC_PREFIX}links"
 """Topic on the home cluster with the links that are not in the file."""
+
+DRIVER_KEY = "driver"
+"""Key of the driver's reports in the progress topic; those of lanes have others."""

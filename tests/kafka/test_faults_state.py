@@ -15,8 +15,7 @@ from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import LinkName, TopicName
-from heliostat.state.link_state import control_topic, progress_topic
-from heliostat.state_topics import state_topic
+from heliostat.state_topics import control_topic, progress_topic, state_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 

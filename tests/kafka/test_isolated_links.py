@@ -21,7 +21,7 @@ from support.records import Sample, encode, write_batches
 from heliostat.clusters.byte_topic import ByteRecord, ByteTopic
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.names import LinkName, TopicName
-from heliostat.state.link_state import control_topic, progress_topic
+from heliostat.state_topics import control_topic, progress_topic
 from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]

@@ -21,7 +21,7 @@ from heliostat.config import LinkConfig, load_config
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.operate.plan import plan_link
 from heliostat.operate.status import link_statuses
-from heliostat.state.link_state import progress_topic
+from heliostat.state_topics import progress_topic
 from heliostat.status.values import LinkStatus
 from heliostat.topics.apply import TOPICS_PER_REQUEST, apply_plan
 from heliostat.topics.observe import observe

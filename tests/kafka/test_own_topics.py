@@ -31,9 +31,9 @@ from heliostat.names import LinkName, PartitionId, ProducerId, TopicName, TopicP
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.offset_map import Break, MapRow
 from heliostat.records.copier.lane import Announcement
-from heliostat.state.link_state import LinkState, control_topic
+from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Owner
-from heliostat.state_topics import state_topic
+from heliostat.state_topics import control_topic, state_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.core]
 

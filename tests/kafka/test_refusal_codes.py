@@ -35,7 +35,8 @@ from heliostat.names import ClusterId, LinkName, TopicName
 from heliostat.offsets.offset_map import MapReader
 from heliostat.ops.events import Events
 from heliostat.slots import Slot
-from heliostat.state.link_state import LinkState, progress_topic
+from heliostat.state.link_state import LinkState
+from heliostat.state_topics import progress_topic
 from heliostat.status.reader import StatusReader
 from heliostat.topics import select
 from heliostat.topics.values import MirrorRecord

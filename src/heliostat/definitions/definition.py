@@ -23,6 +23,9 @@ class DefinitionKind(Enum):
     """A connector's configuration, as it was given to Kafka Connect's API."""
 
 
+NOT_WRITTEN = Offset(-1)
+
+
 @dataclass(frozen=True, slots=True)
 class DefinitionKey:
     """Which definition: its kind and name."""
@@ -62,7 +65,7 @@ class Definition:
     why: str = ""
     extra: Mapping[str, Any] | None = None
     """What else its kind keeps beside the content, such as a connector's wished state."""
-    generation: Offset = Offset(-1)
+    generation: Offset = NOT_WRITTEN
     """Offset of its row; -1: it is not written yet."""
 
     def to_json(self) -> dict[str, Any]:

@@ -6,8 +6,7 @@ from heliostat.access import ClusterAccess
 from heliostat.config import LinkConfig
 from heliostat.names import LaneId, LinkName, ProducerId
 from heliostat.records.copier.lane import CopySettings, LaneSpec
-from heliostat.state.link_state import control_topic, progress_topic
-from heliostat.state_topics import offsets_topic
+from heliostat.state_topics import control_topic, offsets_topic, progress_topic
 
 
 def lane_template(

@@ -26,7 +26,7 @@ from heliostat.names import LinkName
 from heliostat.ops.events import Events
 from heliostat.other_links.same_file import Neighbours, TopicNames, ask_topics
 from heliostat.records.spark.pipeline import SparkRounds
-from heliostat.state.link_state import progress_topic
+from heliostat.state_topics import progress_topic
 from heliostat.status.board import StatusBoard
 from heliostat.status.both_ends import read_ends
 from heliostat.status.known_ends import KnownEnds

@@ -12,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from time import monotonic
 from typing import Any
 
 from heliostat.names import LaneId, Offset
@@ -22,9 +23,11 @@ from heliostat.wishes.wish import Wish, WishedState, Wishes
 from heliostat.wishes.wish_book import WishBook
 
 EVERY_S = 1.0
-"""Between two looks; a wish that comes during one is taken at once."""
-WAIT_S, PENDING_WAIT_S = 0.5, 0.02
+"""Between two looks that could not wait at the broker: others follow each other at once."""
+WAIT_S, PENDING_WAIT_S = 1.0, 0.02
 """How long one look waits for a wish, and while lanes have not all answered one."""
+PENDING_S = 5.0
+"""Lanes answer within milliseconds; after this a look waits as if they had."""
 REPORTED_MAX = 20
 """Paused topics and partitions named in the driver's report, which is written each second."""
 Wanted = Mapping[LaneId, tuple[PartitionSpec, ...]]
@@ -100,6 +103,7 @@ class WishPart:
         self._now = Wishes()
         self._is_read = False
         self._position = self._answered = Offset(0)
+        self._pending_until_s = 0.0
         self._wake = threading.Event()
         self.answered = threading.Event()
         """Set when wishes were carried out, so that this is reported at once."""
@@ -124,25 +128,25 @@ class WishPart:
         """Take what is new, and note what was carried out."""
         if not self._is_read:
             self.begin()
-        before = self.now()
-        is_pending = self._answered != self._position
-        if self._book.consume(PENDING_WAIT_S if is_pending else WAIT_S):
+        before, began_s = self.now(), monotonic()
+        is_pending = self._answered != self._position and began_s < self._pending_until_s
+        wait_s = PENDING_WAIT_S if is_pending else WAIT_S
+        if is_new := self._book.consume(wait_s):
             self._take()
             for text in changes_between(before, self.now()):
                 self._events.info(text)
-        if self._answered == self._position:
-            return
-        if self._is_carried_out():
+        if self._answered != self._position and self._is_carried_out():
             self._answered = self._position
             self.answered.set()
-        else:
-            self._wake.set()  # look again at once: lanes answer within milliseconds
+        if is_new or monotonic() - began_s > wait_s / 2:
+            self._wake.set()
 
     def _take(self) -> None:
         now = self._book.wishes.copy()
         with self._lock:
             self._now = now
         self._position = self._book.position
+        self._pending_until_s = monotonic() + PENDING_S
         try:
             self._carry_out(now)
         except BaseException:

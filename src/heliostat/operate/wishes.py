@@ -21,7 +21,7 @@ from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, Refused
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.operate.reach import require_answer
-from heliostat.state.link_state import progress_topic
+from heliostat.state_topics import progress_topic
 from heliostat.status.board import StatusBoard
 from heliostat.status.reader import StatusReader
 from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S

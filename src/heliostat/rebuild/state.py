@@ -46,8 +46,9 @@ from heliostat.rebuild.offset_maps import put_map
 from heliostat.rebuild.plan import RebuildPlan, TopicRebuild
 from heliostat.rebuild.proof import Kind
 from heliostat.records.copier.lane import Announcement
-from heliostat.state.link_state import LinkState, progress_topic
+from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership, owner_lasts_s
+from heliostat.state_topics import progress_topic
 from heliostat.status.reader import StatusReader
 from heliostat.topics.values import MirrorRecord
 

@@ -46,14 +46,19 @@ from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schem
 from heliostat.state.owner_record import OWNER_KEY, OwnerRecord
 from heliostat.state.ownership import Owner
 from heliostat.state.stops import Changed, StopBook, Stops, sound_stops_in, stop_key, stop_row
-from heliostat.state_topics import history_topic, state_topic
+from heliostat.state_topics import (
+    DRIVER_KEY,
+    control_topic,
+    history_topic,
+    progress_topic,
+    state_topic,
+)
 from heliostat.topics.values import Feed, MirrorRecord
 
 CLIENT_ID = "heliostat-state"
 PRODUCER_KEY = "producer"
 PRODUCERS_KEY = "producers"
 """All ids that the link ever had: never deleted, so that its own records are known as such."""
-DRIVER_KEY = "driver"
 MIRROR_PREFIX = "mirror/"
 MAKING_PREFIX = "making/"
 """Mirrors whose topics are about to be created, by source topic: no mirror's topic ever exists
@@ -189,16 +194,6 @@ def feeds_in(link: LinkName, rows: Mapping[str, Mapping[str, Any]]) -> list[Feed
         *(Feed(link, record, name in begun) for name, record in mirrors.items()),
         *(Feed(link, record, False) for record in making),
     ]
-
-
-def control_topic(link: LinkName) -> str:
-    """Return the name of the topic that announces to lanes what they must know."""
-    return f"{STATE_TOPIC_PREFIX}{link}.control"
-
-
-def progress_topic(link: LinkName) -> str:
-    """Return the name of the topic that lanes report to."""
-    return f"{STATE_TOPIC_PREFIX}{link}.progress"
 
 
 def owner_id(link: LinkName) -> str:

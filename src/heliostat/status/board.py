@@ -15,7 +15,7 @@ from heliostat.names import LinkName, Offset, TopicName, TopicPartition
 from heliostat.offsets.landed import Landed
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress, decode_progress
-from heliostat.state.link_state import DRIVER_KEY
+from heliostat.state_topics import DRIVER_KEY
 from heliostat.status.lag import Ends, missing_records
 from heliostat.status.latencies import Percentiles
 from heliostat.status.reports import Reports, Totals

@@ -21,7 +21,7 @@ from heliostat.records.transport.progress_reports import (
     REFRESH_S,
     decode_progress,
 )
-from heliostat.state.link_state import progress_topic
+from heliostat.state_topics import progress_topic
 from heliostat.status.board import LANE_PREFIX
 
 HOUR_S = 3_600

@@ -14,7 +14,7 @@ from heliostat.records.transport.progress_reports import (
     LaneProgress,
     decode_progress,
 )
-from heliostat.state.link_state import DRIVER_KEY, progress_topic
+from heliostat.state_topics import DRIVER_KEY, progress_topic
 from heliostat.status.board import LANE_PREFIX, StatusBoard
 from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S
 

@@ -11,7 +11,7 @@ from heliostat.clusters.recent_records import RecentRecords
 from heliostat.errors import HeliostatError
 from heliostat.names import LinkName
 from heliostat.records.copier.lane import RoundReport
-from heliostat.state.link_state import progress_topic
+from heliostat.state_topics import progress_topic
 from heliostat.status.board import StatusBoard
 from heliostat.status.reader import FRESH_MS, StatusReader
 

@@ -17,7 +17,7 @@ def test_a_row_is_read_as_it_was_written() -> None:
 
 @pytest.mark.parametrize("key", ["link", "link/", "topic/x", "/x", ""])
 def test_another_key_names_no_definition(key: str) -> None:
-    with pytest.raises(ValueError, match="names no definition|is not a valid"):
+    with pytest.raises(ValueError, match=r"names no definition|is not a valid"):
         DefinitionKey.of_key(key)
 
 

@@ -28,8 +28,8 @@ from heliostat.gaps.ledger import GapLedger, gaps_topic
 from heliostat.groups.published import PublishedOffsets, groups_topic
 from heliostat.groups.values import Published
 from heliostat.names import LinkName
-from heliostat.state.link_state import LinkState, control_topic
-from heliostat.state_topics import state_topic
+from heliostat.state.link_state import LinkState
+from heliostat.state_topics import control_topic, state_topic
 
 LINK = LinkName("l")
 NOWHERE = ClusterConfig(bootstrap=("127.0.0.1:1",))

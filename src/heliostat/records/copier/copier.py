@@ -76,7 +76,7 @@ class Copier:
         self._gate = SchemaGate(lane.pipeline)
         self._pipeline = PipelineWay(self.partitions, way, self._gate)
         self.reports = RoundReports(lane, self.partitions, self._plan, self._gate, network)
-        self._publishing = LaneReports(self.lease, self.reports)
+        self._publishing = LaneReports(self.lease, self.reports, clock)
         self._leaders = LaneLeaders(self.partitions, network, clock)
         self._fetches = FetchSchedule(lane, self.partitions, network, clock)
         plain = PlainWay(lane, self.partitions, self._gate, self.reports.latency)
@@ -114,7 +114,7 @@ class Copier:
         """Heed the driver, do one turn, and report if that is due."""
         self._heed(hooks)
         self.turn(self._clock.monotonic_s())
-        if hooks.is_report_due():
+        if self._publishing.is_due():
             if self.lease.has_ended:
                 lease_ended(self.partitions, self._clock)
             self._publishing.publish(self.reports.report(""))

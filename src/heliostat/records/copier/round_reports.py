@@ -62,6 +62,11 @@ class RoundReports:
         """Return a report without partitions: the driver's answer to it is the first lease."""
         return self._report("", [], is_whole=False)
 
+    @property
+    def is_plan_new(self) -> bool:
+        """Whether a change of the plan was carried out that no report has told yet."""
+        return 0 <= self._reported_all < self._plan.generation
+
     def report(self, ended_by: str) -> RoundReport:
         """Report partitions that changed; all at first, after a change of the plan, at the end."""
         items = [item for item in self._partitions if item.phase is not Phase.GIVEN_UP]
