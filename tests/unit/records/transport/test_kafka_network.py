@@ -274,7 +274,8 @@ class Dialed:
             self._at_once += 1
             self.at_once_max = max(self.at_once_max, self._at_once)
             self._lock.notify_all()
-            if asked > 1:  # all after the first: they wait for each other
+            alone = 2 if self._refused == 1 else 1
+            if asked > alone:  # all after the first that works: they wait for each other
                 self._lock.wait_for(lambda: self.at_once_max == len(GROUPS) - 1, SIDE_BY_SIDE_S)
             self._at_once -= 1
             if asked == self._refused:
@@ -283,8 +284,8 @@ class Dialed:
             return self.opened[-1]
 
 
-SIDE_BY_SIDE_S = 0.5
-"""More than a thread needs to begin on a machine that is full."""
+SIDE_BY_SIDE_S = 10.0
+"""More than a thread needs to begin on a machine that is full; over once all are there."""
 GROUPS = [(BROKER, Channel(Traffic.SPARSE, slot)) for slot in range(9)]
 
 
