@@ -16,6 +16,7 @@ from typing import Any
 from zlib import crc32
 
 from numba import config
+from typing_extensions import override
 
 _SCRATCH = tempfile.TemporaryDirectory(prefix="heliostat-checked-")
 
@@ -26,8 +27,18 @@ class CheckedModule:
     Every process that runs tests loads all of them, and only one runs these.
     """
 
+    __slots__ = ("_copies", "_name")  # without a dictionary of its own pytest undoes a replacement
+    _name: str
+    _copies: Callable[[], Mapping[str, ModuleType]]
+
     def __init__(self, name: str, copies: Callable[[], Mapping[str, ModuleType]]) -> None:
-        self._name, self._copies = name, copies
+        object.__setattr__(self, "_name", name)
+        object.__setattr__(self, "_copies", copies)
+
+    @override
+    def __setattr__(self, attribute: str, value: object) -> None:
+        """Set it in the copy, as a test that replaces something does."""
+        setattr(self._copies()[self._name], attribute, value)
 
     def __getattr__(self, attribute: str) -> Any:
         """Return what the copy has by that name; pytest asks each object for some of its own."""
