@@ -104,7 +104,7 @@ def import_mm2_command(
     found = import_mm2(texts, secrets=secrets, naming=naming, executable=executable)
     _check(found)
     if output is not None:
-        _write(output, found.to_yaml())
+        write_file(output, found.to_yaml())
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=2))
     else:
@@ -114,7 +114,14 @@ def import_mm2_command(
     context.exit(DIFFERENCE if found.differences else IN_SYNC)
 
 
-def _write(output: Path, text: str) -> None:
+def write_file(output: Path, text: str) -> None:
+    """Write a result.
+
+    Raises
+    ------
+    ConfigError
+        The file can't be written.
+    """
     try:
         output.write_text(text, encoding="utf-8")
     except OSError as error:

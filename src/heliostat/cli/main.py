@@ -47,6 +47,9 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "import-mm2": Verb(
             "heliostat.cli.import_mm2:import_mm2_command", "Convert MirrorMaker 2's configuration."
         ),
+        "export-mm2": Verb(
+            "heliostat.cli.export_mm2:export_mm2_command", "Write a link for MirrorMaker 2."
+        ),
         "adopt": Verb(
             "heliostat.cli.adopt:adopt_command", "Take over what another tool has copied."
         ),

@@ -116,7 +116,7 @@ def _flows(
                 "KafkaConnector, or a KafkaMirrorMaker2; files of Replicator's executable by its "
                 "own options: --consumer.config, --producer.config, --replication.config",
             )
-    return flows + flows_of(connectors, ledger) + replicator_flows(connectors, ledger)
+    return flows + flows_of(connectors, ledger, flows) + replicator_flows(connectors, ledger)
 
 
 def _clusters(flows: Iterable[Flow], secrets: str, ledger: Ledger) -> dict[str, Any]:

@@ -83,7 +83,7 @@ class LinkDraft:
     def patterns(self, setting: Setting, key: str) -> list[str]:
         """Convert a list of names and patterns."""
         found = patterns_of(setting)
-        dotted = named_with_dots(found)
+        dotted = named_with_dots(setting.entries())
         text = key
         if dotted:
             text += f"; dots in {', '.join(dotted[:3])} now match only dots, not any character"

@@ -30,8 +30,19 @@ from heliostat.mm2.config_values import Flow, Ledger
 _BOOTSTRAP = "bootstrap.servers"
 
 
-def flows_of(connectors: Iterable[Connector], ledger: Ledger) -> list[Flow]:
+def flows_of(
+    connectors: Iterable[Connector], ledger: Ledger, others: Iterable[Flow] = ()
+) -> list[Flow]:
     """Return the flows that have a source connector, with what belongs to them of the other two.
+
+    Parameters
+    ----------
+    connectors
+        All connectors.
+    ledger
+        Takes the outcome.
+    others
+        Flows of other files: connectors may write heartbeats into their sources.
 
     Raises
     ------
@@ -42,10 +53,14 @@ def flows_of(connectors: Iterable[Connector], ledger: Ledger) -> list[Flow]:
     for each in mirroring:
         _note_aliases(each, ledger)
     sources = [each for each in mirroring if each.kind == SOURCE]
-    others = [each for each in mirroring if each.kind != SOURCE]
+    rest = [each for each in mirroring if each.kind != SOURCE]
     taken: list[Connector] = []
-    flows = [_flow(each, others, taken, ledger) for each in sources]
-    for each in others:
+    flows = [_flow(each, rest, taken, ledger) for each in sources]
+    for flow in others:
+        feeding = [each for each in rest if each.kind == HEARTBEAT and _feeds(each, flow)]
+        _take_heartbeats(flow, feeding, ledger)
+        taken += feeding
+    for each in rest:
         if not any(each is one for one in taken):
             _tell_alone(each, ledger)
     return flows
@@ -90,6 +105,15 @@ def _writes_into(heartbeat: Connector, source: Connector, side: str) -> bool:
         return bool(written & cluster)
     index = 0 if side == "source" else 1
     return _aliases(heartbeat)[1] == _aliases(source)[index]
+
+
+def _feeds(heartbeat: Connector, flow: Flow) -> bool:
+    """Return whether it writes into the source of a flow that has no connectors of its own."""
+    addresses = flow.source.settings.get(_BOOTSTRAP)
+    cluster = frozenset() if addresses is None else frozenset(addresses.entries())
+    if (written := _addresses(heartbeat, "target")) and cluster:
+        return bool(written & cluster)
+    return _aliases(heartbeat)[1] == flow.source.alias
 
 
 def _flow(
@@ -144,24 +168,29 @@ def build_flow(
     settings = _own(source, ledger)
     for each in (*checkpoints, *at_target):
         _add_other(settings, each, name, ledger)
-    for each in (source, *checkpoints, *at_source):
+    for each in (source, *checkpoints):
         _tell_not_running(each, name, ledger)
     aliases = _aliases(source)
     keys = [alias or side for alias, side in zip(aliases, ("source", "target"), strict=True)]
-    emitting = [each for each in at_source if _emits(each)]
-    for each in at_source:
-        for setting in each.settings.values():
-            ledger.unless_read(setting.origin, "the link writes heartbeats as it connects itself")
-    return Flow(
+    flow = Flow(
         source=source_client(source.settings, aliases[0], keys[0], ledger),
         target=target_client(source.settings, aliases[1], keys[1], ledger),
         settings=record_settings(settings, ledger),
-        has_heartbeats_at_source=bool(emitting),
         has_checkpoints=any(each.runs for each in checkpoints),
-        heartbeats={
-            n: s for each in emitting for n, s in each.settings.items() if n in HEARTBEAT_ONLY
-        },
     )
+    _take_heartbeats(flow, at_source, ledger)
+    return flow
+
+
+def _take_heartbeats(flow: Flow, at_source: Iterable[Connector], ledger: Ledger) -> None:
+    """Let the link write heartbeats into its source, as these connectors do."""
+    for each in at_source:
+        _tell_not_running(each, flow.name, ledger)
+        for setting in each.settings.values():
+            ledger.unless_read(setting.origin, "the link writes heartbeats as it connects itself")
+        if _emits(each):
+            flow.has_heartbeats_at_source = True
+            flow.heartbeats |= {n: s for n, s in each.settings.items() if n in HEARTBEAT_ONLY}
 
 
 def _own(source: Connector, ledger: Ledger) -> Named:

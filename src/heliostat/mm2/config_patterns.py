@@ -39,7 +39,14 @@ def patterns_of(setting: Setting) -> list[str]:
     ConfigError
         An entry can't be written in Python's syntax. Omitting it would select other names.
     """
-    return _converted(setting.entries(), setting.origin.name)
+    return [_named(entry) for entry in _converted(setting.entries(), setting.origin.name)]
+
+
+def _named(entry: str) -> str:
+    r"""Return an expression that matches one name, such as `a\.b`, as that name."""
+    name = entry.replace(r"\.", ".")
+    is_name = is_plain_name(name) and name.count(".") == entry.count(r"\.")
+    return name if is_name else entry
 
 
 def patterns_in(entries: Iterable[str], where: str) -> list[str]:

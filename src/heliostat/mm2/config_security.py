@@ -23,6 +23,12 @@ _OPTION = re.compile(
     r"""([\w.\-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|'((?:[^'\\]|\\.)*)'|([^\s;"']+))"""
 )
 _REFERENCE = re.compile(r"\$\{(?P<provider>\w+):(?:(?P<path>[^}:]*):)?(?P<key>[^}]*)\}")
+_INLINE = {
+    "ca_file": "ssl.truststore.certificates",
+    "certificate_file": "ssl.keystore.certificate.chain",
+    "key_file": "ssl.keystore.key",
+}
+"""Properties that have the contents of a PEM file, or a reference to it."""
 _TLS_AS_IT_IS = (
     *("ssl.protocol", "ssl.enabled.protocols", "ssl.cipher.suites", "ssl.provider"),
     *("ssl.keymanager.algorithm", "ssl.trustmanager.algorithm", "ssl.engine.factory.class"),
@@ -173,14 +179,7 @@ class SecurityDraft:
         """Convert a trust or key store: a PEM file is used as it is, others must be exported."""
         location = self.given.get(f"ssl.{store}.location")
         kind = self.given.get(f"ssl.{store}.type")
-        inline = [
-            name
-            for name in (f"ssl.{store}.certificates", f"ssl.{store}.certificate.chain")
-            if name in self.given
-        ]
-        inline += (
-            ["ssl.keystore.key"] if store == "keystore" and "ssl.keystore.key" in self.given else []
-        )
+        inline = {_INLINE[key]: key for key in keys if _INLINE[key] in self.given}
         is_pem = kind is not None and kind.value.strip().upper() == "PEM"
         if location is None and not inline:
             return
@@ -189,9 +188,12 @@ class SecurityDraft:
             usable = location is not None and is_pem and location.value.startswith("/")
             self.found[key] = location.value if location and usable else self._path(what)
         files = " and ".join(self.found[key] for key in keys)
-        for name in inline:
+        for name, key in inline.items():
             self._use(name, " and ".join(keys))
-            self.ledger.must_do(f"write the value of {name} of {self.name} into {files}")
+            if file := (self._known(self.given[name].value) or {}).get("file"):
+                self.found[key] = file
+            else:
+                self.ledger.must_do(f"write the value of {name} of {self.name} into {files}")
         for name in (f"ssl.{store}.location", f"ssl.{store}.type"):
             self._use(name, " and ".join(keys))
         if location is not None and self.found[keys[0]] != location.value:
@@ -263,6 +265,9 @@ class SecurityDraft:
             "sasl.oauthbearer.client.credentials.client.id", "token_endpoint.client_id"
         )
         identity = identity or options.get("clientId") or options.get("oauth.client.id", "")
+        if url.startswith("file:/"):
+            self.found["token"] = {"file": "/" + url.removeprefix("file:").lstrip("/")}
+            return
         if not url or not identity:
             self.found["token"] = self.secret_of(
                 options.get("oauth.access.token", ""), "sasl.jaas.config", "token"
@@ -314,7 +319,7 @@ class SecurityDraft:
 
     def secret_of(self, text: str, name: str, what: str) -> Section:
         """Return where to read a secret: as its reference says, or from a file still to write."""
-        known = referenced(text)
+        known = self._known(text)
         if known is not None:
             return known
         path = self._path(what)
@@ -323,6 +328,18 @@ class SecurityDraft:
         self.ledger.must_do(
             f"put the {what.replace('-', ' ')} of {self.name} from {name}{origin} into "
             f"{path}, readable by the link's user only"
+        )
+        return {"file": path}
+
+    def _known(self, text: str) -> Section | None:
+        """As `referenced`; an item of a Kubernetes secret is where that is to be mounted."""
+        match = _REFERENCE.fullmatch(text.strip())
+        if match is None or match["provider"] != "strimzisecrets":
+            return referenced(text)
+        secret, item = (match["path"] or "").rpartition("/")[2], match["key"]
+        path = f"{self.folder}/{secret}/{item}"
+        self.ledger.must_do(
+            f"mount secret {secret} (for {self.name}) so that its {item} is at {path}"
         )
         return {"file": path}
 
@@ -335,7 +352,7 @@ def referenced(text: str) -> Section | None:
     if match["provider"] in ("env", "strimzienv"):
         return {"env": match["key"]}
     path = match["path"] or ""
-    if match["provider"] in ("dir", "directory") and path.startswith("/"):
+    if match["provider"] in ("dir", "directory", "strimzidir") and path.startswith("/"):
         return {"file": f"{path.rstrip('/')}/{match['key']}"}
     return None
 

@@ -73,7 +73,8 @@ def _exclude(draft: LinkDraft, naming: str | None) -> list[str]:
     more = [NEVER_REPLICATED, *_internal(draft)]
     prefix = _prefix(draft, naming)
     if prefix is not None:
-        more += _returning(draft, prefix[len(draft.flow.source.alias) :])
+        separator = prefix[len(draft.flow.source.alias) :]
+        more += returning_topics(draft.flow.target.alias, separator)
     found = own + patterns_in(more, "topics.exclude")
     return list(dict.fromkeys(found))
 
@@ -85,13 +86,17 @@ def _internal(draft: LinkDraft) -> list[str]:
     is_own = separator is not None and separator.value != "."
     if separator is None or not is_own or (enabled is not None and not enabled.is_true):
         return []
-    text = re.escape(separator.value)
+    return internal_topics(separator.value)
+
+
+def internal_topics(separator: str) -> list[str]:
+    """Return MirrorMaker 2's own topics as they are called with a separator."""
+    text = re.escape(separator)
     return [rf"mm2.*{text}internal", rf".*{text}checkpoints{text}internal"]
 
 
-def _returning(draft: LinkDraft, separator: str) -> list[str]:
+def returning_topics(target: str, separator: str) -> list[str]:
     """Return topics whose names say that they came from the target: they must not go back there."""
-    target = draft.flow.target.alias
     if separator:
         text = re.escape(separator)
         return [rf"(.+{text})?{re.escape(target)}{text}.+"]
