@@ -11,11 +11,14 @@ from heliostat.cli.stop_signal import STOP
 
 ENDS_GRACEFULLY = ("run", "demo")
 """Verbs that go on until they are told to end."""
+FOLLOWS = frozenset({"--follow", "-f"})
+"""Options with which a verb does so."""
 
 
 def main() -> None:
     """Run the verb of the command line, and exit with its code."""
-    if sys.argv[1:2] and sys.argv[1] in ENDS_GRACEFULLY:
+    verb = sys.argv[1] if len(sys.argv) > 1 else ""
+    if verb in ENDS_GRACEFULLY or (verb == "events" and FOLLOWS & set(sys.argv)):
         STOP.install()
     from heliostat.cli.main import run
 

@@ -27,7 +27,7 @@ UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 DAY_S = 86_400
 
 
-class _Duration(click.ParamType[int]):
+class Duration(click.ParamType[int]):
     """A time as `90s`, `15m`, `6h` or `1d`."""
 
     name = "duration"
@@ -50,12 +50,12 @@ class _Duration(click.ParamType[int]):
 @click.argument("link")
 @click.option("--topic", metavar="NAME", help="Of this topic, by its name at the source.")
 @click.option(
-    "--since", "since_s", type=_Duration(), default="6h", show_default=True, help="How far back."
+    "--since", "since_s", type=Duration(), default="6h", show_default=True, help="How far back."
 )
 @click.option(
     "--step",
     "step_s",
-    type=_Duration(),
+    type=Duration(),
     help="Time from one line to the next; by default as many as fit a screen.",
 )
 @config_option

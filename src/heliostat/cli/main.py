@@ -63,6 +63,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "status": Verb("heliostat.cli.status:status_command", "Show the state of links."),
         "explain": Verb("heliostat.cli.explain:explain_command", "Say why, and what to do."),
         "history": Verb("heliostat.cli.history:history_command", "Show the last day."),
+        "events": Verb("heliostat.cli.events:events_command", "Show what happens, and follow it."),
         "config": Verb(
             "heliostat.cli.configuration:config_command", "Print the configuration in force."
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from time import monotonic
+from time import monotonic, sleep
 
 from heliostat.clusters.log_reader import LogRecord
 from heliostat.clusters.log_writer import NewRecord
@@ -59,3 +59,12 @@ class PastRecords(OnePartitionTopic):
             with self._alone():
                 rows = log.poll(POLL_S)
             yield from rows
+
+    def after(self, wait_s: float) -> list[LogRecord]:
+        """Return records written after those that were read; none if none came within `wait_s`."""
+        with self._alone():
+            log = self._reader()
+            if log is not None:
+                return log.poll(wait_s)
+        sleep(wait_s)
+        return []

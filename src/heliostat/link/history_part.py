@@ -1,5 +1,7 @@
 """Writes a link's history to its target: a loop of its own, so that copying never waits for it.
 
+What happens is written within a second, figures once a minute.
+
 Only the owner writes, as the loop's turn is guarded. What could not be written is kept for a while
 and written with the next minutes.
 """
@@ -24,6 +26,8 @@ from heliostat.status.history import FINE_S
 from heliostat.status.history_minutes import EVENTS_MAX, Figures, HistoryMinutes, Record
 from heliostat.status.history_records import PastEvent
 
+EVENTS_S = 1.0
+"""Between two looks for what has happened."""
 UNWRITTEN_MAX = 90
 """Records that wait for a target that takes none: half an hour of them."""
 
@@ -71,7 +75,7 @@ class KeptEvents(Events):
 
 
 class HistoryPart:
-    """Takes a link's figures each five seconds, and writes them once a minute.
+    """Writes what happens at once, and a link's figures, taken each five seconds, once a minute.
 
     Parameters
     ----------
@@ -93,14 +97,15 @@ class HistoryPart:
         self._clock = clock
         self._events = events
         self._minutes = HistoryMinutes()
+        self._taken_ms = 0
         self._unwritten: deque[Record] = deque(maxlen=UNWRITTEN_MAX)
 
     def loop(self, guarded: Callable[[Callable[[], None]], Callable[[], None]]) -> LoopSpec:
         """Return the loop that keeps the history, which only the link's owner may."""
-        return LoopSpec("history", FINE_S, guarded(self.turn))
+        return LoopSpec("history", EVENTS_S, guarded(self.turn))
 
     def turn(self) -> None:
-        """Take the figures of now, and write a minute that is over.
+        """Write what has happened, take the figures of now, and write a minute that is over.
 
         Raises
         ------
@@ -108,7 +113,13 @@ class HistoryPart:
             The target does not take it; it is kept, and copying goes on.
         """
         self._take_events()
-        self._write(self._minutes.take(self._figures()))
+        # Where the target takes nothing, events go with their minute: these have the place.
+        records = [] if self._unwritten else self._minutes.new_events()
+        now_ms = self._clock.wall_ms()
+        if abs(now_ms - self._taken_ms) > (FINE_S - EVENTS_S) * 1000:
+            self._taken_ms = now_ms
+            records += self._minutes.take(self._figures())
+        self._write(records)
 
     def end(self) -> None:
         """Write what was not: the link stops. If that fails, the last minute is lost."""

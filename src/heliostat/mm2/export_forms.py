@@ -195,7 +195,7 @@ def _config(
         ]
     config: Properties = {
         "connector.class": f"{PACKAGE}.Mirror{kind.capitalize()}Connector",
-        **({} if kind == "heartbeat" else CONVERTERS),
+        **CONVERTERS,
     }
     if kind == "source" and mirror.connectors.tasks is not None:
         config["tasks.max"] = mirror.connectors.tasks

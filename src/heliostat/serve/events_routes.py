@@ -7,7 +7,7 @@ import json
 import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import FastAPI, Header, Query, Request
 from starlette.exceptions import HTTPException
@@ -16,6 +16,7 @@ from starlette.types import Receive, Scope, Send
 from typing_extensions import override
 
 from heliostat.names import LinkName
+from heliostat.operate.events import EventChoice
 from heliostat.serve.answers import status_of
 from heliostat.serve.messages import EventPage
 from heliostat.serve.pages import LIMIT, LIMIT_MAX
@@ -60,14 +61,16 @@ class Streams:
         with self._lock:
             self._free += 1
 
-    async def lines(self, link: LinkName | None, after: int) -> AsyncIterator[str]:
-        """Yield events as they come; ends when the service does."""
+    async def lines(
+        self, link: LinkName | None, after: int, choice: EventChoice
+    ) -> AsyncIterator[str]:
+        """Yield events that are asked for as they come; ends when the service does."""
         yield f"retry: {AGAIN_MS}\n\n"
         quiet = 0
         while not self._is_ending():
             rows = self._watch.events(link, after)
-            for row in rows:
-                after = row.id
+            after = rows[-1].id if rows else after
+            for row in filter(choice.has, rows):
                 yield f"id: {row.id}\ndata: {json.dumps(asdict(row))}\n\n"
             quiet = 0 if rows else quiet + 1
             if quiet >= ALIVE_EVERY:
@@ -112,6 +115,10 @@ def add_events(app: FastAPI, watch: Watch) -> None:
         link: Annotated[str | None, Query(max_length=100)] = None,
         after: Annotated[int, Query(ge=0, description="Number of the last event known.")] = 0,
         limit: Annotated[int, Query(ge=1, le=LIMIT_MAX)] = LIMIT,
+        level: Annotated[Literal["INFO", "WARN"], Query(description="At least.")] = "INFO",
+        topic: Annotated[
+            str | None, Query(max_length=249, description="At the source; * is a wildcard.")
+        ] = None,
         last_event_id: Annotated[
             int | None, Header(ge=0, description="As a stream gave it; in place of `after`.")
         ] = None,
@@ -125,8 +132,9 @@ def add_events(app: FastAPI, watch: Watch) -> None:
             status_of(watch, link)
         name = None if link is None else LinkName(link)
         begin = after if last_event_id is None else last_event_id
+        choice = EventChoice(level, topic)
         if STREAM in request.headers.get("accept", ""):
             streams.take()
-            return _Stream(streams, streams.lines(name, begin))
-        page = EventPage(items=watch.events(name, begin)[-limit:])
+            return _Stream(streams, streams.lines(name, begin, choice))
+        page = EventPage(items=[*filter(choice.has, watch.events(name, begin))][-limit:])
         return Response(page.model_dump_json(), media_type="application/json")

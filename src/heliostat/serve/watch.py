@@ -35,10 +35,11 @@ from heliostat.status.cluster_watch import ClusterWatch
 from heliostat.status.event_log import EventLog, EventRow
 from heliostat.status.follower import LinkFollower
 from heliostat.status.history import FINE_COUNT, FINE_S, History, point_of
-from heliostat.status.past import LinkPast, read_link
+from heliostat.status.past import LinkPast, events_in, read_link
 from heliostat.status.values import PartitionStatus
 
 DAY_MS = 86_400_000
+EVENTS_WAIT_S = 1.0
 RECALL_AGAIN_S = 5.0
 """Between two tries to read a link's history, when the target does not answer."""
 
@@ -196,7 +197,7 @@ class Watch:
                 self._histories[name].add(point_of(status))
 
     def _recall(self, link: LinkName, follower: LinkFollower) -> None:
-        """Put what the link's history at the target tells before what is seen from now on."""
+        """Put what the link's history tells before what is seen from now on, and follow it."""
         foreign = ForeignRecords(follower.events.warn)
         target = self.config.clusters[follower.link.target].access()
         while not self._stopping.wait(0):
@@ -210,8 +211,19 @@ class Watch:
                 except HeliostatError:  # its status tells that the target does not answer
                     self._stopping.wait(RECALL_AGAIN_S)
                     continue
-            self.remember(link, past)
-            return
+                self.remember(link, past)
+                self._take_events(records, follower.events, foreign)
+
+    def _take_events(self, records: PastRecords, events: EventLog, foreign: ForeignRecords) -> None:
+        """Take what the link's driver tells from now on: who wishes what, what was changed."""
+        while not self._stopping.wait(0):
+            try:
+                rows = records.after(EVENTS_WAIT_S)
+            except HeliostatError:  # as above
+                self._stopping.wait(RECALL_AGAIN_S)
+                continue
+            for event in events_in(records.topic, rows, foreign):
+                events.take(event)
 
     def remember(self, link: LinkName, past: LinkPast) -> None:
         """Put what was noted earlier before what is kept of a link."""

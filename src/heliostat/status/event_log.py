@@ -16,6 +16,9 @@ from heliostat.ops.events import NOTHING, Events, LogFormat, Subject
 from heliostat.status.history_records import PastEvent
 
 KEPT = 1_000
+COMPARED = 200
+"""Of so many of the last events is looked whether both the driver and who watches it tell them."""
+SAME_WITHIN_MS = 15_000
 IN_A_MS = 1_000
 """Numbers of events for each ms."""
 _LAST = [0]
@@ -75,6 +78,8 @@ class EventLog(Events):
         self._link = link
         self._clock_ms = wall_ms
         self._rows: deque[EventRow] = deque(maxlen=KEPT)
+        self._ours: deque[EventRow] = deque(maxlen=COMPARED)
+        self._drivers: deque[EventRow] = deque(maxlen=COMPARED)
         self._rows_lock = threading.Lock()
 
     @override
@@ -85,9 +90,22 @@ class EventLog(Events):
             at_ms = self._clock_ms()
             of = about.topic, about.partition, about.code
             row = EventRow(_next_number(at_ms), at_ms, level, self._link, own, *of)
-            self._rows.append(row)
+            self._add(row, self._ours, self._drivers)
         named = f"link {self._link}: {own}" if self._link else own
         super().write(level, named, replace(about, link=self._link))
+
+    def take(self, event: PastEvent) -> None:
+        """Take what the link's driver tells, unless it was seen from outside just so."""
+        with self._rows_lock:
+            number = _next_number(event.at_ms)
+            row = EventRow(number, event.at_ms, event.level, self._link, *event[2:])
+            self._add(row, self._drivers, self._ours)
+
+    def _add(self, row: EventRow, same: deque[EventRow], other: Iterable[EventRow]) -> None:
+        """Add a row, unless who else tells events has told this one."""
+        if not any(_is_same(row, earlier) for earlier in other):
+            self._rows.append(row)
+        same.append(row)
 
     def remember(self, events: Iterable[PastEvent]) -> None:
         """Put what the link's history tells before what is kept already."""
@@ -113,3 +131,12 @@ class EventLog(Events):
         """Return events with larger numbers, the oldest first."""
         with self._rows_lock:
             return [row for row in self._rows if row.id > after]
+
+
+def _is_same(row: EventRow, other: EventRow) -> bool:
+    """Return whether two rows tell the same, one as the driver saw it, one from outside."""
+    if abs(row.at_ms - other.at_ms) > SAME_WITHIN_MS or row.level != other.level:
+        return False
+    about = row.topic, row.partition, row.code
+    is_about_same = about == (other.topic, other.partition, other.code)
+    return row.text == other.text or (row.code != "" and is_about_same)

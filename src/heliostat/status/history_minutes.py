@@ -2,7 +2,7 @@
 
 Each minute has one record of the link, and one of topics: of the busiest and the worst, each ten
 minutes of all others that have changed, and each hour of all, so that who reads some hours knows
-those that never change.
+those that never change. What happens has records of its own, so that who follows it need not wait.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from heliostat.records.copier.lane import PartitionState
 from heliostat.status.history import Point, merged, point_of
 from heliostat.status.history_positions import POSITIONS_KEY, PositionMinutes
 from heliostat.status.history_records import (
+    EVENTS_KEY,
     LINK_KEY,
     TOPICS_KEY,
     LinkMinute,
     PastEvent,
     TopicsMinute,
+    encode_events,
     encode_link,
     encode_topics,
     kept_exactly,
@@ -80,7 +82,7 @@ class HistoryMinutes:
     def __init__(self) -> None:
         self._fine: list[Point] = []
         self._events: list[PastEvent] = []
-        self._unwritten_events = 0
+        self._events_of_minute = self._unwritten_events = 0
         self._minute_sums = self._tick_sums = _Sums(0, {})
         self._tick = self._hour = -1
         self._positions = PositionMinutes()
@@ -90,10 +92,16 @@ class HistoryMinutes:
     def add_events(self, events: Iterable[PastEvent]) -> None:
         """Add what happened; of very many in a minute the first are kept, and the rest counted."""
         for event in events:
-            if len(self._events) < EVENTS_MAX:
+            if self._events_of_minute < EVENTS_MAX:
                 self._events.append(event._replace(text=event.text[:TEXT_MAX]))
+                self._events_of_minute += 1
             else:
                 self._unwritten_events += 1
+
+    def new_events(self) -> list[Record]:
+        """Return the record of the events that no record has yet, if there are any."""
+        events, self._events = self._events, []
+        return [(EVENTS_KEY, encode_events(events))] if events else []
 
     def take(self, figures: Figures) -> list[Record]:
         """Take a moment; return the records of the minute that it ends, if it is the next one's."""
@@ -112,7 +120,7 @@ class HistoryMinutes:
         return self._cut(figures)
 
     def _cut(self, figures: Figures) -> list[Record]:
-        minute = LinkMinute(merged(self._fine), tuple(self._fine), tuple(self._noted_events()))
+        minute = LinkMinute(merged(self._fine), tuple(self._fine), tuple(self._last_events()))
         topics = self._topics(figures, self._fine[-1].at_ms)
         positions = self._positions.take(figures.positions(), figures.status.at_ms)
         self._fine = []
@@ -122,11 +130,12 @@ class HistoryMinutes:
             *(() if positions is None else [(POSITIONS_KEY, positions)]),
         ]
 
-    def _noted_events(self) -> list[PastEvent]:
+    def _last_events(self) -> list[PastEvent]:
         events, more = self._events, self._unwritten_events
-        self._events, self._unwritten_events = [], 0
+        self._events, self._unwritten_events, self._events_of_minute = [], 0, 0
         if more:
-            events.append(PastEvent(events[-1].at_ms, "WARN", f"{more} more events are not kept"))
+            text = f"{more} more events are not kept"
+            events.append(PastEvent(self._fine[-1].at_ms, "WARN", text))
         return events
 
     def _topics(self, figures: Figures, at_ms: int) -> TopicsMinute:

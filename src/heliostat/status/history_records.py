@@ -3,6 +3,7 @@
     key `link`      a minute of the link: one point for it, those at 5 s, and what happened
     key `topics`    a minute of topics: some of them, all that changed, or all
     key `positions`    how far partitions are copied, see `history_positions`
+    key `events`    what happened, at once; a minute of the link has only those that came with it
 
 A value is a version and compressed content. Figures of topics are columns of numbers of 32 bits in
 which three digits count, so that compression finds them alike, and one topic's are read without
@@ -24,7 +25,7 @@ from typing import Any, NamedTuple
 
 from heliostat.status.history import Point
 
-LINK_KEY, TOPICS_KEY = b"link", b"topics"
+LINK_KEY, TOPICS_KEY, EVENTS_KEY = b"link", b"topics", b"events"
 VERSION = 1
 VALUE_MAX = 8 << 20
 """Most bytes of a value's content: 5,000 topics have less than 2 MiB."""
@@ -100,6 +101,16 @@ def decode_link(value: bytes | None, fine_from_ms: int = 0) -> LinkMinute:
         tuple(point for point in points if point.at_ms >= fine_from_ms),
         tuple(map(_event, content["events"])),
     )
+
+
+def encode_events(events: Iterable[PastEvent]) -> bytes:
+    """Return a record's value."""
+    return packed(json.dumps({"events": list(events)}, separators=(",", ":")).encode())
+
+
+def decode_events(value: bytes | None) -> tuple[PastEvent, ...]:
+    """Return the events of a record; it raises one of `NOT_A_ROW` if it is none."""
+    return tuple(map(_event, json.loads(unpacked(value))["events"]))
 
 
 def _event(row: Sequence[Any]) -> PastEvent:

@@ -5,19 +5,23 @@ It is read as a stream: in memory are one answer of the broker, and the points a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords
+from heliostat.clusters.log_reader import LogRecord
 from heliostat.clusters.past_records import PastRecords
-from heliostat.names import Offset, TopicPartition
+from heliostat.names import Offset, TopicName, TopicPartition
 from heliostat.status.history import COARSE_S, FINE_S, Point, merged
 from heliostat.status.history_positions import POSITIONS_KEY, Crossing, decode_positions
 from heliostat.status.history_records import (
+    EVENTS_KEY,
     LINK_KEY,
     TOPICS_KEY,
     PastEvent,
     TopicsMinute,
+    decode_events,
     decode_link,
     decode_topics,
 )
@@ -52,6 +56,9 @@ def read_link(
         if record.key in (TOPICS_KEY, POSITIONS_KEY):
             continue
         try:
+            if record.key == EVENTS_KEY:
+                past.events += _not_before(from_ms, decode_events(record.value))
+                continue
             if record.key != LINK_KEY:
                 raise KeyError(record.key)  # one way for all that is odd
             minute = decode_link(record.value, fine_from_ms)
@@ -61,18 +68,36 @@ def read_link(
         if minute.whole.at_ms >= from_ms:
             past.whole.append(minute.whole)
         past.fine += minute.fine
-        past.events += [event for event in minute.events if event.at_ms >= from_ms]
+        past.events += _not_before(from_ms, minute.events)
     past.fine = with_breaks(past.fine, FINE_S)
     past.whole = with_breaks(past.whole, COARSE_S)
     past.events = sorted(dict.fromkeys(past.events))
     return past
 
 
+def _not_before(from_ms: int, events: Iterable[PastEvent]) -> list[PastEvent]:
+    return [event for event in events if event.at_ms >= from_ms]
+
+
+def events_in(
+    topic: TopicName, records: Iterable[LogRecord], foreign: ForeignRecords
+) -> Iterator[PastEvent]:
+    """Yield the events of a history's records, of whichever kind."""
+    for record in records:
+        try:
+            if record.key == EVENTS_KEY:
+                yield from decode_events(record.value)
+            elif record.key == LINK_KEY:
+                yield from decode_link(record.value, sys.maxsize).events
+        except NOT_A_ROW as error:
+            foreign.note(topic, record.offset, record.key, error)
+
+
 def read_topic(topic: PastRecords, name: str, from_ms: int, foreign: ForeignRecords) -> list[Point]:
     """Return one topic's points from a time on; raises as `read_link`."""
     line = TopicLine()
     for record in topic.since(from_ms - ALL_WITHIN_MS):
-        if record.key in (LINK_KEY, POSITIONS_KEY):
+        if record.key in (LINK_KEY, EVENTS_KEY, POSITIONS_KEY):
             continue
         try:
             if record.key != TOPICS_KEY:

@@ -16,13 +16,19 @@ from heliostat.errors import (
     ProtocolError,
     Verdict,
 )
-from heliostat.link.history_part import UNWRITTEN_MAX, HistoryPart, KeptEvents
+from heliostat.link.history_part import EVENTS_S, UNWRITTEN_MAX, HistoryPart, KeptEvents
 from heliostat.link.owner_guard import OwnerGuard
 from heliostat.names import LinkName
 from heliostat.ops.events import Events, Subject
 from heliostat.status.board import StatusBoard
 from heliostat.status.history_minutes import EVENTS_MAX, Record
-from heliostat.status.history_records import LINK_KEY, LinkMinute, decode_link
+from heliostat.status.history_records import (
+    EVENTS_KEY,
+    LINK_KEY,
+    LinkMinute,
+    decode_events,
+    decode_link,
+)
 
 MINUTE_S = 60.0
 REFUSED = ProtocolError("an answer that makes no sense")
@@ -60,14 +66,40 @@ class History:
         self.part.turn()
 
 
-def test_events_are_passed_on_and_written_with_their_minute() -> None:
+def test_events_are_passed_on_and_written_at_once() -> None:
     history = History()
     history.turn()
     history.events.warn("link l: t-0 is\nblocked", Subject("l", "t", 0, "X"))
     assert history.events.recent(1)[0].endswith("t-0 is blocked")
+    history.clock.sleep(EVENTS_S)
+    history.part.turn()
+    assert history.topic.minutes() == []
+    (record,) = history.topic.records
+    assert record[0] == EVENTS_KEY
+    (event,) = decode_events(record[1])
+    assert event[1:] == ("WARN", "t-0 is blocked", "t", 0, "X")
     history.turn()
     (minute,) = history.topic.minutes()
-    assert [event[1:] for event in minute.events] == [("WARN", "t-0 is blocked", "t", 0, "X")]
+    assert minute.events == ()
+    assert len(minute.fine) == 1, "a look for events takes no figures"
+
+
+def test_events_of_a_target_that_takes_none_go_with_their_minute() -> None:
+    history = History()
+    history.turn()
+    history.topic.error = ConnectionLost("away")
+    history.events.info("one")
+    for text in ("two", "three"):
+        with pytest.raises(ConnectionLost):
+            history.part.turn()
+        history.events.info(text)
+        history.clock.sleep(EVENTS_S)
+    history.topic.error = None
+    history.part.turn()
+    history.turn()
+    events = [e for key, v in history.topic.records if key == EVENTS_KEY for e in decode_events(v)]
+    events += [event for minute in history.topic.minutes() for event in minute.events]
+    assert [event.text for event in events] == ["one", "two", "three"]
 
 
 def test_events_that_nobody_takes_are_bounded() -> None:

@@ -12,6 +12,8 @@ from starlette.testclient import TestClient
 from unit.serve.test_app import HOST, watch
 
 from heliostat.names import LinkName
+from heliostat.operate.events import EventChoice
+from heliostat.ops.events import Subject
 from heliostat.serve import events_routes
 from heliostat.serve.app import make_app
 from heliostat.serve.events_routes import ALIVE_EVERY, STREAMS_MAX, Streams
@@ -59,6 +61,29 @@ def test_a_client_goes_on_where_it_was(watch: Watch, monkeypatch: pytest.MonkeyP
         assert wrong.status_code == 422
 
 
+def test_only_what_is_asked_for_comes(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events_routes, "EVERY_S", 0)
+    events = watch.follower(LinkName("l")).events
+    events.info("t-0 is copied again", Subject(topic="t", partition=0))
+    events.warn("u-0 is blocked", Subject(topic="u", partition=0))
+    events.info("t and 3 more are paused: an operator wishes so")
+    app = make_app(watch)
+    looks = iter([False, True])
+    app.state.is_ending = lambda: next(looks)
+    with TestClient(Guard(app, hosts=[HOST], tokens=None), base_url=f"http://{HOST}") as client:
+
+        def texts(query: str) -> list[str]:
+            rows = client.get(f"/api/v1/events?{query}").json()["items"]
+            return [row["text"].split()[0] for row in rows]
+
+        assert texts("level=WARN") == ["u-0"]
+        assert texts("topic=t") == ["t-0", "t"]
+        assert texts("topic=*&limit=1") == ["t"]
+        assert client.get("/api/v1/events?level=x").status_code == 422
+        got = client.get("/api/v1/events?level=WARN", headers=STREAM)
+        assert [json.loads(row["data"])["text"] for row in streamed(got.text)] == ["u-0 is blocked"]
+
+
 def test_a_quiet_stream_is_kept_and_its_number_bounded(
     watch: Watch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,7 +96,7 @@ def test_a_quiet_stream_is_kept_and_its_number_bounded(
         return looks > ALIVE_EVERY
 
     async def lines(of: Streams) -> list[str]:
-        return [line async for line in of.lines(None, 0)]
+        return [line async for line in of.lines(None, 0, EventChoice())]
 
     streams = Streams(watch, is_ending)
     assert asyncio.run(lines(streams))[-1] == ": still here\n\n"
