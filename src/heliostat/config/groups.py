@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, Strict, Tag
 
 from heliostat.config.frozen import Frozen
 from heliostat.config.patterns import Patterns, as_entries
+from heliostat.config.variables import check_variables
 
 GROUPS_EXCLUDE_DEFAULT: tuple[str, ...] = (
     # MirrorMaker 2's list: console groups are temporary, Connect's belong to one Connect cluster.
@@ -18,7 +18,6 @@ GROUPS_EXCLUDE_DEFAULT: tuple[str, ...] = (
 )
 FOLLOWED_S_LIMIT = 31_536_000  # a year; brokers keep offsets for a week by default
 GROUP_VARIABLES = ("group", "source")
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
 
 
 def _check_characters(text: str) -> str:
@@ -28,13 +27,7 @@ def _check_characters(text: str) -> str:
 
 
 def _check_format(text: str) -> str:
-    names = _VARIABLE.findall(text)
-    for name in names:
-        if name not in GROUP_VARIABLES:
-            known = ", ".join(f"${{{known}}}" for known in GROUP_VARIABLES)
-            raise ValueError(f"unknown variable ${{{name}}}, known are {known}")
-    if "group" not in names:
-        raise ValueError("without ${group} every group would get the same name")
+    check_variables(text, GROUP_VARIABLES, "group")
     return _check_characters(text)
 
 

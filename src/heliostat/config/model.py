@@ -21,6 +21,7 @@ from heliostat.config.schemas import SchemasConfig
 from heliostat.config.security import SecurityConfig
 from heliostat.config.service import MetricsConfig, ServiceConfig
 from heliostat.config.starts import Start
+from heliostat.config.variables import VARIABLE, check_variables
 from heliostat.names import Alias, LinkName
 from heliostat.slots import WHOLE_TOPIC, Slot
 
@@ -70,7 +71,6 @@ REQUEST_BYTES_LIMIT = 100 << 20  # bytes; `socket.request.max.bytes` default of 
 IN_FLIGHT_LIMIT = 5  # a broker remembers this many batches of a producer (`ProducerStateEntry`)
 REPLICATION_FACTOR_LIMIT = 32_767  # an int16 on the wire
 FORMAT_VARIABLES = ("topic", "source")
-_VARIABLE = re.compile(r"\$\{([^}]*)\}")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:\[\]/]+):(?P<port>[0-9]{1,5})")
 
 
@@ -89,14 +89,8 @@ def _check_address(address: str) -> str:
 
 
 def _check_format(text: str) -> str:
-    names = _VARIABLE.findall(text)
-    for name in names:
-        if name not in FORMAT_VARIABLES:
-            known = ", ".join(f"${{{known}}}" for known in FORMAT_VARIABLES)
-            raise ValueError(f"unknown variable ${{{name}}}, known are {known}")
-    if "topic" not in names:
-        raise ValueError("without ${topic} every source topic would get the same name")
-    _check_characters(_VARIABLE.sub("", text))
+    check_variables(text, FORMAT_VARIABLES, "source topic")
+    _check_characters(VARIABLE.sub("", text))
     _check_beginning(text[: text.index("${")])  # what follows a variable is no beginning
     return text
 

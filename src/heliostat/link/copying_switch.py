@@ -17,7 +17,6 @@ from heliostat.link.identity import known_of, own_identity
 from heliostat.link.known import Known
 from heliostat.link.lane_template import lane_template
 from heliostat.link.loops import Loop, Loops
-from heliostat.link.wish_part import is_stopped
 from heliostat.names import LinkName
 from heliostat.ops.asked import both
 from heliostat.ops.loop_spec import LoopSpec
@@ -63,7 +62,7 @@ class CopyingSwitch:
         """The target's cluster, opened before anything is wished."""
         self.source: ClusterAdmin | None = None
         self.known = Known({}, {})
-        self._copies = threading.Event()
+        self._copies = False
         self._beginning: Loop | None = None
         self._last_generation = 0
 
@@ -86,7 +85,7 @@ class CopyingSwitch:
 
     def carry_out(self, wishes: Wishes) -> None:
         """Begin or end copying, and let partitions rest or go on."""
-        if is_stopped(wishes):
+        if wishes.is_stopped():
             self._end_copying()
         elif self._beginning is None:
             begin = self._context.owner.guarded(self._begin_copying)
@@ -101,7 +100,7 @@ class CopyingSwitch:
 
     def _begin_copying(self) -> None:
         """Start the parts that need the source; a loop retries this until it has succeeded."""
-        if self._copies.is_set():
+        if self._copies:
             if self._beginning is not None:
                 self._loops.end(self._beginning)
             return
@@ -137,7 +136,7 @@ class CopyingSwitch:
             after_generation=self._last_generation,
         )
         self._loops.start(*copying.begin())
-        self._copies.set()
+        self._copies = True
         self.begun.set()
 
     def _end_copying(self) -> None:
@@ -153,7 +152,7 @@ class CopyingSwitch:
             self._last_generation = copying.lanes.last_generation()
             self.copying = None
             copying.close()
-        self._copies.clear()
+        self._copies = False
         self._beginning = None
         self._loops.forget()
 

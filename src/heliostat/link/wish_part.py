@@ -19,7 +19,7 @@ from heliostat.names import LaneId, Offset
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.records.copier.lane import PartitionSpec
-from heliostat.wishes.wish import Wish, WishedState, Wishes
+from heliostat.wishes.wish import Place, Wish, Wishes
 from heliostat.wishes.wish_book import WishBook
 
 EVERY_S = 1.0
@@ -179,14 +179,16 @@ def changes_between(before: Wishes, now: Wishes) -> list[str]:
     if wish is not None and (was is None or was.state is not wish.state):
         lines.append(f"the link is {wish.state.value}: {told(wish)}")
     elif was is not None and wish is None:
-        lines.append("the link goes on")
+        lines.append("the link goes on" + _told_of(now, Place()))
     old = {each.place: each for each in before.pauses()}
     new = {each.place: each for each in now.pauses()}
     paused = [new[place] for place in new.keys() - old.keys()]
     if paused:
         lines.append(f"{_names([str(each.place) for each in paused])} paused: {told(paused[0])}")
     if over := old.keys() - new.keys():
-        lines.append(f"{_names([str(place) for place in over])} no longer paused")
+        places = sorted(over, key=str)
+        names = _names([str(place) for place in places])
+        lines.append(f"{names} no longer paused{_told_of(now, places[0])}")
     return lines
 
 
@@ -195,14 +197,14 @@ def told(wish: Wish) -> str:
     return f"{wish.by} wishes so" + (f", {wish.why}" if wish.why else "")
 
 
+def _told_of(wishes: Wishes, place: Place) -> str:
+    """Return who wishes that a place goes on, and why; nothing where the wish was forgotten."""
+    wish = wishes.last_of(place)
+    return "" if wish is None else f": {told(wish)}"
+
+
 def _names(places: list[str]) -> str:
     first, *rest = sorted(places)
     verb = "are" if rest else "is"
     more = f" and {len(rest)} more" if rest else ""
     return f"{first}{more} {verb}"
-
-
-def is_stopped(wishes: Wishes) -> bool:
-    """Return whether nothing at all is to be done at either cluster."""
-    of_link = wishes.of_link()
-    return of_link is not None and of_link.state is WishedState.STOPPED

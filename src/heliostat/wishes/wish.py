@@ -138,7 +138,7 @@ class Wishes:
 
     def state_of(self, place: Place) -> WishedState:
         """Return what is wished of just this place; a topic's own wish covers its partitions."""
-        wish = self._last_of(place)
+        wish = self.last_of(place)
         return WishedState.RUNNING if wish is None else wish.state
 
     def of_link(self) -> Wish | None:
@@ -148,10 +148,15 @@ class Wishes:
 
     def pause_of(self, partition: TopicPartition) -> Wish | None:
         """Return the wish by which a partition is paused on its own; None: by none."""
-        wish = self._last_of(Place(partition.topic, partition.partition))
+        wish = self.last_of(Place(partition.topic, partition.partition))
         return wish if wish is not None and wish.state is WishedState.PAUSED else None
 
-    def _last_of(self, place: Place) -> Wish | None:
+    def is_stopped(self) -> bool:
+        """Return whether nothing at all is to be done at either cluster."""
+        of_link = self.of_link()
+        return of_link is not None and of_link.state is WishedState.STOPPED
+
+    def last_of(self, place: Place) -> Wish | None:
         """Return the last wish for a place; a topic's is one for its partitions, too."""
         places = {place, Place(place.topic)}
         _, wish = max(

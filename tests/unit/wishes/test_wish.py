@@ -139,6 +139,9 @@ def test_changes_are_told_in_a_line_each() -> None:
     assert changes_between(before, now) == [
         "the link is paused: ops wishes so, the disk is full",
         "u and 2 more are paused: ops wishes so",
-        "t is no longer paused",
+        "t is no longer paused: ops wishes so",
     ]
+    going_on = now.copy()
+    going_on.take(wish(LINK, RUN, why="it has room again"))
+    assert changes_between(now, going_on) == ["the link goes on: ops wishes so, it has room again"]
     assert changes_between(now, before)[0] == "the link goes on"
