@@ -9,7 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from heliostat.config import BUILT_IN_EXCLUDE, CONFIG_EXCLUDE_DEFAULT, LinkConfig, RecordsConfig
+from heliostat.config import (
+    BUILT_IN_EXCLUDE,
+    CONFIG_EXCLUDE_DEFAULT,
+    LinkConfig,
+    RecordsConfig,
+    compile_pattern,
+    is_plain_name,
+)
 from heliostat.mm2.config_topics import MM2_CONFIG_EXCLUDE
 from heliostat.mm2.config_values import Ledger
 from heliostat.mm2.export_naming import MirrorNaming
@@ -68,7 +75,9 @@ def connectors_of(link: LinkConfig, naming: MirrorNaming, ledger: Ledger) -> Mir
 
 def _selection(link: LinkConfig, naming: MirrorNaming, ledger: Ledger) -> Properties:
     topics, own = link.topics, naming.left_out()
-    own_only = [entry for entry in own if entry not in topics.exclude]
+    own_only = [
+        pattern for pattern in own if pattern not in topics.exclude and _concerns(pattern, link)
+    ]
     if own_only:
         patterns = ", ".join(own_only)
         ledger.differs(f"MirrorMaker 2 leaves out topics that match {patterns} in any case")
@@ -77,6 +86,12 @@ def _selection(link: LinkConfig, naming: MirrorNaming, ledger: Ledger) -> Proper
         "topics": java_list(topics.include, "topics.include"),
         "topics.exclude": java_list([*exclude, _STATE_TOPICS], "topics.exclude"),
     }
+
+
+def _concerns(pattern: str, link: LinkConfig) -> bool:
+    """Return whether a pattern may match a topic of the link; of expressions it is not known."""
+    matches = compile_pattern(pattern).fullmatch
+    return any(not is_plain_name(entry) or matches(entry) for entry in link.topics.include)
 
 
 def _topics(link: LinkConfig, ledger: Ledger) -> Properties:

@@ -82,6 +82,8 @@ class SecretReferences(References):
         self._folder = folder.rstrip("/")
         self.namespace = namespace
         self._ledger = ledger
+        self._places: dict[Item, str] = {}
+        """Where the contents are of items that are to be made."""
 
     @override
     def of(self, secret: SecretConfig, cluster: str, key: str) -> str:
@@ -99,8 +101,10 @@ class SecretReferences(References):
         if len(parts) == 2 and _SECRET_NAME.fullmatch(parts[0]) and _ITEM.fullmatch(parts[1]):
             self._ledger.must_do(f"have the secret {parts[0]} with its item {parts[1]} ({cluster})")
             return Item(*parts)
-        item = Item(f"{kubernetes_name(cluster)}-credentials", ITEMS[key])
-        place = path or f"the variable {secret.env}"
+        place, name = path or f"the variable {secret.env}", kubernetes_name(cluster)
+        item = Item(f"{name}-credentials", ITEMS[key])
+        while self._places.setdefault(item, place) != place:  # of a cluster with a like name
+            item = Item(f"{item.secret}-2", item.key)
         self._ledger.must_do(
             f"make a secret {item.secret} whose item {item.key} has the contents of {place}"
         )
