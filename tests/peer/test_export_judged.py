@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from peer.test_import_judged import client_view, differences, judge
+from support.judged_links import client_view, differences
+from support.mirror_jvm import MirrorJvm
 from support.mirror_maker_judge import Judge
 
 from heliostat.config import Config
@@ -13,7 +15,6 @@ from heliostat.mm2.export_forms import ExportForm
 from heliostat.operate.export_mm2 import export_mm2
 
 pytestmark = [pytest.mark.peer, pytest.mark.thorough]
-__all__ = ["judge"]
 NAMES = {ExportForm.CONNECTORS: "c.json", ExportForm.PROPERTIES: "mm2.properties"}
 HIDDEN = r"\..*"
 RETURNING = [HIDDEN, r"(.+\.)?B\..+"]
@@ -56,6 +57,12 @@ LINKS: dict[str, dict[str, Any]] = {
         "heartbeats": {"mirror": True},
     },
 }
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    with MirrorJvm() as jvm:
+        yield Judge(jvm)
 
 
 def config_of(link: dict[str, Any]) -> Config:
