@@ -24,6 +24,7 @@ STATE_COLOURS = {
     "retrying": "yellow",
     "paused": "magenta",
     "stopped": "magenta",
+    "halted": "red",
     "no_owner": "red",
     "silent": "red",
     "unreachable": "red",
@@ -70,6 +71,8 @@ def more_words(status: LinkStatus) -> str:
     if status.wish and status.state == status.wish["state"]:
         why = f" ({status.wish['why']})" if status.wish["why"] else ""
         words += f"  as {status.wish['by']} wishes{why}"
+    if status.state == "running" and status.restarts.get("count"):
+        words += f"  began again {status.restarts['count']} times, after {last_halt(status)}"
     if status.open_records:
         words += f"  {count(status.open_records)} rec in open transactions"
     if status.heartbeat_age_s is not None:
@@ -79,6 +82,11 @@ def more_words(status: LinkStatus) -> str:
     if status.driver.get("schemas"):
         words += f"  {_schemas(status.driver['schemas'])}"
     return words
+
+
+def last_halt(status: LinkStatus) -> str:
+    """Return why the link halted last, in a word."""
+    return status.restarts["code"] or "a failure"
 
 
 def colour(status: LinkStatus) -> str:

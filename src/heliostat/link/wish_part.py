@@ -155,11 +155,12 @@ class WishPart:
 
     def report(self) -> dict[str, Any]:
         """Return the wishes' part of the driver's report."""
-        now = self.now()
+        now, restarts = self.now(), self._book.restarts
         pauses = sorted(now.pauses(), key=lambda wish: wish.place.key)
         of_link = now.of_link()
         return {
             "answered": self._answered,
+            "restarts": None if restarts is None else restarts.to_json(),
             "link": None if of_link is None else of_link.to_json(),
             "paused": [
                 {"place": str(wish.place), **wish.to_json()} for wish in pauses[:REPORTED_MAX]

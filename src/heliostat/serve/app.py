@@ -31,6 +31,7 @@ from heliostat.serve.messages import (
     Health,
     LinkDetails,
     LinkPage,
+    LinkRestarts,
     LinkSummary,
     PartitionField,
     PartitionPage,
@@ -159,7 +160,8 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         def make() -> bytes:
             summary = _summary(watch, status, max_lag_s).model_dump()
             row = {**summary, **asdict(replace(status, topics=[]))}  # thousands, left out anyway
-            row["wish"] = summary["wish"]  # null where there is none
+            for name in ("wish", "restarts"):  # null where there is none
+                row[name] = summary[name]
             row.pop("topics")
             return json.dumps(row).encode()
 
@@ -317,6 +319,7 @@ def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
         wish=StandingWish(**status.wish) if status.wish else None,
         paused=[PausedPlace(**each) for each in status.paused],
         paused_count=status.paused_count,
+        restarts=LinkRestarts(**status.restarts) if status.restarts else None,
         in_sync=not why,
         why_not_in_sync=why,
         topics=len(status.topics),

@@ -11,6 +11,8 @@ from heliostat.errors import ConnectionLost
 from heliostat.link.wish_part import WishPart
 from heliostat.names import Offset, TopicName
 from heliostat.ops.events import Events
+from heliostat.wishes.order import Orders
+from heliostat.wishes.restarts import RestartMemory
 from heliostat.wishes.wish import Place, Wish, WishedState, Wishes
 
 PAUSE = Wish(Place(), WishedState.PAUSED, "ops", 1, "full")
@@ -21,6 +23,8 @@ class Book:
 
     def __init__(self) -> None:
         self.wishes = Wishes()
+        self.orders = Orders()
+        self.restarts: RestartMemory | None = None
         self.there: list[Wish] = []
         self.position = Offset(0)
         self.waits: list[float] = []
