@@ -214,6 +214,7 @@ def problem_lines(status: LinkStatus) -> list[RenderableType]:
     if gaps.get("rows"):
         shown.append(Text(gaps_words(gaps), style="yellow"))
     shown += [Text(f"note: {note}", style="dim") for note in status.notes[:PROBLEM_ROWS]]
+    shown += [Text(text, style="dim") for text in order_texts(status)]
     missing = status.driver.get("schemas", {}).get("unresolved", {})
     shown += [
         Text(f"schema {name} not mirrored: {why}", style="yellow", overflow="ellipsis")
@@ -224,6 +225,17 @@ def problem_lines(status: LinkStatus) -> list[RenderableType]:
         Text(f"group {group}: {why}", style="dim") for group, why in list(left.items())[:GROUP_ROWS]
     ]
     return shown
+
+
+def order_texts(status: LinkStatus) -> list[str]:
+    """Return the last orders that are not done, and why."""
+    orders = status.driver.get("wishes", {}).get("orders", ())
+    return [
+        f"restart of {each['place']}, ordered by {each['by']}: "
+        + (each["text"] or ("is under way" if each["stage"] == "begun" else "waits"))
+        for each in orders
+        if each["stage"] != "done"
+    ]
 
 
 def gaps_words(gaps: Mapping[str, int]) -> str:

@@ -31,6 +31,7 @@ from heliostat.link.lane_set import Runner
 from heliostat.link.leases import renew_every_s
 from heliostat.link.loops import Loops
 from heliostat.link.meters import Meters
+from heliostat.link.order_part import OrderPart
 from heliostat.link.owner_guard import OWN_LASTS_S, OwnerGuard
 from heliostat.link.troubles import Troubles
 from heliostat.link.wish_part import WishPart
@@ -108,12 +109,7 @@ class LinkService:
             must_stop=self._stopping.is_set,
         )
         owner = OwnerGuard(ownership)
-        self._wishes = WishPart(
-            WishBook(LinkName(link.name), state.clusters, foreign),
-            lambda wishes: self._switch.carry_out(wishes),  # noqa: PLW0108  # it is made later
-            lambda: self._switch.is_carried_out(),  # noqa: PLW0108  # as above
-            events,
-        )
+        self._wishes = self._wish_part(state, owner, foreign, clock, events)
         self._context = LinkContext(
             link,
             source,
@@ -137,6 +133,32 @@ class LinkService:
             self._copy_loops,
             self._open_source,
             self._wake.set,
+        )
+
+    def _wish_part(
+        self,
+        state: LinkState,
+        owner: OwnerGuard,
+        foreign: ForeignRecords,
+        clock: Clock,
+        events: Events,
+    ) -> WishPart:
+        book = WishBook(owner.ownership.link, state.clusters, foreign)
+        orders = OrderPart(
+            book,
+            lambda: self._switch.may_restart,  # it is made later, here and below
+            lambda place: self._switch.restart(place),  # noqa: PLW0108
+            owner.check,
+            owner.ownership.instance,
+            clock=clock,
+            events=events,
+        )
+        return WishPart(
+            book,
+            lambda wishes: self._switch.carry_out(wishes),  # noqa: PLW0108
+            lambda: self._switch.is_carried_out(),  # noqa: PLW0108
+            orders,
+            events,
         )
 
     @property

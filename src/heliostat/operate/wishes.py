@@ -114,7 +114,7 @@ def make_wish(
         if progress.exists():
             reader.begin()
         partitions = reader.board.positions().keys()
-        places = [_place(text, partitions) for text in topics] or [Place()]
+        places = [place_of(text, partitions) for text in topics] or [Place()]
         if wished is WishedState.STOPPED and topics:
             raise Refused("only a link can be stopped", hint="pause the topics")
         book.read()
@@ -141,7 +141,7 @@ def make_wish(
         )
 
 
-def _place(text: str, partitions: Collection[TopicPartition]) -> Place:
+def place_of(text: str, partitions: Collection[TopicPartition]) -> Place:
     """Return the topic or partition of that name; anything goes of a link that never reported."""
     topics = {each.topic for each in partitions}
     if not partitions or text in topics:

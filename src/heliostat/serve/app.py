@@ -47,6 +47,7 @@ from heliostat.serve.pages import LIMIT, LIMIT_MAX, field_of, topics_page
 from heliostat.serve.plans_routes import add_plans
 from heliostat.serve.problems import Problem, documented, of_error, problem
 from heliostat.serve.questions import Asking
+from heliostat.serve.restart_routes import add_restarts
 from heliostat.serve.static_files import add_page
 from heliostat.serve.verify_routes import add_verify
 from heliostat.serve.watch import Watch
@@ -86,6 +87,7 @@ def make_app(watch: Watch, jobs: Jobs | None = None) -> FastAPI:
     add_plans(app, asking)
     add_verify(app, asking, jobs or Jobs(watch))
     add_wishes(app, asking)
+    add_restarts(app, asking)
     add_page(app)
     _add_problems(app)
     return app

@@ -7,7 +7,9 @@ from unittest.mock import Mock
 
 import pytest
 
+from heliostat.clock import SystemClock
 from heliostat.errors import ConnectionLost
+from heliostat.link.order_part import OrderPart
 from heliostat.link.wish_part import WishPart
 from heliostat.names import Offset, TopicName
 from heliostat.ops.events import Events
@@ -56,6 +58,15 @@ class Scene:
             self.book,  # type: ignore[arg-type]  # a part of it
             self.carry_out,
             lambda: self.is_carried_out,
+            OrderPart(
+                self.book,  # type: ignore[arg-type]  # as above
+                lambda: False,
+                lambda _: lambda: None,
+                lambda: None,
+                "mine",
+                clock=SystemClock(),
+                events=self.events,
+            ),
             self.events,
         )
 
