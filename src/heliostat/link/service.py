@@ -146,8 +146,8 @@ class LinkService:
         book = WishBook(owner.ownership.link, state.clusters, foreign)
         orders = OrderPart(
             book,
-            lambda: self._switch.may_restart,  # it is made later, here and below
-            lambda place: self._switch.restart(place),  # noqa: PLW0108
+            lambda: self._switch.may_restart,  # it is made later
+            lambda place: self._switch.restart(place),  # noqa: PLW0108  # as above
             owner.check,
             owner.ownership.instance,
             clock=clock,
@@ -155,8 +155,8 @@ class LinkService:
         )
         return WishPart(
             book,
-            lambda wishes: self._switch.carry_out(wishes),  # noqa: PLW0108
-            lambda: self._switch.is_carried_out(),  # noqa: PLW0108
+            lambda wishes: self._switch.carry_out(wishes),  # noqa: PLW0108  # as above
+            lambda: self._switch.is_carried_out(),  # noqa: PLW0108  # as above
             orders,
             events,
         )
@@ -243,6 +243,7 @@ class LinkService:
             "owner": ownership.place,
             **self._switch.report(),
             "wishes": self._wishes.report(),
+            "no_progress": self._context.board.no_progress(now_ms),
             "loops": self._loops.report(now_ms) + self._copy_loops.report(now_ms),
             "meters": self._meters.report(
                 {

@@ -137,6 +137,12 @@ COPY_LATENCY = _family(
     "From a record's append at the source to that at the target, without backlog.",
 )
 TOPIC_PARTITIONS = _family("partitions", GAUGE, (*TOPIC, "state"), "Partitions by their state.")
+PARTITIONS_STUCK = _family(
+    "partitions_without_progress",
+    GAUGE,
+    LINK,
+    "Partitions that lag, and have moved nothing for a minute, for no reason that they tell.",
+)
 PARTITION_STATE = _family(
     "partition_state", GAUGE, (*PARTITION, "state"), "1 for a partition that is not copying."
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Protocol
 
 from fastapi import Body, FastAPI, Path, Request
 from pydantic import BaseModel
@@ -102,6 +102,28 @@ def add_restarts(app: FastAPI, asking: Asking) -> None:
             at_once.release()
         return JSONResponse(answer.to_json(), 200 if answer.is_done or dry_run else 202)
 
+    _add_link(app, order)
+    _add_places(app, order)
+
+
+class OrderWriter(Protocol):
+    """Writes orders and answers with what became of them."""
+
+    def __call__(
+        self,
+        request: Request,
+        name: str,
+        topics: Sequence[str],
+        why: str,
+        *,
+        dry_run: bool,
+        wait_s: float,
+    ) -> Response:
+        """Return the answer."""
+        ...
+
+
+def _add_link(app: FastAPI, order: OrderWriter) -> None:
     @app.post(
         "/api/v1/links/{link}/restart",
         operation_id="restart_link",
@@ -120,6 +142,8 @@ def add_restarts(app: FastAPI, asking: Asking) -> None:
         wanted = body or TopicsWished()
         return order(request, link, wanted.topics, wanted.why, dry_run=dry_run, wait_s=wait_s)
 
+
+def _add_places(app: FastAPI, order: OrderWriter) -> None:
     @app.post(
         "/api/v1/links/{link}/topics/{topic}/restart",
         operation_id="restart_topic",

@@ -19,6 +19,7 @@ from heliostat.state_topics import DRIVER_KEY
 from heliostat.status.halted import show_restarts
 from heliostat.status.lag import Ends, missing_records
 from heliostat.status.latencies import Percentiles
+from heliostat.status.progress_watch import report_of
 from heliostat.status.reports import Reports, Totals
 from heliostat.status.snapshot import NO_ENDS, Snapshot, Stops, standing
 from heliostat.status.sums import problems_of
@@ -202,6 +203,11 @@ class StatusBoard:
         """Return lines about silent lanes and long-open transactions, each under its own key."""
         with self._lock:
             return Snapshot(self._reports, self._stops, now_ms).alarms()
+
+    def no_progress(self, now_ms: int) -> dict[str, Any]:
+        """Return which partitions lag and move nothing, for the driver's report."""
+        with self._lock:
+            return report_of(Snapshot(self._reports, self._stops, now_ms).standstills())
 
     def held(self) -> dict[TopicPartition, int]:
         """Return how many records open transactions hold back, by source partition."""
