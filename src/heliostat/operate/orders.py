@@ -19,7 +19,7 @@ from heliostat.config import Config, LinkConfig
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.operate.reach import require_answer
 from heliostat.operate.wishes import CARRIED_OUT_WITHIN_S, READ_S, place_of
-from heliostat.state.link_state import progress_topic
+from heliostat.state_topics import progress_topic
 from heliostat.status.board import StatusBoard
 from heliostat.status.reader import StatusReader
 from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S
