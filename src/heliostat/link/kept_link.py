@@ -106,7 +106,7 @@ class KeptLink:
                 self._events.info(f"link {link.name}: {link.source} → {link.target} runs")
                 self._failures = 0
                 self._troubles.works(START)
-                self._restarts.runs()
+                self._restarts.runs(service.restarts)
             while service.failure is None and not self._stopping.is_set():
                 self._restarts.look()
                 self._stopping.wait(LOOK_S)

@@ -121,9 +121,9 @@ class RestartKeeper:
 
     # -- while it runs -------------------------------------------------------------------------
 
-    def runs(self) -> None:
-        """Note that it runs."""
-        self._know()
+    def runs(self, stored: RestartMemory | None) -> None:
+        """Note that it runs; `stored` is what the target remembered as it began."""
+        self._learn(stored)
         self._runs_since_s = self._clock.monotonic_s()
         if self._memory.is_halted:
             self._memory = self._memory.runs()
@@ -147,13 +147,12 @@ class RestartKeeper:
     def _know(self) -> None:
         """Take what the target remembers, if another process has noted something since."""
 
-        def read() -> None:
-            stored = self._store.memory()
-            if stored is not None and (not self._is_known or stored.total >= self._memory.total):
-                self._memory = stored
-            self._is_known = True
+        self._tried(lambda: self._learn(self._store.memory()))
 
-        self._tried(read)
+    def _learn(self, stored: RestartMemory | None) -> None:
+        if stored is not None and (not self._is_known or stored.total >= self._memory.total):
+            self._memory = stored
+        self._is_known = True
 
     def _keep(self) -> None:
         memory = self._memory

@@ -45,6 +45,7 @@ from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership, owner_lasts_s
 from heliostat.state_topics import wishes_topic
 from heliostat.status.board import StatusBoard
+from heliostat.wishes.restarts import RestartMemory
 from heliostat.wishes.wish_book import WishBook
 
 REPORT_EVERY_S = 1.0
@@ -165,6 +166,11 @@ class LinkService:
     def failure(self) -> BaseException | None:
         """Why the link had to halt, if it had to."""
         return self._context.owner.failure
+
+    @property
+    def restarts(self) -> RestartMemory | None:
+        """What the target remembers of the link's restarts, read as the link began."""
+        return self._wishes.restarts
 
     # -- beginning -----------------------------------------------------------------------------
 

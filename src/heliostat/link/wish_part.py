@@ -22,6 +22,7 @@ from heliostat.names import LaneId, Offset
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.records.copier.lane import PartitionSpec
+from heliostat.wishes.restarts import RestartMemory
 from heliostat.wishes.wish import Wish, WishedState, Wishes
 from heliostat.wishes.wish_book import WishBook
 
@@ -128,6 +129,11 @@ class WishPart:
         with self._lock:
             return self._now
 
+    @property
+    def restarts(self) -> RestartMemory | None:
+        """What is remembered of the link's restarts."""
+        return self._book.restarts
+
     def begin(self) -> None:
         """Read all wishes, before anything is copied."""
         self._book.exists_now()
@@ -172,7 +178,7 @@ class WishPart:
 
     def report(self) -> dict[str, Any]:
         """Return the wishes' part of the driver's report."""
-        now, restarts = self.now(), self._book.restarts
+        now, restarts = self.now(), self.restarts
         pauses = sorted(now.pauses(), key=lambda wish: wish.place.key)
         of_link = now.of_link()
         return {

@@ -101,7 +101,7 @@ def test_a_quiet_time_as_long_as_its_next_rest_takes_it_back_to_zero() -> None:
     for _ in range(2):
         scene.keeper.halted(BAD)
         scene.rests_s()
-    scene.keeper.runs()
+    scene.keeper.runs(scene.store.row)
     assert scene.board.status(0).state == "unknown", "it is not halted any more"
     scene.time.now_s += 359
     scene.keeper.look()

@@ -40,6 +40,7 @@ class Service:
 
     def __init__(self, ends: list[Exception | None]) -> None:
         self.failure: BaseException | None = None
+        self.restarts = None
         self.runs = False
         self._ends = ends
         self.stops = 0
