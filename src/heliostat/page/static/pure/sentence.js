@@ -16,7 +16,7 @@ import { clock, counted, span, whole } from "./format.js";
  * @property {number} stopped those of them that wait for a decision
  * @property {number | object} refused
  * @property {{by: string, why: string}} wish where it is paused or stopped
- * @property {{reason: string, text: string}} restarts where it has halted
+ * @property {{reason: string, text: string, count: number}} restarts of a link that has halted once
  */
 /** @typedef {{text: string, tone: "ok" | "lag" | "bad" | "unknown" | "quiet", more: string[]}} Said */
 /** @typedef {{lag: number, lagS: number | null, unknown: number, stopped: number}} Moving what is missing in partitions that are not stopped */
@@ -85,6 +85,9 @@ function runningSentence(link, atMs, moving) {
   }
   const unknown =
     lacks.unknown > 0 ? [`Of ${counted(lacks.unknown, "partition")} it is not known how much is missing.`] : [];
+  if (link.restarts && link.restarts.count) {
+    unknown.push(`It has begun again ${counted(link.restarts.count, "time")} lately, after ${link.restarts.reason}`);
+  }
   if (lacks.lag === 0) {
     return { text: `${known}${target} has everything that ${source} has${but}.`, tone, more: [...unknown, ...missing(link)] };
   }
