@@ -146,7 +146,6 @@ class RestartKeeper:
 
     def _know(self) -> None:
         """Take what the target remembers, if another process has noted something since."""
-
         self._tried(lambda: self._learn(self._store.memory()))
 
     def _learn(self, stored: RestartMemory | None) -> None:
