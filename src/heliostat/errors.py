@@ -236,7 +236,7 @@ class LinkTakenOver(HeliostatError):
     """Another instance owns the link now (I10); this one sends nothing more."""
 
     code = "LINK_TAKEN_OVER"
-    hint = "the other instance goes on; restart this one if you want a standby"
+    hint = "the other instance goes on; this one is its standby from now on"
 
 
 class SparkUnavailable(HeliostatError):

@@ -187,6 +187,11 @@ test("a link's state as a sentence", () => {
   assert.equal(text({ lag_records: 4, lag_s: null }), "It is not known how far usdf is behind summit.");
   assert.match(text({ state: "unreachable" }), /usdf does not answer/);
   assert.match(text({ state: "no_owner" }), /No driver runs it/);
+  const again = says.linkSentence(link({ restarts: { reason: "[PROTOCOL] a foreign record", text: "", count: 2 } }), at, null);
+  assert.deepEqual(again.more.map(plain), ["It has begun again 2 times lately, after [PROTOCOL] a foreign record"]);
+  const restarts = { count: 2, reason: "[PROTOCOL] a foreign record", text: "it begins again in 2 min (restart 2 of 7)" };
+  assert.equal(text({ state: "halted", restarts }), "It has halted: [PROTOCOL] a foreign record");
+  assert.deepEqual(says.linkSentence(link({ state: "halted", restarts }), at, null).more.map(plain), ["It begins again in 2 min (restart 2 of 7)."]);
   assert.match(text({ state: "paused", wish: { state: "paused", by: "ops", at_ms: 1, why: "the disk is full" } }), /It is paused, as ops wishes: the disk is full/);
   const stopped = says.linkSentence(link({ state: "no_owner", lag_records: 7, lag_s: 60, unknown: 1 }), at, null);
   assert.match(plain(stopped.more[0]), /at least 7 records would be missing, the oldest 60 s old/);

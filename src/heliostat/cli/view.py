@@ -24,6 +24,7 @@ STATE_COLOURS = {
     "retrying": "yellow",
     "paused": "magenta",
     "stopped": "magenta",
+    "halted": "red",
     "no_owner": "red",
     "silent": "red",
     "unreachable": "red",
@@ -70,6 +71,8 @@ def more_words(status: LinkStatus) -> str:
     if status.wish and status.state == status.wish["state"]:
         why = f" ({status.wish['why']})" if status.wish["why"] else ""
         words += f"  as {status.wish['by']} wishes{why}"
+    if status.state == "running" and status.restarts.get("count"):
+        words += f"  began again {status.restarts['count']} times, after {last_halt(status)}"
     if status.open_records:
         words += f"  {count(status.open_records)} rec in open transactions"
     if status.heartbeat_age_s is not None:
@@ -79,6 +82,11 @@ def more_words(status: LinkStatus) -> str:
     if status.driver.get("schemas"):
         words += f"  {_schemas(status.driver['schemas'])}"
     return words
+
+
+def last_halt(status: LinkStatus) -> str:
+    """Return why the link halted last, in a word."""
+    return status.restarts["code"] or "a failure"
 
 
 def colour(status: LinkStatus) -> str:
@@ -206,6 +214,7 @@ def problem_lines(status: LinkStatus) -> list[RenderableType]:
     if gaps.get("rows"):
         shown.append(Text(gaps_words(gaps), style="yellow"))
     shown += [Text(f"note: {note}", style="dim") for note in status.notes[:PROBLEM_ROWS]]
+    shown += [Text(text, style="dim") for text in order_texts(status)]
     missing = status.driver.get("schemas", {}).get("unresolved", {})
     shown += [
         Text(f"schema {name} not mirrored: {why}", style="yellow", overflow="ellipsis")
@@ -216,6 +225,17 @@ def problem_lines(status: LinkStatus) -> list[RenderableType]:
         Text(f"group {group}: {why}", style="dim") for group, why in list(left.items())[:GROUP_ROWS]
     ]
     return shown
+
+
+def order_texts(status: LinkStatus) -> list[str]:
+    """Return the last orders that are not done, and why."""
+    orders = status.driver.get("wishes", {}).get("orders", ())
+    return [
+        f"restart of {each['place']}, ordered by {each['by']}: "
+        + (each["text"] or ("is under way" if each["stage"] == "begun" else "waits"))
+        for each in orders
+        if each["stage"] != "done"
+    ]
 
 
 def gaps_words(gaps: Mapping[str, int]) -> str:

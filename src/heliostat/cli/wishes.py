@@ -47,7 +47,7 @@ _OPTIONS = (
     click.option("--dry-run", is_flag=True, help="Only tell what would change."),
     json_option,
 )
-_topics = click.option(
+topics_option = click.option(
     "--topic",
     "topics",
     multiple=True,
@@ -58,7 +58,7 @@ _topics = click.option(
 
 @click.command("pause")
 @wish_options
-@_topics
+@topics_option
 def pause_command(**options: Any) -> None:
     r"""Let LINK, or topics of it, copy nothing until `resume`.
 
@@ -76,7 +76,7 @@ def pause_command(**options: Any) -> None:
 
 @click.command("resume")
 @wish_options
-@_topics
+@topics_option
 def resume_command(**options: Any) -> None:
     r"""Let LINK, or topics of it, go on after `pause` or `stop`.
 
@@ -153,7 +153,9 @@ def _wish(
 def answer_lines(answer: WishAnswer) -> list[str]:
     """Return what became of a wish, for people."""
     where = (
-        answer.link if answer.places == ("the link",) else f"{answer.link}: {_names(answer.places)}"
+        answer.link
+        if answer.places == ("the link",)
+        else f"{answer.link}: {names_text(answer.places)}"
     )
     concerned = f"{answer.partitions:,} partitions"
     if answer.is_tried:
@@ -165,10 +167,11 @@ def answer_lines(answer: WishAnswer) -> list[str]:
     else:
         lines = [f"{where} is to be {answer.wished.value} ({concerned}), and waits: {answer.waits}"]
     if answer.still_paused:
-        lines.append(f"still paused by name: {_names(answer.still_paused)}")
+        lines.append(f"still paused by name: {names_text(answer.still_paused)}")
     return lines
 
 
-def _names(names: tuple[str, ...]) -> str:
+def names_text(names: tuple[str, ...]) -> str:
+    """Return names, or the first of many."""
     more = f" and {len(names) - NAMES_MAX} more" if len(names) > NAMES_MAX else ""
     return ", ".join(names[:NAMES_MAX]) + more

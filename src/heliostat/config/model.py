@@ -70,6 +70,7 @@ FETCH_BYTES_LIMIT = 55 << 20  # bytes; a broker returns no more (`fetch.max.byte
 REQUEST_BYTES_LIMIT = 100 << 20  # bytes; `socket.request.max.bytes` default of a broker
 IN_FLIGHT_LIMIT = 5  # a broker remembers this many batches of a producer (`ProducerStateEntry`)
 REPLICATION_FACTOR_LIMIT = 32_767  # an int16 on the wire
+RESTARTS_LIMIT = 100_000  # for who never wants to give up: ten years of one an hour
 FORMAT_VARIABLES = ("topic", "source")
 _ADDRESS = re.compile(r"(?P<host>\[[0-9a-fA-F:.%]+\]|[^\s:\[\]/]+):(?P<port>[0-9]{1,5})")
 
@@ -330,6 +331,14 @@ class StateConfig(Frozen):
     """Null = 3, but not more than the target has brokers."""
 
 
+class RestartsConfig(Frozen):
+    """A link that halted begins again after 0, 2, 6, 12 … minutes, at most 60."""
+
+    max: Annotated[int, Field(title="Restarts", ge=0, le=RESTARTS_LIMIT)] = 7
+    """After so many restarts without a quiet time between them the link gives up; 0 = it does not
+    begin again by itself."""
+
+
 class LinkSettings(Frozen):
     """What a link may set and `defaults` may set for all links."""
 
@@ -339,6 +348,8 @@ class LinkSettings(Frozen):
     """How records are copied."""
     lanes: Annotated[LanesConfig, Field(title="Lanes")] = LanesConfig()
     """Distribution over Spark."""
+    restarts: Annotated[RestartsConfig, Field(title="Restarts")] = RestartsConfig()
+    """When a link that halted begins again."""
     gaps: Annotated[GapsConfig, Field(title="Gaps")] = GapsConfig()
     """Records that are lost at the source before they are copied."""
     errors: Annotated[ErrorsConfig, Field(title="Errors")] = ErrorsConfig()

@@ -73,9 +73,11 @@ def not_running(evidence: Evidence) -> tuple[Kind, str, tuple[Step, ...]] | None
             text += f", {wish['why']}" if wish["why"] else ""
             verb = "resume" if status.state == "paused" else "start"
             return Kind.PAUSED, text, (Step("Let it go on.", f"heliostat {verb} {name}"),)
-        case "no_owner":
+        case "halted" | "no_owner":
             when = "" if ago_s is None else f" since {span_text(ago_s)}"
-            return Kind.STOPPED, f"no driver runs the link {name}{when}{where}", (start,)
+            ended = f"no driver runs the link {name}{when}{where}", (start,)
+            is_halted = status.state == "halted"
+            return Kind.STOPPED, *(_halted(status, name) if is_halted else ended)
         case "silent":
             ago = "for a while" if ago_s is None else f"for {span_text(ago_s)}"
             text = f"the driver of the link {name} has not reported {ago}{where}"
@@ -87,6 +89,12 @@ def not_running(evidence: Evidence) -> tuple[Kind, str, tuple[Step, ...]] | None
         case _:
             heard = "was never started, or not within the last hour" if not driver else "is unknown"
             return Kind.UNKNOWN, f"the link {name} {heard}", (start,)
+
+
+def _halted(status: LinkStatus, name: str) -> tuple[str, tuple[Step, ...]]:
+    text = f"the link {name} has halted: {status.restarts['reason']}"
+    again = Step("Let it begin again now.", f"heliostat restart {name}")
+    return text, (Step(f"Put right what it names; {status.restarts['text']}."), again)
 
 
 def reported_ago_s(status: LinkStatus) -> float | None:

@@ -20,6 +20,7 @@ from heliostat.gaps.choices import CAUSE_OF_CODE, OF_RECORDS, Facts, GapChoice, 
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.ops.events import shortened
 from heliostat.records.copier.lane import PartitionState
+from heliostat.status.progress_watch import reported
 from heliostat.status.sums import SILENT, STOPPED
 from heliostat.status.values import PartitionStatus
 
@@ -81,6 +82,11 @@ def _copied(
     text = f"{_name(row)} is {at}; {missing}"
     more = (*held, *pace_texts(evidence, row.lag_records, row.records_per_s))
     steps = (_end_transaction(evidence),) if held else (_watch(evidence),)
+    stuck = [each for each in reported(evidence.status.driver) if each.source == _place(row)]
+    if stuck:
+        return _with(
+            base, Kind.LATE, text, (stuck[0].text(), *more), steps=_steps_of_stuck(row, evidence)
+        )
     if row.lag_records is None or row.is_bound:
         return _with(base, Kind.UNKNOWN, text, more, steps=steps)
     if row.lag_records:
@@ -225,6 +231,21 @@ def _waiting(
         since_ms=row.since_ms if row.since_ms > 0 else None,
         hint=hint,
         next_steps=(*told, _watch(evidence)),
+    )
+
+
+def _steps_of_stuck(row: PartitionStatus, evidence: Evidence) -> tuple[Step, ...]:
+    name, lane = (
+        shlex.quote(evidence.link.name),
+        f"lane {row.lane}" if row.lane >= 0 else "its lane",
+    )
+    return (
+        Step(
+            f"Nothing tells why: look at the log of {lane}'s worker, and whether this partition's "
+            "leaders at both sides answer others (kafka-console-consumer.sh, kafka-topics.sh)."
+        ),
+        Step("Let its lanes begin anew; nothing is copied twice.", f"heliostat restart {name}"),
+        _watch(evidence),
     )
 
 

@@ -183,6 +183,11 @@ class RecordErrors:
         """Have a lane take a partition anew, by the number of its attempt."""
         self._attempts[source] = self._attempts.get(source, 0) + 1
 
+    def try_again(self, source: TopicPartition) -> None:
+        """Have a stopped partition tried again, as a person orders it, whatever was found of it."""
+        self.passed(source)
+        self.take_anew(source)
+
     def failing(self, facts: Facts) -> Failing | None:
         """Return what can't be copied from a stopped partition's position on; None: nothing now.
 

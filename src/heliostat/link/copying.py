@@ -31,6 +31,7 @@ from heliostat.link.known import Known
 from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.losses import Losses
 from heliostat.link.mirror_memory import MirrorMemory
+from heliostat.link.ordered_restarts import OrderedRestarts
 from heliostat.link.owner_guard import OwnerGuard
 from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.pipeline_rules import pipelines_from
@@ -211,7 +212,15 @@ class Copying:
             ended=self._gaps.round_ended,
             faults=self._faults,
         )
-        self.steering = Steering(self.lanes.assign, context.wishes)
+        restarts = OrderedRestarts(
+            self.lanes,
+            self.lanes.renewals.order,
+            context.board.reports,
+            self._errors.try_again,
+            refresh=self._refresh.set,
+            wake=wake,
+        )
+        self.steering = Steering(self.lanes.assign, context.wishes, restarts)
         losses = Losses(self._gaps.note_lost, known)
         context.board.listener = partial(self._take_report, losses)
         self._interchange = Interchange(
@@ -337,7 +346,9 @@ class Copying:
     def _reconcile(self, reconciler: Reconciler) -> None:
         schemas = self._schemas
         framing = None if schemas is None else schemas.framing()
+        self.steering.restarts.turn_begins()
         reconciler.run(self._known, self._context.board.load())
+        self.steering.restarts.turn_ends()
         if schemas is not None:
             schemas.planned(framing)
 

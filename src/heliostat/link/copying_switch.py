@@ -17,11 +17,12 @@ from heliostat.link.identity import known_of, own_identity
 from heliostat.link.known import Known
 from heliostat.link.lane_template import lane_template
 from heliostat.link.loops import Loop, Loops
+from heliostat.link.ordered_restarts import Pending
 from heliostat.names import LinkName
 from heliostat.ops.asked import both
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.topics.producer_age import producer_expiration_ms
-from heliostat.wishes.wish import Wishes
+from heliostat.wishes.wish import Place, Wishes
 
 BEGIN_EVERY_S = 1.0
 
@@ -97,6 +98,18 @@ class CopyingSwitch:
         """Return whether that has reached all lanes."""
         copying = self.copying
         return copying is None or copying.lanes.is_settled()
+
+    @property
+    def may_restart(self) -> bool:
+        """Whether it copies, or is not to copy at all."""
+        return self._copies or self._beginning is None
+
+    def restart(self, place: Place) -> Pending:
+        """Begin anew what an operator orders."""
+        copying = self.copying
+        if copying is None:
+            return lambda: "nothing of it runs: the link is to stop, as an operator wishes"
+        return copying.steering.restarts.order(place)
 
     def _begin_copying(self) -> None:
         """Start the parts that need the source; a loop retries this until it has succeeded."""

@@ -1,4 +1,4 @@
-"""One of the links that a process drives: it starts, is retried, and halts on its own (I7)."""
+"""One of the links that a process drives: it starts, is retried, halts, and begins again (I7)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError, Verdict
+from heliostat.link.restart_keeper import RestartKeeper
 from heliostat.link.service import LinkService
 from heliostat.link.troubles import START, Troubles
-from heliostat.ops.events import Events, Subject
+from heliostat.ops.events import Events
 from heliostat.status.board import StatusBoard
 
 LOOK_S = 0.25
@@ -22,7 +23,7 @@ class KeptLink:
     """A link, kept going on a thread of its own until it is stopped or halts.
 
     If its target can't be reached, it is retried; if continuing could do harm, it alone halts and
-    the other links continue.
+    the other links continue. It begins again when `restarts` says so.
 
     Parameters
     ----------
@@ -32,6 +33,8 @@ class KeptLink:
         A service for the next try.
     board
         The link's status, updated by all tries.
+    restarts
+        When it begins again.
     events, troubles
         Where changes and failures are told.
     """
@@ -42,13 +45,15 @@ class KeptLink:
         make: Callable[[], LinkService],
         board: StatusBoard,
         *,
+        restarts: RestartKeeper,
         events: Events,
         troubles: Troubles,
     ) -> None:
         self.link = link
         self.board = board
         self.failure: BaseException | None = None
-        """Why it has halted; None: it has not."""
+        """Why it has halted; None: it has not, or it has begun again."""
+        self._restarts = restarts
         self._make = make
         self._events = events
         self._troubles = troubles
@@ -56,6 +61,11 @@ class KeptLink:
         self._service: LinkService | None = None
         self._failures = 0
         self._thread = threading.Thread(target=self._run, name=f"{link.name} kept", daemon=True)
+
+    @property
+    def over(self) -> BaseException | None:
+        """Why it has halted, if it does not begin again by itself."""
+        return self.failure if self._restarts.is_over else None
 
     def start(self) -> None:
         """Start the link."""
@@ -70,18 +80,20 @@ class KeptLink:
         self._thread.join(STOP_WITHIN_S)
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._drive()
-            except HeliostatError as error:
-                if error.verdict is Verdict.HALT:
-                    self._halted(error)
-                    return
-                self._failed(error)
-            except Exception as error:  # noqa: BLE001  # a bug ends this link only, and is logged
-                self._halted(error)
-                return
-            self._stopping.wait(self._pause_s())
+        try:
+            while not self._stopping.is_set():
+                try:
+                    self._drive()
+                except HeliostatError as error:
+                    if error.verdict is Verdict.HALT:
+                        self._rest(error)
+                    else:
+                        self._failed(error)
+                except Exception as error:  # noqa: BLE001  # a bug ends this link only, and is told
+                    self._rest(error)
+                self._stopping.wait(self._pause_s())
+        finally:
+            self._restarts.close()
 
     def _drive(self) -> None:
         """Run the link until it is stopped; raises its failure if it ends otherwise."""
@@ -94,17 +106,23 @@ class KeptLink:
                 self._events.info(f"link {link.name}: {link.source} → {link.target} runs")
                 self._failures = 0
                 self._troubles.works(START)
+                self._restarts.runs(service.restarts)
             while service.failure is None and not self._stopping.is_set():
+                self._restarts.look()
                 self._stopping.wait(LOOK_S)
         finally:
             service.stop()
         if service.failure is not None:
             raise service.failure
 
-    def _halted(self, error: BaseException) -> None:
-        about = Subject(code=getattr(error, "code", ""))
-        self._events.warn(f"link {self.link.name} has halted: {_words(error)}", about)
+    def _rest(self, error: BaseException) -> None:
+        """Halt, until it is to begin again."""
+        self._restarts.halted(error)
         self.failure = error
+        while not self._restarts.is_due():
+            if self._stopping.wait(LOOK_S):
+                return
+        self.failure = None
 
     def _failed(self, error: HeliostatError) -> None:
         self._failures += 1
@@ -112,7 +130,3 @@ class KeptLink:
 
     def _pause_s(self) -> float:
         return min(AGAIN_MAX_S, AGAIN_FIRST_S * 2.0 ** min(self._failures, 10))
-
-
-def _words(error: BaseException) -> str:
-    return str(error) if isinstance(error, HeliostatError) else f"{type(error).__name__}: {error}"

@@ -26,6 +26,7 @@ from heliostat.link.lane_plans import Lane, LaneHealth, LanePlans, LaneRound, ar
 from heliostat.link.leases import Leases
 from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.places import Places, Turns
+from heliostat.link.renewals import Renewals
 from heliostat.link.round_content import Contents, CopiedRowsOf, MapsOf, Rates
 from heliostat.link.round_ends import RoundEnds
 from heliostat.names import LaneId, LinkName, TopicPartition
@@ -37,8 +38,6 @@ END_WITHIN_S = 30.0
 """A round ends within seconds of being told to; after this its job is cancelled."""
 CANCEL_WITHIN_S = 10.0
 """A round whose job is cancelled ends within this."""
-PLACE_EVERY_S = 5.0
-"""How often lanes are compared with Spark's executors: one moves at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,23 +52,6 @@ class Runner:
     """Returns why Spark refuses some pipelines, by name."""
     places: Places = field(default_factory=Places)
     """Where rounds find a place."""
-
-
-class MisplacedLanes:
-    """Lanes that should begin anew where they have more of a core, after executors came or went."""
-
-    def __init__(self, find: Callable[[], LaneId | None], clock: Clock) -> None:
-        self._find = find
-        self._clock = clock
-        self._at_s = clock.monotonic_s() + PLACE_EVERY_S
-
-    def next(self) -> LaneId | None:
-        """Return one, if it is time to look."""
-        now_s = self._clock.monotonic_s()
-        if now_s < self._at_s:
-            return None
-        self._at_s = now_s + PLACE_EVERY_S
-        return self._find()
 
 
 Ended = Callable[[Mapping[TopicPartition, PartitionSpec], RoundReport], None]
@@ -130,7 +112,8 @@ class LaneSet:
         self._ends = RoundEnds()
         self._turns = Turns(template.link, runner.places)
         self._threads: dict[LaneId, threading.Thread] = {}
-        self._misplaced = MisplacedLanes(partial(runner.misplaced, template.link), clock)
+        self.renewals = Renewals(partial(runner.misplaced, template.link), clock)
+        """Lanes that are to begin anew."""
 
     @property
     def health(self) -> dict[LaneId, LaneHealth]:
@@ -215,11 +198,12 @@ class LaneSet:
         renew
             Writes the owner's record; raises if it can't.
         """
+        renewed = self.renewals.due(tuple(self._plans.lanes))  # asks Spark, so without the lock
         with self._changed:
             answers = self._leases.to_answer(self._plans.with_lease())
             rounds = self._plans.rounds()
             hung = self._hung.among(rounds)
-            for number in self._turns.over(rounds, self._leases.heard_s):
+            for number in (*self._turns.over(rounds, self._leases.heard_s), *renewed):
                 self._announcing.is_due |= self._plans.begin_anew(number)
         renew()
         with self._changed:
@@ -228,9 +212,6 @@ class LaneSet:
         if is_due:
             self.announce()
         self._hung.cancel(hung)
-        if (misplaced := self._misplaced.next()) is not None:
-            with self._changed:
-                self._announcing.is_due |= self._plans.begin_anew(misplaced)
 
     # -- rounds --------------------------------------------------------------------------------
 

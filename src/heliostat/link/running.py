@@ -19,6 +19,8 @@ from heliostat.link.lane_set import Runner
 from heliostat.link.meters import DriverProcesses
 from heliostat.link.places import Places, least_lanes, turns_text
 from heliostat.link.report_reader import ReportReader
+from heliostat.link.restart_book import RestartBook
+from heliostat.link.restart_keeper import RestartKeeper
 from heliostat.link.service import LinkService
 from heliostat.link.spark_start import SparkStart
 from heliostat.link.troubles import Troubles
@@ -138,6 +140,7 @@ class Running:
             link,
             functools.partial(self._service, link, runner, lanes, shared),
             shared.board,
+            restarts=self._restarts(link, shared),
             events=shared.events,
             troubles=shared.troubles,
         )
@@ -150,6 +153,16 @@ class Running:
         reader = self._reader(link, shared)
         self._readers.append(reader)
         reader.start()
+
+    def _restarts(self, link: LinkConfig, shared: _Shared) -> RestartKeeper:
+        return RestartKeeper(
+            link.name,
+            link.restarts.max,
+            RestartBook(link, self._config.clusters[link.target].access()),
+            shared.board,
+            clock=self._clock,
+            events=shared.events,
+        )
 
     def _shared(self, link: LinkConfig) -> _Shared:
         board = StatusBoard(LinkName(link.name))
@@ -173,16 +186,16 @@ class Running:
 
     @property
     def failures(self) -> dict[LinkName, BaseException]:
-        """Links that have halted, and why."""
+        """Links that are halted now, and why; some begin again by themselves."""
         return {
             LinkName(kept.link.name): kept.failure for kept in self.kept if kept.failure is not None
         }
 
     def wait(self, seconds: float) -> BaseException | None:
-        """Wait `seconds`, or until all links have halted or Spark has ended; return why, if so."""
+        """Wait `seconds`, or until no link begins again or Spark has ended; return why, if so."""
         deadline_s = self._clock.monotonic_s() + seconds
         while not self._stopping.is_set():
-            failures = [kept.failure for kept in self.kept]
+            failures = [kept.over for kept in self.kept]
             if failures and None not in failures:
                 return failures[0]
             left_s = deadline_s - self._clock.monotonic_s()

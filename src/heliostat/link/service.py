@@ -31,6 +31,7 @@ from heliostat.link.lane_set import Runner
 from heliostat.link.leases import renew_every_s
 from heliostat.link.loops import Loops
 from heliostat.link.meters import Meters
+from heliostat.link.order_part import OrderPart
 from heliostat.link.owner_guard import OWN_LASTS_S, OwnerGuard
 from heliostat.link.troubles import Troubles
 from heliostat.link.wish_part import WishPart
@@ -44,6 +45,7 @@ from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership, owner_lasts_s
 from heliostat.state_topics import wishes_topic
 from heliostat.status.board import StatusBoard
+from heliostat.wishes.restarts import RestartMemory
 from heliostat.wishes.wish_book import WishBook
 
 REPORT_EVERY_S = 1.0
@@ -108,12 +110,7 @@ class LinkService:
             must_stop=self._stopping.is_set,
         )
         owner = OwnerGuard(ownership)
-        self._wishes = WishPart(
-            WishBook(LinkName(link.name), state.clusters, foreign),
-            lambda wishes: self._switch.carry_out(wishes),  # noqa: PLW0108  # it is made later
-            lambda: self._switch.is_carried_out(),  # noqa: PLW0108  # as above
-            events,
-        )
+        self._wishes = self._wish_part(state, owner, foreign, clock, events)
         self._context = LinkContext(
             link,
             source,
@@ -139,10 +136,41 @@ class LinkService:
             self._wake.set,
         )
 
+    def _wish_part(
+        self,
+        state: LinkState,
+        owner: OwnerGuard,
+        foreign: ForeignRecords,
+        clock: Clock,
+        events: Events,
+    ) -> WishPart:
+        book = WishBook(owner.ownership.link, state.clusters, foreign)
+        orders = OrderPart(
+            book,
+            lambda: self._switch.may_restart,  # it is made later
+            lambda place: self._switch.restart(place),  # noqa: PLW0108  # as above
+            owner.check,
+            owner.ownership.instance,
+            clock=clock,
+            events=events,
+        )
+        return WishPart(
+            book,
+            lambda wishes: self._switch.carry_out(wishes),  # noqa: PLW0108  # as above
+            lambda: self._switch.is_carried_out(),  # noqa: PLW0108  # as above
+            orders,
+            events,
+        )
+
     @property
     def failure(self) -> BaseException | None:
         """Why the link had to halt, if it had to."""
         return self._context.owner.failure
+
+    @property
+    def restarts(self) -> RestartMemory | None:
+        """What the target remembers of the link's restarts, read as the link began."""
+        return self._wishes.restarts
 
     # -- beginning -----------------------------------------------------------------------------
 
@@ -221,6 +249,7 @@ class LinkService:
             "owner": ownership.place,
             **self._switch.report(),
             "wishes": self._wishes.report(),
+            "no_progress": self._context.board.no_progress(now_ms),
             "loops": self._loops.report(now_ms) + self._copy_loops.report(now_ms),
             "meters": self._meters.report(
                 {

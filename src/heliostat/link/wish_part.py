@@ -1,7 +1,8 @@
 """What operators wish of a running link: read as it is written, carried out, answered.
 
-    Steering   gives lanes their partitions, those that are to rest as paused
-    WishPart   follows the topic of wishes, and says up to which of its offsets all is carried out
+    Steering     gives lanes their partitions, those that are to rest as paused
+    WishPart     follows the topic of wishes, and says up to which of its offsets all is carried out
+    order_part   orders, which are carried out once
 
 A lane that has a partition to rest keeps it, copies nothing, and measures its lag: neighbours are
 not touched, and copying goes on at once. A link that is stopped has no lanes.
@@ -15,10 +16,13 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+from heliostat.link.order_part import OrderPart
+from heliostat.link.ordered_restarts import OrderedRestarts
 from heliostat.names import LaneId, Offset
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.records.copier.lane import PartitionSpec
+from heliostat.wishes.restarts import RestartMemory
 from heliostat.wishes.wish import Place, Wish, Wishes
 from heliostat.wishes.wish_book import WishBook
 
@@ -42,11 +46,19 @@ class Steering:
         See `LaneSet.assign`.
     wishes
         Returns what is wished now.
+    restarts
+        What is begun anew.
     """
 
-    def __init__(self, assign: Callable[[Wanted], None], wishes: Callable[[], Wishes]) -> None:
+    def __init__(
+        self,
+        assign: Callable[[Wanted], None],
+        wishes: Callable[[], Wishes],
+        restarts: OrderedRestarts,
+    ) -> None:
         self._assign = assign
         self._wishes = wishes
+        self.restarts = restarts
         self._lock = threading.Lock()
         self._wanted: Wanted | None = None
 
@@ -84,6 +96,8 @@ class WishPart:
         Does what is wished now; called once before anything is copied, and after each change.
     is_carried_out
         Returns whether that has reached all lanes.
+    orders
+        Carries out what is ordered.
     events
         Where changes are logged.
     """
@@ -93,15 +107,17 @@ class WishPart:
         book: WishBook,
         carry_out: Callable[[Wishes], None],
         is_carried_out: Callable[[], bool],
+        orders: OrderPart,
         events: Events,
     ) -> None:
         self._book = book
         self._carry_out = carry_out
         self._is_carried_out = is_carried_out
+        self._orders = orders
         self._events = events
         self._lock = threading.Lock()
         self._now = Wishes()
-        self._is_read = False
+        self._is_read = self._is_ordered = False
         self._position = self._answered = Offset(0)
         self._pending_until_s = 0.0
         self._wake = threading.Event()
@@ -112,6 +128,11 @@ class WishPart:
         """Return what is wished now."""
         with self._lock:
             return self._now
+
+    @property
+    def restarts(self) -> RestartMemory | None:
+        """What is remembered of the link's restarts."""
+        return self._book.restarts
 
     def begin(self) -> None:
         """Read all wishes, before anything is copied."""
@@ -129,12 +150,14 @@ class WishPart:
         if not self._is_read:
             self.begin()
         before, began_s = self.now(), monotonic()
-        is_pending = self._answered != self._position and began_s < self._pending_until_s
+        is_pending = self._answered != self._position or self._is_ordered
+        is_pending &= began_s < self._pending_until_s
         wait_s = PENDING_WAIT_S if is_pending else WAIT_S
         if is_new := self._book.consume(wait_s):
             self._take()
             for text in changes_between(before, self.now()):
                 self._events.info(text)
+        self._is_ordered = self._orders.turn()
         if self._answered != self._position and self._is_carried_out():
             self._answered = self._position
             self.answered.set()
@@ -155,11 +178,13 @@ class WishPart:
 
     def report(self) -> dict[str, Any]:
         """Return the wishes' part of the driver's report."""
-        now = self.now()
+        now, restarts = self.now(), self.restarts
         pauses = sorted(now.pauses(), key=lambda wish: wish.place.key)
         of_link = now.of_link()
         return {
             "answered": self._answered,
+            "orders": self._orders.report(),
+            "restarts": None if restarts is None else restarts.to_json(),
             "link": None if of_link is None else of_link.to_json(),
             "paused": [
                 {"place": str(wish.place), **wish.to_json()} for wish in pauses[:REPORTED_MAX]

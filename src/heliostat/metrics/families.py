@@ -71,6 +71,18 @@ LANE_RESTARTS = _family(
 TAKEOVERS = _family(
     "takeovers_total", COUNTER, LINK, "How often a driver has claimed the link, the first included."
 )
+LINK_RESTARTS = _family(
+    "link_restarts_total",
+    COUNTER,
+    LINK,
+    "How often the link has begun again after it had halted; absent if it never did.",
+)
+LINK_RESTART_NEXT = _family(
+    "link_restart_next_timestamp_seconds",
+    GAUGE,
+    LINK,
+    "When a link that is halted begins again; absent if it runs, or if a person must say so.",
+)
 LANES = _family("lanes", GAUGE, LINK, "Lanes that copy.")
 LANE_BYTES = _family(
     "lane_bytes_per_second", GAUGE, (*LINK, "lane"), "Bytes that a lane appends a second."
@@ -125,6 +137,12 @@ COPY_LATENCY = _family(
     "From a record's append at the source to that at the target, without backlog.",
 )
 TOPIC_PARTITIONS = _family("partitions", GAUGE, (*TOPIC, "state"), "Partitions by their state.")
+PARTITIONS_STUCK = _family(
+    "partitions_without_progress",
+    GAUGE,
+    LINK,
+    "Partitions that lag, and have moved nothing for a minute, for no reason that they tell.",
+)
 PARTITION_STATE = _family(
     "partition_state", GAUGE, (*PARTITION, "state"), "1 for a partition that is not copying."
 )

@@ -20,10 +20,12 @@ from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import StatusBoard, unreachable
 from heliostat.status.both_ends import read_ends
+from heliostat.status.halted import NO_DRIVER
 from heliostat.status.lag import Ends
 from heliostat.status.reader import last_heard
 from heliostat.status.snapshot import NO_ENDS
 from heliostat.status.values import LinkStatus, PartitionStatus
+from heliostat.wishes.reading import restarts_of
 
 READ_WITHIN_S = 3.0
 """Enough for a thousand mirrors. Then it counts whether brokers hang: the state topics' leader may.
@@ -193,9 +195,11 @@ def _status(config: Config, link: LinkConfig) -> _Seen:
     with closing(lent), closing(LinkState(link, lent)) as state:
         stops = PendingAnswer(state.read_stops, f"{name} stops")
         heard = last_heard(name, lent, clock)
+        board, now_ms = heard or (StatusBoard(name), clock.wall_ms())
+        if board.driver_at_ms is None or board.status(now_ms).state in NO_DRIVER:
+            board.know_restarts(restarts_of(name, lent))
         if heard is None:
-            return _Seen(StatusBoard(name), clock.wall_ms(), NO_ENDS)
-        board, now_ms = heard
+            return _Seen(board, now_ms, NO_ENDS)
         board.know_stops(stops.answer())
     reports = board.to_read(now_ms)
     if not reports:

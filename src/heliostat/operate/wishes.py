@@ -13,12 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from heliostat.clock import SystemClock
-from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import BrokerError, Refused
+from heliostat.errors import Refused
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.operate.reach import require_answer
 from heliostat.state_topics import progress_topic
@@ -115,7 +114,7 @@ def make_wish(
         if progress.exists():
             reader.begin()
         partitions = reader.board.positions().keys()
-        places = [_place(text, partitions) for text in topics] or [Place()]
+        places = [place_of(text, partitions) for text in topics] or [Place()]
         if wished is WishedState.STOPPED and topics:
             raise Refused("only a link can be stopped", hint="pause the topics")
         book.read()
@@ -125,7 +124,7 @@ def make_wish(
         is_done, waits = False, ""
         if not dry_run:
             if changed:
-                end = _written(book, changed, link.state.replication_factor)
+                end = book.write(changed, link.state.replication_factor)
             is_done, waits = _await(reader, end, clock, within_s)
         is_going_on = wished is WishedState.RUNNING and not topics
         return WishAnswer(
@@ -142,7 +141,7 @@ def make_wish(
         )
 
 
-def _place(text: str, partitions: Collection[TopicPartition]) -> Place:
+def place_of(text: str, partitions: Collection[TopicPartition]) -> Place:
     """Return the topic or partition of that name; anything goes of a link that never reported."""
     topics = {each.topic for each in partitions}
     if not partitions or text in topics:
@@ -159,17 +158,6 @@ def _place(text: str, partitions: Collection[TopicPartition]) -> Place:
 def _nearest(text: str, topics: Iterable[str]) -> str:
     close = difflib.get_close_matches(text, list(topics), n=1)
     return f"did you mean {close[0]}?" if close else "`heliostat status --all` lists its topics"
-
-
-def _written(book: WishBook, wishes: Sequence[Wish], replication_factor: int | None) -> Offset:
-    """Write them; the topic is made where no owner has made it yet."""
-    try:
-        return book.write(wishes)
-    except BrokerError as error:
-        if error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
-            raise
-    book.ensure(replication_factor)
-    return book.write(wishes)
 
 
 def _await(

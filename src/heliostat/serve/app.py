@@ -31,6 +31,7 @@ from heliostat.serve.messages import (
     Health,
     LinkDetails,
     LinkPage,
+    LinkRestarts,
     LinkSummary,
     PartitionField,
     PartitionPage,
@@ -46,6 +47,7 @@ from heliostat.serve.pages import LIMIT, LIMIT_MAX, field_of, topics_page
 from heliostat.serve.plans_routes import add_plans
 from heliostat.serve.problems import Problem, documented, of_error, problem
 from heliostat.serve.questions import Asking
+from heliostat.serve.restart_routes import add_restarts
 from heliostat.serve.static_files import add_page
 from heliostat.serve.verify_routes import add_verify
 from heliostat.serve.watch import Watch
@@ -85,6 +87,7 @@ def make_app(watch: Watch, jobs: Jobs | None = None) -> FastAPI:
     add_plans(app, asking)
     add_verify(app, asking, jobs or Jobs(watch))
     add_wishes(app, asking)
+    add_restarts(app, asking)
     add_page(app)
     _add_problems(app)
     return app
@@ -159,7 +162,8 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         def make() -> bytes:
             summary = _summary(watch, status, max_lag_s).model_dump()
             row = {**summary, **asdict(replace(status, topics=[]))}  # thousands, left out anyway
-            row["wish"] = summary["wish"]  # null where there is none
+            for name in ("wish", "restarts"):  # null where there is none
+                row[name] = summary[name]
             row.pop("topics")
             return json.dumps(row).encode()
 
@@ -317,6 +321,7 @@ def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
         wish=StandingWish(**status.wish) if status.wish else None,
         paused=[PausedPlace(**each) for each in status.paused],
         paused_count=status.paused_count,
+        restarts=LinkRestarts(**status.restarts) if status.restarts else None,
         in_sync=not why,
         why_not_in_sync=why,
         topics=len(status.topics),

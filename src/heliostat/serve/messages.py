@@ -56,6 +56,26 @@ class PausedPlace(StandingWish):
     place: str
 
 
+class LinkRestarts(BaseModel):
+    """How a link goes that has halted once, as docs/operators.md says."""
+
+    phase: Literal["runs", "waits", "refused", "gave_up"]
+    count: int
+    """Restarts since the last quiet time."""
+    limit: int
+    """After so many it gives up."""
+    total: int
+    code: str
+    """Why it halted last."""
+    reason: str
+    halted_ms: int
+    next_ms: int | None
+    """When it begins again."""
+    host: str
+    text: str
+    """How it goes on, while it is halted."""
+
+
 class LinkFigures(BaseModel):
     """What all answers about a link have; lags that are null are not known."""
 
@@ -68,6 +88,8 @@ class LinkFigures(BaseModel):
     paused: list[PausedPlace]
     """Topics and partitions that are paused by name; 20 at most."""
     paused_count: int
+    restarts: LinkRestarts | None
+    """Null: it never halted."""
     in_sync: bool
     why_not_in_sync: list[str]
     partitions: int

@@ -146,7 +146,7 @@ class Ownership:
         events: Events,
         must_stop: Callable[[], bool],
     ) -> None:
-        self._link = link
+        self.link = link
         self._store = store
         self._clock = clock
         self._events = events
@@ -238,7 +238,7 @@ class Ownership:
         self._me, self._is_ours = me, True
         self._until_s = now_s + CLAIM_LASTS_MS / 1000
         if self._notified_at_s is not None:
-            self._events.info(f"link {self._link}: this instance takes over")
+            self._events.info(f"link {self.link}: this instance takes over")
         return True
 
     def _tell(self, owner: Owner) -> None:
@@ -248,7 +248,7 @@ class Ownership:
         self._notified_at_s = now_s
         since = datetime.fromtimestamp(owner.since_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
         self._events.info(
-            f"link {self._link}: waiting for its owner on {owner.host} (pid {owner.pid}, "
+            f"link {self.link}: waiting for its owner on {owner.host} (pid {owner.pid}, "
             f"instance {owner.instance[:8]}, since {since} UTC); this instance takes over when "
             f"that one ends, or is silent for {owner.lasts_ms / 1000:.0f} s"
         )
@@ -301,7 +301,7 @@ class Ownership:
     def _renew(self, lasts_s: float) -> None:
         """Write the next record, only as the unfenced writer and only over our own last record."""
         if not self._is_ours:
-            raise LinkTakenOver("this instance does not own the link", link=self._link)
+            raise LinkTakenOver("this instance does not own the link", link=self.link)
         for attempt in range(1, ANNOUNCE_TRIES + 1):
             try:
                 if not self._store.may_put_owner:
@@ -324,9 +324,9 @@ class Ownership:
             return
         self._is_ours = False
         raise LinkTakenOver(
-            f"link {self._link} was taken over by the instance on {owner.host} (pid {owner.pid}) "
+            f"link {self.link} was taken over by the instance on {owner.host} (pid {owner.pid}) "
             "while this one did not respond: it stops, what was copied is intact",
-            link=self._link,
+            link=self.link,
             instance=owner.instance[:8],
             claim=owner.claim,
         )

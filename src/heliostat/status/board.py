@@ -16,12 +16,15 @@ from heliostat.offsets.landed import Landed
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress, decode_progress
 from heliostat.state_topics import DRIVER_KEY
+from heliostat.status.halted import show_restarts
 from heliostat.status.lag import Ends, missing_records
 from heliostat.status.latencies import Percentiles
+from heliostat.status.progress_watch import report_of
 from heliostat.status.reports import Reports, Totals
 from heliostat.status.snapshot import NO_ENDS, Snapshot, Stops, standing
 from heliostat.status.sums import problems_of
 from heliostat.status.values import LinkStatus, PartitionProblem, PartitionStatus
+from heliostat.wishes.restarts import RestartMemory
 
 LANE_PREFIX = "lane/"
 RATE_MIN = 0.1
@@ -49,6 +52,7 @@ class StatusBoard:
         self._codes: Counter[str] = Counter()
         self._stops: Stops = {}
         """The stops in the link's state topic."""
+        self._restarts: RestartMemory | None = None
         self.listener: Callable[[RoundReport | None], None] = lambda _: None
         """Called with each report of a lane, as it is taken; None: with each of the driver."""
 
@@ -96,6 +100,11 @@ class StatusBoard:
         with self._lock:
             self._stops = stops
 
+    def know_restarts(self, memory: RestartMemory | None) -> None:
+        """Set what is remembered of the link's restarts, shown while no driver reports it."""
+        with self._lock:
+            self._restarts = memory
+
     def forget(self) -> None:
         """Forget all reports, but not the stops in the link's state."""
         with self._lock:
@@ -109,7 +118,9 @@ class StatusBoard:
     def status(self, now_ms: int, ends: Ends = NO_ENDS) -> LinkStatus:
         """Return the status of the link at `now_ms`; `ends`: where logs end, if they were read."""
         with self._lock:
-            return Snapshot(self._reports, self._stops, now_ms, ends).status(self._link)
+            status = Snapshot(self._reports, self._stops, now_ms, ends).status(self._link)
+            show_restarts(status, self._restarts)
+            return status
 
     def partitions(self, now_ms: int, ends: Ends = NO_ENDS) -> list[PartitionStatus]:
         """Return all partitions at `now_ms`, by topic and number."""
@@ -192,6 +203,11 @@ class StatusBoard:
         """Return lines about silent lanes and long-open transactions, each under its own key."""
         with self._lock:
             return Snapshot(self._reports, self._stops, now_ms).alarms()
+
+    def no_progress(self, now_ms: int) -> dict[str, Any]:
+        """Return which partitions lag and move nothing, for the driver's report."""
+        with self._lock:
+            return report_of(Snapshot(self._reports, self._stops, now_ms).standstills())
 
     def held(self) -> dict[TopicPartition, int]:
         """Return how many records open transactions hold back, by source partition."""

@@ -20,6 +20,7 @@ from heliostat.status.both_ends import read_ends
 from heliostat.status.changes import Changes
 from heliostat.status.cluster_watch import ClusterWatch
 from heliostat.status.event_log import EventLog
+from heliostat.status.halted import NO_DRIVER
 from heliostat.status.known_ends import KnownEnds
 from heliostat.status.latencies import Percentiles
 from heliostat.status.report_follower import ReportFollower
@@ -27,6 +28,7 @@ from heliostat.status.reports import Totals
 from heliostat.status.snapshot import NO_ENDS
 from heliostat.status.source_retention import SourceRetention
 from heliostat.status.values import LinkStatus, PartitionStatus
+from heliostat.wishes.reading import restarts_of
 
 LOOK_EVERY_S = 5.0
 """Between two looks whether the stops in the link's state must be read."""
@@ -136,7 +138,7 @@ class LinkFollower:
 
     def _look(self) -> None:
         while not self._stopping.wait(LOOK_EVERY_S):
-            for look in (self._read_stops, self._read_retention):
+            for look in (self._read_stops, self._read_restarts, self._read_retention):
                 asked = PendingAnswer(look, f"{self.link.name} looks")
                 # What is not known is absent, in the status as in the metrics.
                 with contextlib.suppress(HeliostatError, NoAnswerYet):
@@ -156,3 +158,11 @@ class LinkFollower:
         with closing(LinkState(self.link, target)) as state:
             board.know_stops(state.read_stops())
         self._stops_of = whose
+
+    def _read_restarts(self) -> None:
+        """Read what is remembered of restarts, while no driver tells it."""
+        board = self.reports.board
+        state = board.status(self.reports.now_ms()).state
+        if state in NO_DRIVER or state == "halted":
+            target = self._config.clusters[self.link.target].access()
+            board.know_restarts(restarts_of(LinkName(self.link.name), target))

@@ -18,6 +18,7 @@ from heliostat.ops.process_use import ProcessUse
 from heliostat.records.copier.lane import PartitionReport, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress
 from heliostat.status.latencies import TopicLatencies
+from heliostat.status.progress_watch import ProgressWatch
 from heliostat.status.rows import PartitionRow, RoundId, is_old
 
 WINDOW_S = 5.0
@@ -132,6 +133,7 @@ class Reports:
         self.wanted_since: dict[LaneId, int] = {}
         """Lanes that the driver runs, and since when (wall ms)."""
         self.topic_latency = TopicLatencies()
+        self.progress = ProgressWatch()
         self._gone: dict[LaneId, int] = {}
         """Lanes that no longer exist, and since when (wall ms)."""
         self._instance: str | None = None
@@ -251,6 +253,7 @@ class Reports:
         is_left = row.lane == report.lane and plan < lane.whole
         if (plan >= row.plan and not is_left) or is_old(row.at_ms, at_ms):
             row.replace(report.lane, plan, item, at_ms)
+            self.progress.take(item, at_ms)
         row.count(max(0, item.records - records), at_ms)
         return max(0, item.records - records), max(0, item.bytes - size)
 
@@ -266,6 +269,7 @@ class Reports:
         over = [key for key, row in self.rows.items() if 0 < row.left_ms <= before_ms]
         for key in over:
             del self.rows[key]
+        self.progress.keep(self.rows.keys())
 
 
 def _round_of(report: RoundReport) -> RoundId:

@@ -12,6 +12,7 @@ from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 from heliostat.state.stops import has_passed_stops
 from heliostat.status.lag import Ends, Reading, lag_of
+from heliostat.status.progress_watch import Standstill, reported
 from heliostat.status.reports import LaneReports, Reports
 from heliostat.status.rows import PartitionRow
 from heliostat.status.sums import SILENT, STOPPED, Sums, is_starting, line_of, state_shown
@@ -73,8 +74,19 @@ class Snapshot:
         }
         found |= {"turns": f"lanes take turns: {turns}"} if turns else {}
         found |= {f"rounds of lane {n}": text for n, text in self._failing_lanes().items()}
+        found |= {f"no progress of {each.source}": each.text() for each in reported(driver)}
         held = _held_back(self._reports.driver, self._now_ms)
         return found | {item.key: item.text() for item in held if item.age_s > MAX_LAG_S}
+
+    def standstills(self) -> list[Standstill]:
+        """Return partitions that lag and move nothing, as far as their lanes report."""
+        found = self._reports.progress.found()
+        if not found or self.state != "running":
+            return []
+        current = {
+            row.report.source for row, _, reading in self._rows() if reading is Reading.CURRENT
+        }
+        return [each for each in found if each.source in current]
 
     def status(self, link: LinkName) -> LinkStatus:
         """Return the whole status."""
@@ -143,6 +155,7 @@ class Snapshot:
                 *_troubles(self._reports.driver),
                 *silent.values(),
                 *(text for lane, text in failing.items() if lane not in silent),
+                *(_standstill_texts(self._reports.driver) if state == "running" else ()),
             ],
         )
 
@@ -288,6 +301,13 @@ def _troubles(driver: Mapping[str, Any]) -> list[str]:
         for loop in driver.get("loops", [])
         if loop["failures_in_a_row"] or loop["is_stale"]
     ]
+
+
+def _standstill_texts(driver: Mapping[str, Any]) -> list[str]:
+    """Return a line for each partition that moves nothing, as far as the report names them."""
+    found = [each.text() for each in reported(driver)]
+    more = int(driver.get("no_progress", {}).get("count", 0)) - len(found)
+    return [*found, *([f"and {more} more partitions have not moved"] if more > 0 else [])]
 
 
 def _wish_of(driver: Mapping[str, Any]) -> dict[str, Any]:

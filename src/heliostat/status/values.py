@@ -145,7 +145,8 @@ class LinkStatus:
     """The moment, in ms since the epoch."""
     state: str
     """`running`, `paused` or `stopped` as an operator wishes (`wish`), `silent` (the driver has not
-    reported for 5 s), `no_owner` (its driver has ended), `unknown` (it was never started, or not
+    reported for 5 s), `halted` (it must not go on, see `restarts`), `no_owner` (its driver has
+    ended), `unknown` (it was never started, or not
     within an hour), or `unreachable` if the target does not answer."""
     topics: list[TopicStatus]
     """Its topics, the busiest first."""
@@ -198,6 +199,10 @@ class LinkStatus:
     """Topics and partitions that are paused on their own: `place` and the same; 20 at most."""
     paused_count: int = 0
     """How many there are."""
+    restarts: dict[str, Any] = field(default_factory=dict)
+    """Of a link that has halted once: `phase` (`runs`, `waits`, `refused`, `gave_up`), `count`
+    since the last quiet time and its `limit`, `total`, `code` and `reason` of the last halt,
+    `halted_ms`, `next_ms`, `host`, and `text`: how it goes on while it is halted."""
     troubles: list[str] = field(default_factory=list)
     """What affects the whole link: a cluster that does not answer, a loop that fails, a lane that
     does not report, no topic to copy, a record in its state that is not its own."""
@@ -230,6 +235,8 @@ class LinkStatus:
         """Return that the link runs, or does not, and who wishes so."""
         if self.state == "no_owner":
             return "the link has no owner: no driver runs it"
+        if self.state == "halted":
+            return f"the link has halted: {self.restarts['reason']}; {self.restarts['text']}"
         if self.wish and self.state == self.wish["state"]:
             why = f", {self.wish['why']}" if self.wish["why"] else ""
             return f"the link is {self.state}, as {self.wish['by']} wishes{why}"

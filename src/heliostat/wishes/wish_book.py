@@ -1,17 +1,24 @@
-"""The topic that holds an operator's wishes: `heliostat.<link>.wishes`, compacted.
+"""The topic that holds an operator's wishes and orders: `heliostat.<link>.wishes`, compacted.
+
+Beside them lies what is remembered of the link's restarts: it must be known where no owner is.
 
 Whoever may pause needs no right on the link's state. A record that is no wish is ignored and told.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from heliostat.access import Reachable
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords
+from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.keyed_topic import Change, KeyedTopic, OwnRows
+from heliostat.errors import BrokerError
 from heliostat.names import LinkName, Offset
 from heliostat.state_topics import wishes_topic
+from heliostat.wishes.order import Order, Orders, is_order_key
+from heliostat.wishes.restarts import RESTARTS_KEY, RestartMemory
 from heliostat.wishes.wish import Place, Wish, Wishes
 
 CLIENT_ID = "heliostat-wishes"
@@ -33,6 +40,10 @@ class WishBook:
         self._reader = self._topic.reader()
         self.wishes = Wishes()
         """What was read so far."""
+        self.orders = Orders()
+        """The same of orders."""
+        self.restarts: RestartMemory | None = None
+        """What is remembered of the link's restarts; None: it never halted."""
 
     def ensure(self, replication_factor: int | None = None) -> None:
         """Create the topic if it is missing."""
@@ -49,7 +60,7 @@ class WishBook:
 
     def read(self) -> None:
         """Read all wishes; a topic that does not exist holds none."""
-        self.wishes = Wishes()
+        self.wishes, self.orders, self.restarts = Wishes(), Orders(), None
         for change in self._reader.read_changes():
             self._take(change)
 
@@ -67,14 +78,41 @@ class WishBook:
 
     def _take(self, change: Change) -> None:
         try:
-            if change.value is None:
+            if is_order_key(change.key):
+                self.orders.take(change.key, change.value)
+            elif change.key == RESTARTS_KEY:
+                of_value = RestartMemory.from_json
+                self.restarts = None if change.value is None else of_value(change.value)
+            elif change.value is None:
                 self.wishes.forget(Place.of_key(change.key))
             else:
                 self.wishes.take(Wish.from_json(change.key, change.value))
         except NOT_A_ROW as error:
             self._foreign.note(self._topic.topic, change.offset, change.key, error)
 
-    def write(self, wishes: Iterable[Wish]) -> Offset:
+    def write(self, wishes: Iterable[Wish], replication_factor: int | None = None) -> Offset:
         """Write wishes; return the offset after the last one."""
-        offsets = self._topic.write_many({wish.place.key: wish.to_json() for wish in wishes})
+        return self.put({wish.place.key: wish.to_json() for wish in wishes}, replication_factor)
+
+    def order(self, orders: Iterable[Order], replication_factor: int | None = None) -> Offset:
+        """Write orders; return the offset after the last one."""
+        return self.put({each.key: each.to_json() for each in orders}, replication_factor)
+
+    def remember(self, memory: RestartMemory, replication_factor: int | None = None) -> None:
+        """Write what is remembered of the link's restarts."""
+        self.put({RESTARTS_KEY: memory.to_json()}, replication_factor)
+
+    def put(
+        self,
+        rows: Mapping[str, Mapping[str, Any] | None],
+        replication_factor: int | None = None,
+    ) -> Offset:
+        """Write rows; the topic is made where no owner has made it yet."""
+        try:
+            offsets = self._topic.write_many(rows)
+        except BrokerError as error:
+            if error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
+                raise
+            self.ensure(replication_factor)
+            offsets = self._topic.write_many(rows)
         return Offset(max(offsets.values()) + 1)

@@ -135,6 +135,18 @@ def test_it_is_tried_again_with_growing_pauses_until_its_time_is_over() -> None:
     assert world.errors.chosen(P, "TRANSFORM_FAILED", 8) is GapChoice.CONTINUE
 
 
+def test_a_person_may_have_it_tried_again_with_or_without_a_rule() -> None:
+    """Given a stop whose time is over / when it is ordered / then it has a new try and its time."""
+    world = World(transform=ErrorRule(policy="skip", retry_for_s=1))
+    assert world.errors.chosen(P, "TRANSFORM_FAILED", 7) is None
+    world.errors.try_again(P)
+    assert (world.spec().attempt, world.retried) == (1, [P])
+    world.now_s = 5.0
+    assert world.errors.chosen(P, "TRANSFORM_FAILED", 7) is None, "its time began anew"
+    world.errors.try_again(P)
+    assert world.spec().attempt == 2
+
+
 def test_a_rule_may_only_try_again() -> None:
     world = World(refused=ErrorRule(retry_for_s=5))
     for second in range(20):

@@ -51,7 +51,7 @@ def test_gaps_hear_that_lanes_were_told_once_they_are(
             raise ConnectionError
 
     parts["lanes"].assign.side_effect = assign
-    parts["steering"] = Steering(parts["lanes"].assign, Wishes)
+    parts["steering"] = Steering(parts["lanes"].assign, Wishes, Mock())
     turn = Reconciler(**parts)
     known = Known({}, {}, producer_id=ProducerId(1))
     if fails:

@@ -16,9 +16,11 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import LinkConfig
-from heliostat.errors import ConnectionLost, HeliostatError, ProtocolError
+from heliostat.errors import ConnectionLost, HeliostatError, LinkTakenOver, ProtocolError
+from heliostat.link import kept_link
 from heliostat.link import running as running_module
 from heliostat.link.kept_link import KeptLink
+from heliostat.link.restart_keeper import RestartKeeper
 from heliostat.link.running import Running
 from heliostat.link.spark_start import SparkStart
 from heliostat.link.troubles import Troubles
@@ -28,6 +30,7 @@ from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.status import known_ends
 from heliostat.status.board import StatusBoard
 from heliostat.status.lag import BothEnds
+from heliostat.wishes.restarts import RestartMemory
 
 WITHIN_S = 20.0
 
@@ -37,6 +40,7 @@ class Service:
 
     def __init__(self, ends: list[Exception | None]) -> None:
         self.failure: BaseException | None = None
+        self.restarts = None
         self.runs = False
         self._ends = ends
         self.stops = 0
@@ -53,18 +57,38 @@ class Service:
         self.runs = False
 
 
+class NoStore:
+    """A target that remembers nothing."""
+
+    def memory(self) -> None:
+        """Nothing is remembered."""
+
+    def remember(self, memory: RestartMemory) -> None:
+        """Forget it."""
+
+    def orders(self) -> tuple[str, ...]:
+        return ()
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 class Kept:
     """A kept link over such services."""
 
-    def __init__(self, *ends: Exception | None) -> None:
+    def __init__(self, *ends: Exception | None, restarts: int = 0) -> None:
         self.made: list[Service] = []
         self.events = Events(lambda: 0, None)
         self._ends = list(ends)
         settings = {"name": "l", "source": "a", "target": "b"}
+        board = StatusBoard(LinkName("l"))
         self.link = KeptLink(
             LinkConfig.model_validate(settings),
             self._make,
-            StatusBoard(LinkName("l")),
+            board,
+            restarts=RestartKeeper(
+                "l", restarts, NoStore(), board, clock=SystemClock(), events=self.events.of("l")
+            ),
             events=self.events.of("l"),
             troubles=Troubles({}, SystemClock(), self.events.of("l")),
         )
@@ -105,6 +129,29 @@ def test_a_lasting_failure_halts_that_link() -> None:
     assert "link l has halted: [PROTOCOL] a record that is not ours" in kept.said()
     assert len(kept.made) == 1
     assert kept.made[0].stops
+    assert kept.link.over is kept.link.failure
+    kept.link.stop()
+
+
+def test_a_link_that_halted_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given restarts / when a link fails for good and as it begins / then it rests before more."""
+    monkeypatch.setattr(kept_link, "AGAIN_FIRST_S", 0.01)
+    kept = Kept(None, ProtocolError("again"), restarts=7)
+    eventually(lambda: kept.made and kept.made[-1].runs)
+    kept.made[-1].failure = ProtocolError("a record that is not ours")
+    eventually(lambda: len(kept.made) == 2)
+    eventually(lambda: kept.link.failure is not None)
+    assert kept.link.over is None, "it begins again by itself"
+    assert "it begins again in 2 min (restart 2 of 7)" in kept.said()
+    kept.link.stop()
+    assert kept.link.failure is not None
+
+
+def test_a_link_that_was_taken_over_stands_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kept_link, "AGAIN_FIRST_S", 0.01)
+    kept = Kept(LinkTakenOver("by another"), restarts=7)
+    eventually(lambda: len(kept.made) == 2 and kept.made[-1].runs)
+    assert kept.link.failure is None
     kept.link.stop()
 
 
@@ -125,7 +172,7 @@ def running(*failures: HeliostatError | None) -> Running:
     config = Mock()
     found = Running(config, (), Events(lambda: 0, None))
     for number, failure in enumerate(failures):
-        kept = Mock(failure=failure)
+        kept = Mock(failure=failure, over=failure)
         kept.link.name = f"l{number}"
         found.kept.append(kept)
     return found
@@ -199,6 +246,7 @@ class Process:
         spark = Mock(cores=2, is_local=True)
         spark.why_ended.return_value = None
         self.written: dict[str, list[tuple[bytes | None, bytes | None]]] = {}
+        patch.setattr(running_module, "RestartBook", lambda *_: NoStore())
         patch.setattr(running_module, "RecentRecords", self._topic)
         patch.setattr(running_module, "sent_in_clear", lambda *_: [])
         self.running = Running(

@@ -7,10 +7,14 @@ from unittest.mock import Mock
 
 import pytest
 
+from heliostat.clock import SystemClock
 from heliostat.errors import ConnectionLost
+from heliostat.link.order_part import OrderPart
 from heliostat.link.wish_part import WishPart
 from heliostat.names import Offset, TopicName
 from heliostat.ops.events import Events
+from heliostat.wishes.order import Orders
+from heliostat.wishes.restarts import RestartMemory
 from heliostat.wishes.wish import Place, Wish, WishedState, Wishes
 
 PAUSE = Wish(Place(), WishedState.PAUSED, "ops", 1, "full")
@@ -21,6 +25,8 @@ class Book:
 
     def __init__(self) -> None:
         self.wishes = Wishes()
+        self.orders = Orders()
+        self.restarts: RestartMemory | None = None
         self.there: list[Wish] = []
         self.position = Offset(0)
         self.waits: list[float] = []
@@ -52,6 +58,15 @@ class Scene:
             self.book,  # type: ignore[arg-type]  # a part of it
             self.carry_out,
             lambda: self.is_carried_out,
+            OrderPart(
+                self.book,  # type: ignore[arg-type]  # as above
+                lambda: False,
+                lambda _: lambda: None,
+                lambda: None,
+                "mine",
+                clock=SystemClock(),
+                events=self.events,
+            ),
             self.events,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -113,6 +114,7 @@ def test_lanes_keep_what_rests_and_are_told_at_once() -> None:
             {lane: [spec.is_paused for spec in specs] for lane, specs in wanted.items()}
         ),
         lambda: wishes,
+        Mock(),
     )
     steering.again()
     assert given == []

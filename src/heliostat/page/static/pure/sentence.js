@@ -15,6 +15,8 @@ import { clock, counted, span, whole } from "./format.js";
  * @property {number | unknown[]} problems
  * @property {number} stopped those of them that wait for a decision
  * @property {number | object} refused
+ * @property {{by: string, why: string}} wish where it is paused or stopped
+ * @property {{reason: string, text: string, count: number}} restarts of a link that has halted once
  */
 /** @typedef {{text: string, tone: "ok" | "lag" | "bad" | "unknown" | "quiet", more: string[]}} Said */
 /** @typedef {{lag: number, lagS: number | null, unknown: number, stopped: number}} Moving what is missing in partitions that are not stopped */
@@ -41,6 +43,12 @@ export function linkSentence(link, atMs, moving) {
         text: "Its driver has not reported for more than 5 s: it hangs, or its machine is gone.",
         tone: "lag",
         more: missing(link),
+      };
+    case "halted":
+      return {
+        text: `It has halted: ${link.restarts.reason}`,
+        tone: "bad",
+        more: [...missing(link), `${link.restarts.text[0].toUpperCase()}${link.restarts.text.slice(1)}.`],
       };
     case "no_owner":
       return {
@@ -77,6 +85,9 @@ function runningSentence(link, atMs, moving) {
   }
   const unknown =
     lacks.unknown > 0 ? [`Of ${counted(lacks.unknown, "partition")} it is not known how much is missing.`] : [];
+  if (link.restarts && link.restarts.count) {
+    unknown.push(`It has begun again ${counted(link.restarts.count, "time")} lately, after ${link.restarts.reason}`);
+  }
   if (lacks.lag === 0) {
     return { text: `${known}${target} has everything that ${source} has${but}.`, tone, more: [...unknown, ...missing(link)] };
   }

@@ -16,6 +16,7 @@ const STATES = {
   paused: { glyph: "‖", word: "paused", tone: "wait", rank: 7 },
   running: { glyph: "●", word: "running", tone: "ok", rank: 9 },
   stopped: { glyph: "‖", word: "stopped", tone: "quiet", rank: 3 },
+  halted: { glyph: "✕", word: "halted", tone: "bad", rank: 0 },
   no_owner: { glyph: "✕", word: "no owner", tone: "bad", rank: 1 },
   silent: { glyph: "?", word: "silent", tone: "lag", rank: 2 },
   unreachable: { glyph: "✕", word: "not reachable", tone: "bad", rank: 0 },

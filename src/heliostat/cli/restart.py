@@ -1,0 +1,81 @@
+"""`heliostat restart`: what an operator orders of a link."""
+
+from __future__ import annotations
+
+import getpass
+import json
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
+from heliostat.cli.wishes import names_text, topics_option, wish_options
+from heliostat.config import load_config
+
+if TYPE_CHECKING:
+    from heliostat.operate.orders import OrderAnswer
+
+
+@click.command("restart")
+@wish_options
+@topics_option
+def restart_command(
+    *,
+    link: str,
+    config_file: Path,
+    why: str,
+    by: str | None,
+    within_s: float,
+    dry_run: bool,
+    as_json: bool,
+    topics: tuple[str, ...],
+) -> None:
+    r"""Let LINK begin anew, or try again what is stopped of its topics.
+
+    Of a link all lanes begin anew, topics are reconciled now, and what is stopped is tried again.
+    One that has halted begins again at once, and its restarts are counted from zero. The order lies
+    on the target and is carried out once; one that was cut short says so, and is not repeated. Exit
+    code 0 once it is done, 1 while it waits or if it was cut short.
+
+    \b
+    Examples:
+      heliostat restart summit-to-usdf --why "its lanes hang"
+      heliostat restart summit-to-usdf --topic lsst.sal.ESS.hvac --topic lsst.sal.MTM1M3-3
+    """
+    from heliostat.operate.links import link_of
+    from heliostat.operate.orders import order_restart
+
+    config = load_config(config_file)
+    answer = order_restart(
+        config,
+        link_of(config, link),
+        topics,
+        by=by or f"{getpass.getuser()}@{socket.gethostname()}",
+        why=why,
+        within_s=within_s,
+        dry_run=dry_run,
+    )
+    text = json.dumps(answer.to_json(), indent=2) if as_json else "\n".join(order_lines(answer))
+    click.echo(text)
+    sys.exit(IN_SYNC if answer.is_done or answer.is_tried else DIFFERENCE)
+
+
+def order_lines(answer: OrderAnswer) -> list[str]:
+    """Return what became of an order, for people."""
+    if answer.is_tried:
+        lanes = f"{answer.lanes:,} lanes would begin anew, " if answer.lanes else ""
+        places = names_text(answer.places)
+        where = answer.link if answer.places == ("the link",) else f"{answer.link}: {places}"
+        again = f"{answer.stopped:,} stopped partitions would be tried again"
+        return [f"{where}: {lanes}{again}; nothing was changed"]
+    lines = [
+        f"{answer.link}: restart of {each.order.place} {each.stage.value.replace('_', ' ')}"
+        + (f": {each.ended.text}" if each.ended is not None else "")
+        for each in answer.orders
+    ]
+    if answer.waits:
+        lines.append(f"it is written, and waits: {answer.waits}")
+    return lines

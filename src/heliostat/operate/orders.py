@@ -1,0 +1,177 @@
+"""Restarting links, and what is stopped of topics.
+
+An order is written to the target; the link's owner notes that it begins, carries it out once, and
+writes what it came to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from heliostat.clock import SystemClock
+from heliostat.clusters.recent_records import RecentRecords
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.lent import LentClusters
+from heliostat.config import Config, LinkConfig
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.operate.reach import require_answer
+from heliostat.operate.wishes import CARRIED_OUT_WITHIN_S, READ_S, place_of
+from heliostat.state_topics import progress_topic
+from heliostat.status.board import StatusBoard
+from heliostat.status.reader import StatusReader
+from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S
+from heliostat.wishes.order import Order, OrderStanding, Stage
+from heliostat.wishes.wish import Place
+from heliostat.wishes.wish_book import CLIENT_ID, WishBook
+
+
+@dataclass(frozen=True, slots=True)
+class OrderAnswer:
+    """What became of an order to restart."""
+
+    link: LinkName
+    places: tuple[str, ...]
+    """The link, or its topics and partitions; each is an order of its own."""
+    orders: tuple[OrderStanding, ...]
+    """Empty: it was only tried."""
+    lanes: int
+    """Lanes of the link, as they last reported; 0 if it is not about the link as a whole."""
+    stopped: int
+    """Partitions that it has tried again, as they last reported."""
+    waits: str
+    """Why it is not done yet; empty: it is, or it was only tried."""
+    took_s: float
+    is_tried: bool
+    """Whether nothing was written, as it was only asked what would be done."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the link's owner has done all of it."""
+        return bool(self.orders) and all(each.stage is Stage.DONE for each in self.orders)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer for `--json`."""
+        return {
+            "link": self.link,
+            "places": list(self.places),
+            "orders": [each.to_json() for each in self.orders],
+            "lanes": self.lanes,
+            "stopped": self.stopped,
+            "is_done": self.is_done,
+            "waits": self.waits,
+            "took_s": round(self.took_s, 3),
+            "is_tried": self.is_tried,
+        }
+
+
+def order_restart(
+    config: Config,
+    link: LinkConfig,
+    topics: Sequence[str] = (),
+    *,
+    by: str,
+    why: str = "",
+    within_s: float = CARRIED_OUT_WITHIN_S,
+    dry_run: bool = False,
+) -> OrderAnswer:
+    """Order that a link, or what is stopped of these topics of it, begins anew; wait until it has.
+
+    Parameters
+    ----------
+    topics
+        Names at the source, or `TOPIC-PARTITION`; none: the link as a whole.
+    by
+        Who orders it.
+    within_s
+        How long to wait; after that it is told as waiting, and is still carried out.
+    dry_run
+        Whether only to tell what would be done.
+
+    Raises
+    ------
+    Refused
+        There is no such topic or partition in the link.
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses.
+    """
+    clock, name = SystemClock(), LinkName(link.name)
+    target = config.clusters[link.target]
+    require_answer(target)
+    began_s = clock.monotonic_s()
+    with (
+        closing(LentClusters(target.access(), DialSettings(CLIENT_ID))) as lent,
+        closing(WishBook(name, lent)) as book,
+        closing(RecentRecords(lent, progress_topic(name))) as progress,
+    ):
+        reader = StatusReader(name, progress)
+        if progress.exists():
+            reader.begin()
+        partitions = reader.board.positions().keys()
+        places = [place_of(text, partitions) for text in topics] or [Place()]
+        lanes, stopped = _concerned(reader.board, places, clock.wall_ms())
+        orders = [Order.new(place, by, clock.wall_ms(), why) for place in places]
+        standings: tuple[OrderStanding, ...] = ()
+        waits = ""
+        if not dry_run:
+            book.read()
+            book.order(orders, link.state.replication_factor)
+            standings, waits = _await(reader, book, orders, clock, within_s)
+        return OrderAnswer(
+            name,
+            tuple(map(str, places)),
+            standings,
+            lanes,
+            stopped,
+            waits,
+            clock.monotonic_s() - began_s,
+            dry_run,
+        )
+
+
+def _concerned(board: StatusBoard, places: Sequence[Place], now_ms: int) -> tuple[int, int]:
+    """Return how many lanes begin anew, and how many stopped partitions are tried again."""
+    lanes = len(board.status(now_ms).lanes) if any(each.topic is None for each in places) else 0
+    stopped = (
+        TopicPartition(TopicName(each.source), PartitionId(each.partition))
+        for each in board.problems()
+        if each.is_stopped
+    )
+    return lanes, sum(any(place.holds(each) for place in places) for each in stopped)
+
+
+def _await(
+    reader: StatusReader,
+    book: WishBook,
+    orders: Sequence[Order],
+    clock: SystemClock,
+    within_s: float,
+) -> tuple[tuple[OrderStanding, ...], str]:
+    """Wait until the owner has ended them all; return how far they came, and why not further."""
+    until_s = clock.monotonic_s() + within_s
+    silent_s = clock.monotonic_s() + DRIVER_SILENT_AFTER_S
+    first_ms = reader.board.driver_at_ms
+    while True:  # ends: they have ended, nobody is there to do it, or the time is over
+        book.consume(READ_S)
+        reader.read(0.0)
+        known = (book.orders.standing(each.order_id) for each in orders)
+        standings = tuple(each for each in known if each is not None)
+        if len(standings) == len(orders) and all(each.ended is not None for each in standings):
+            return standings, ""
+        now_s, at_ms = clock.monotonic_s(), reader.board.driver_at_ms
+        memory = book.restarts
+        is_halted = memory is not None and memory.is_halted
+        if at_ms is None and not is_halted:
+            return standings, "the link has no owner now: it is done once a driver runs the link"
+        is_silent = at_ms == first_ms and now_s >= silent_s and not is_halted
+        if now_s < until_s and not is_silent:
+            continue
+        if is_halted and at_ms is None and memory is not None:
+            return standings, f"the link has halted: {memory.reason}"
+        if is_silent:
+            return standings, "the link's driver does not report: it, or another one, does it"
+        if any(each.stage is Stage.BEGUN for each in standings):
+            return standings, "the link's driver has begun, and is not done yet"
+        return standings, f"the link's driver has not begun it within {within_s:g} s: does it copy?"
