@@ -26,8 +26,8 @@ from heliostat_sandbox.exchanges import Exchange, read_exchanges, round_trips
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 ROUND_TRIP_S = 0.15
-WAITING = ("heliostat-status", "heliostat-east-to-west")
-"""Clients whose fetches wait for records: reports, and lanes."""
+WAITING = ("heliostat-status", "heliostat-wishes", "heliostat-east-to-west")
+"""Clients whose fetches wait for records: reports, wishes, and lanes."""
 RECORD = Sample(b"k", b"v", int(time.time() * 1000))
 QUIET_S = 5.0
 WITHIN_S, LOOK_S = 60.0, 0.02

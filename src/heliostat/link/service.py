@@ -16,7 +16,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Mapping
 
-from heliostat.access import Reachable
+from heliostat.access import ClusterAccess, Reachable
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.foreign_records import ForeignRecords
@@ -110,7 +110,7 @@ class LinkService:
             must_stop=self._stopping.is_set,
         )
         owner = OwnerGuard(ownership)
-        self._wishes = self._wish_part(state, owner, foreign, clock, events)
+        self._wishes = self._wish_part(target.access(), owner, foreign, clock, events)
         self._context = LinkContext(
             link,
             source,
@@ -138,13 +138,13 @@ class LinkService:
 
     def _wish_part(
         self,
-        state: LinkState,
+        target: ClusterAccess,
         owner: OwnerGuard,
         foreign: ForeignRecords,
         clock: Clock,
         events: Events,
     ) -> WishPart:
-        book = WishBook(owner.ownership.link, state.clusters, foreign)
+        book = WishBook(owner.ownership.link, target, foreign)  # it waits on its own connection
         orders = OrderPart(
             book,
             lambda: self._switch.may_restart,  # it is made later
@@ -201,6 +201,7 @@ class LinkService:
             self._switch.opened(opening.answer())
         name = LinkName(self._context.link.name)
         state.ensure(target, TopicName(gaps_topic(name)), TopicName(wishes_topic(name)))
+        connecting = PendingAnswer(self._wishes.read, "reading wishes")
         if not owner.ownership.claim():
             return False
         state.owner.end_watch()
@@ -210,6 +211,8 @@ class LinkService:
             LoopSpec("ownership", renew_every_s(self._lease_s), self._keep_owning, self._wake),
             LoopSpec("report", REPORT_EVERY_S, report, self._wishes.answered),
         )
+        with contextlib.suppress(ConnectionLost, BrokerError):  # they are read again, and reported
+            connecting.answer()
         self._wishes.begin()
         self._loops.start(self._wishes.loop(owner.guarded), self._history.loop(owner.guarded))
         while not self._switch.begun.wait(LOOK_S):

@@ -134,10 +134,14 @@ class WishPart:
         """What is remembered of the link's restarts."""
         return self._book.restarts
 
-    def begin(self) -> None:
-        """Read all wishes, before anything is copied."""
+    def read(self) -> None:
+        """Read all wishes."""
         self._book.exists_now()
         self._book.read()
+
+    def begin(self) -> None:
+        """Read all wishes, before anything is copied."""
+        self.read()
         self._is_read = True
         self._take()
 
