@@ -128,6 +128,8 @@ class LanePlan:
         spec, note = taken.spec, taken.copied
         item = copy_of(self._lane, change, index, spec, note, begins_s=now_s, now_ms=now_ms)
         before = self._left.pop(spec.source, None)
+        if before is not None and not change.waits_for:  # it is at rest: nothing may land any more
+            item.appends.may_land_until_s = before.appends.may_land_until_s
         if before is not None and note is not None:
             continue_from(item, before)  # it knows more than what the driver has noted
         self.partitions.append(item)
