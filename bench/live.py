@@ -325,6 +325,13 @@ def _sleep_until(run: LiveRun, at_ns: int, meanwhile: Callable[[], None] | None 
         time.sleep(min(left_s, 1.0))
 
 
+def catch_up_case(live: Live) -> str:
+    """Return the name of the only case of a run of `catchup`."""
+    if not live.backlog_records:
+        return "without_backlog"
+    return "limited" if live.limit_bytes_per_s else "with_backlog"
+
+
 def catch_up(
     run: LiveRun, seeds: int, backlog: Mapping[str, Mapping[int, int]]
 ) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -359,7 +366,9 @@ def catch_up(
         seconds = (last[0] - first[0]) / 1e9
         block["backlog_seconds"] = round(seconds, 2)
         block["backlog_records_per_s"] = round((last[1] - first[1]) / seconds)
-    yield ("with_backlog" if due else "without_backlog"), block
+    if live.limit_bytes_per_s:
+        block["limit_bytes_per_s"] = live.limit_bytes_per_s
+    yield catch_up_case(live), block
 
 
 def _landed(run: LiveRun, topics: Mapping[str, int]) -> tuple[int, int]:

@@ -55,6 +55,7 @@ def run(given: argparse.Namespace, folder: Path) -> int:
         (SMALL if given.small else LIVE)[given.scenario],
         latency_target_ms=given.latency_target_ms,
         far=given.far,
+        priority=given.priority,
     )
     shape = scenario.shape()
     results: Results = live_report.earlier(given.json, shape) if given.json else {}
@@ -87,8 +88,8 @@ def part(
     variants = [scenario]
     if scenario.backlog_records and name == "ours":
         variants.append(dataclasses.replace(scenario, backlog_records=0))
-    for variant in variants:
-        label = name if variant is scenario else f"{name}-without"
+    for variant in variants:  # a limited one comes in when it is known how fast it is without
+        label = name if variant is scenario else f"{name}-{expected_cases(variant)[0]}"
         brokers: dict[str, Any] = {
             "storage": variant.storage,
             "heap_mb": variant.heap_mb,
@@ -103,6 +104,19 @@ def part(
             about = machine.describe(find_java(), KAFKA_VERSION, pair.logs)
             for case, block in measured(name, variant, pair, folder / label):
                 yield case, block, about
+                if variant is scenario and has_limited_case(name, scenario) and block["finished"]:
+                    variants.insert(1, half_as_fast(scenario, block))
+
+
+def has_limited_case(name: str, scenario: Live) -> bool:
+    """Whether ours is to catch up again, at half of its speed."""
+    return name == "ours" and scenario.priority
+
+
+def half_as_fast(scenario: Live, block: Mapping[str, Any]) -> Live:
+    """Return the scenario with half of the speed that its backlog had."""
+    full = block["backlog_records_per_s"] * BACKLOG_RECORD_BYTES
+    return dataclasses.replace(scenario, limit_bytes_per_s=full // 2)
 
 
 def measured(name: str, scenario: Live, pair: Pair, folder: Path) -> Measured:
@@ -145,7 +159,7 @@ def output_tail(folder: Path) -> str:
 def expected_cases(scenario: Live) -> list[str]:
     """Return the names of the cases of one run."""
     if scenario.name == "catchup":
-        return ["with_backlog" if scenario.backlog_records else "without_backlog"]
+        return [live.catch_up_case(scenario)]
     return [str(rate) for rate in scenario.rates]
 
 
@@ -178,6 +192,8 @@ def replicator_of(
             latency_target_ms=scenario.latency_target_ms,
         )
         part = live_part(name, ours.command(folder, wanted), folder, signal.SIGTERM)
+        if scenario.priority:
+            prefer_live(scenario, folder)
         return part, ours.PREFIX, {}
     best = peer.TUNED[scenario.name] if name == "mm2_tuned" else None
     settings = {**peer.CANDIDATES, **peer.QUICK}[best] if best else {}
@@ -189,6 +205,15 @@ def replicator_of(
     part = live_part(name, command, folder, signal.SIGKILL)
     said = {"settings": best, "properties": settings} if best else {}
     return part, f"{peer.ALIAS}.", said
+
+
+def prefer_live(scenario: Live, folder: Path) -> None:
+    """Let all topics but the backlog's have high priority, and limit that one if it is to be."""
+    file = folder / ours.CONFIG_FILE
+    ours.wish(file, "prefer", "*", "high")
+    ours.wish(file, "prefer", BACKLOG_TOPIC, "normal")
+    if scenario.limit_bytes_per_s:
+        ours.wish(file, "limit", f"{scenario.limit_bytes_per_s}B/s", "--topic", BACKLOG_TOPIC)
 
 
 def live_part(name: str, command: Any, folder: Path, stop: signal.Signals) -> Part:

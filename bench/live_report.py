@@ -28,7 +28,7 @@ FIGURES = {
 LATENCIES = {"p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9"}
 DIGITS = 4
 MS_DIGITS = 3
-WITH, WITHOUT = "with_backlog", "without_backlog"
+WITH, LIMITED, WITHOUT = "with_backlog", "limited", "without_backlog"
 HEADINGS = (
     *("p50 ms", "p99 ms", "p99.9 ms", "max ms", "records"),
     *("cores", "broker cores", "MB", "PSS MB", "first s", "backlog/s"),
@@ -59,6 +59,9 @@ def ratios(results: Results) -> dict[str, float | None]:
                     )
             sides = _broker_cores(mine.get(case, {})), _broker_cores(theirs)
             found[f"broker_cpu_vs_{short}{suffix}"] = _divided(*sides)
+    if LIMITED in cases:
+        quotient = _quotient(mine.get(LIMITED, {}), mine.get(WITHOUT, {}), "p99_ms")
+        found["p99_limited_vs_no_backlog"] = quotient
     if WITH in cases:
         found["p99_vs_no_backlog"] = _quotient(mine.get(WITH, {}), mine.get(WITHOUT, {}), "p99_ms")
     return found

@@ -76,11 +76,17 @@ class Live:
     latency_target_ms: float | None = None
     """Setting of ours; None: its default."""
     far: Far = NEAR
+    priority: bool = False
+    """Ours: whether live topics have high priority, and the backlog also has a limit."""
+    limit_bytes_per_s: int = 0
+    """Of the backlog; 0: none."""
 
     def shape(self) -> dict[str, object]:
         """What two reports must have in common to be merged; which rates ran is not in it."""
         found = dataclasses.asdict(self)
-        del found["rates"]
+        del found["rates"], found["limit_bytes_per_s"]
+        if not self.priority:
+            del found["priority"]
         return {**found, "storage": self.storage.value}
 
     def streams(self) -> list[Stream]:

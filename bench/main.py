@@ -83,6 +83,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--round-trip-ms", type=float, default=None, help="how long the line is, instead of 150"
     )
+    parser.add_argument(
+        "--priority",
+        action="store_true",
+        help="catchup: ours with high priority for live topics; also with half of the speed",
+    )
     parser.add_argument("--minutes", type=float, help="how long steady runs, instead of 60")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep configs and logs there")
     given = parser.parse_args()
@@ -111,10 +116,7 @@ def complete(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None
         given.scenario not in SCENARIOS and (given.tune or given.secure or given.spark)
     ):
         parser.error("--tune, --codec, --secure and --spark are for bulk and tiny")
-    if given.scenario not in (*LIVE, schemas.NAME) and given.rate:
-        parser.error("--rate is for latency, efd and catchup")
-    if given.scenario not in LIVE and given.latency_target_ms is not None:
-        parser.error("--latency-target-ms is for live scenarios")
+    refuse_of_live(parser, given)
     if given.far and given.scenario not in (*SCENARIOS, *LIVE):
         parser.error("--far is for scenarios with MirrorMaker 2 beside ours")
     if given.round_trip_ms is not None and not given.far:
@@ -122,6 +124,16 @@ def complete(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None
     given.far = Far(given.far, given.round_trip_ms or ROUND_TRIP_MS) if given.far else NEAR
     if given.scenario != steady.NAME and given.minutes:
         parser.error("--minutes is for steady")
+
+
+def refuse_of_live(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None:
+    """Refuse options of live scenarios with others."""
+    if given.scenario not in (*LIVE, schemas.NAME) and given.rate:
+        parser.error("--rate is for latency, efd and catchup")
+    if given.scenario not in LIVE and given.latency_target_ms is not None:
+        parser.error("--latency-target-ms is for live scenarios")
+    if given.priority and given.scenario != "catchup":
+        parser.error("--priority is for catchup")
 
 
 def has_base_line(scenario: str) -> bool:

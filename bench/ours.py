@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from heliostat.state_topics import offsets_topic
 
 PREFIX = "ours."
 LINK = "bench"
+CONFIG_FILE = "heliostat.yaml"
 
 
 def target_topic(topic: str) -> str:
@@ -61,6 +63,16 @@ def config(
     }
 
 
+def wish(file: Path, verb: str, *words: str) -> None:
+    """Write what is wished of the link before it has a driver, which does it from the begin."""
+    command_line = [sys.executable, "-m", "heliostat.cli.entry", verb, LINK, *words]
+    told = subprocess.run(
+        [*command_line, "-c", str(file), "--wait", "0"], capture_output=True, text=True, check=False
+    )
+    if told.returncode not in {0, 1}:  # 1: it waits for a driver
+        raise RuntimeError(f"heliostat {verb}: {told.stderr}")
+
+
 def _cluster(way: Way) -> dict[str, Any]:
     security = {"security": dict(way.security)} if way.security else {}
     return {"bootstrap": [way.bootstrap], **security}
@@ -69,7 +81,7 @@ def _cluster(way: Way) -> dict[str, Any]:
 def command(folder: Path, wanted: dict[str, Any], *, serve: bool = False) -> Sequence[str]:
     """Write the configuration file and return the command line that runs it."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "heliostat.yaml"
+    file = folder / CONFIG_FILE
     file.write_text(yaml.safe_dump(wanted, sort_keys=False))
     flags = [] if serve else ["--no-serve"]
     return [sys.executable, "-m", "heliostat.cli.entry", "run", *flags, "-c", str(file)]

@@ -207,13 +207,15 @@ class SimNetwork:
     def is_appending(self, broker: BrokerId, channel: Channel) -> bool:
         return bool(self._appends.get(channel))
 
-    def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
+    def fetch(
+        self, broker: BrokerId, channel: Channel, wants: Sequence[Want], bytes_max: int = 0
+    ) -> None:
         self._fetching.add(channel)
         at_s = self.world.clock.now_s + self.world.random.random() * 0.02
         if self.world.happens():
             self._push(at_s, [FetchLost(list(wants), "cut")], channel)
             return
-        answers = self._answers(wants)
+        answers = self._answers(wants, bytes_max)
         events: list[Event] = [*answers]
         if channel.traffic is Traffic.SPARSE:
             news = [*filter(self._is_news, answers)]
@@ -224,12 +226,13 @@ class SimNetwork:
                 events, self._asked[channel] = [answer], (list(wants), answer)
         self._push(at_s, events, channel)
 
-    def fetch_again(self, broker: BrokerId, channel: Channel) -> bool:
+    def fetch_again(self, broker: BrokerId, channel: Channel, bytes_max: int = 0) -> bool:
         if channel not in self._asked:
             return False
         wants, answer = self._asked[channel]
         moved = {row[0]: Want(*row) for row in answer.asked.tolist()}
-        self.fetch(broker, channel, [moved.get(want.index, want) for want in wants])
+        again = [moved.get(want.index, want) for want in wants]
+        self.fetch(broker, channel, again, bytes_max)
         return True
 
     def _is_news(self, event: Fetched) -> bool:
@@ -239,17 +242,16 @@ class SimNetwork:
         self._heard[index] = end
         return is_news
 
-    def _answers(self, wants: Sequence[Want]) -> list[Fetched]:
+    def _answers(self, wants: Sequence[Want], bytes_max: int) -> list[Fetched]:
         """As one request is answered: its limit is that of all partitions together."""
-        random = self.world.random
         errors = [self._error(want) for want in wants]
         served = [want for want, error in zip(wants, errors, strict=True) if not error]
-        limits = [random.choice([1, 300, 2000]) if each.bytes_max else 0 for each in served]
+        limits, room = self._limits(served, bytes_max)
         asked = [
             FetchOf(self._led(want.index), want.offset, limit, want.last_epoch)
             for want, limit in zip(served, limits, strict=True)
         ]
-        given = iter(fetch(asked, random.choice([1, 300, 4000]), committed=True))
+        given = iter(fetch(asked, room, committed=True))
         found: list[Fetched] = []
         for want, error in zip(wants, errors, strict=True):
             got = Answer(error) if error else next(given)
@@ -263,6 +265,13 @@ class SimNetwork:
                 )
             )
         return found
+
+    def _limits(self, wants: Sequence[Want], bytes_max: int) -> tuple[list[int], int]:
+        """How much of each partition, and of all, an answer has: here less than what is asked."""
+        random = self.world.random
+        limits = [random.choice([1, 300, 2000]) if each.bytes_max else 0 for each in wants]
+        room = random.choice([1, 300, 4000])
+        return limits, min(room, bytes_max or room)
 
     def _damage(self, index: int, data: bytearray) -> None:
         """On the way a bit flips in a base offset: it is outside of its batch's checksum.

@@ -22,7 +22,7 @@ from typing_extensions import override
 from heliostat.link.lane_plans import LanePlans, LaneRound
 from heliostat.link.leases import Leases
 from heliostat.link.round_content import Contents
-from heliostat.names import LaneId
+from heliostat.names import LaneId, TopicName
 from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.hooks import Hooks
 from heliostat.records.copier.lane import (
@@ -32,9 +32,16 @@ from heliostat.records.copier.lane import (
     PlanChange,
     RoundReport,
 )
+from heliostat.records.copier.lane_limits import ByteLimits, Priority
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 
 PARTITIONS, LANES, LEASE_S, STEPS = 4, 3, 4.0, 400
+LIMITS = (
+    ByteLimits(),
+    ByteLimits(),
+    ByteLimits(3_000),
+    ByteLimits(9_000, ((TopicName("t"), 2_000),)),
+)
 LONG_LEASE_S = 4 * LANDS_WITHIN_S
 """With this one, who is taken for failed sends for longer than what it has sent may land."""
 
@@ -91,6 +98,7 @@ class Task:
             lambda: None if self.told is None else frozenset(self.told.running),
             lambda: 0 if self.told is None else self.told.answered.get(spec.round_id, 0),
             self.changes,
+            limits=self.limits,
         )
         self.copier.begin(self.hooks)
 
@@ -104,6 +112,10 @@ class Task:
     def changes(self) -> Sequence[PlanChange]:
         told = None if self.told is None else self.told.rounds.get(self.round.spec.lane)
         return () if told is None else told.changes
+
+    def limits(self) -> ByteLimits | None:
+        told = None if self.told is None else self.told.rounds.get(self.round.spec.lane)
+        return None if told is None else told.limits
 
     def step(self, *, reports: bool) -> bool:
         """One turn; False once the round has ended."""
@@ -152,9 +164,12 @@ class Scene:
             if number < LANES:
                 size = self.random.choice([spec.batch_bytes_max, 90_000])
                 is_paused = not all_of_them and self.random.random() < 0.2
-                changed = replace(spec, batch_bytes_max=size, is_paused=is_paused)
+                priority = self.random.choice([*Priority, Priority.NORMAL, Priority.NORMAL])
+                changed = replace(
+                    spec, batch_bytes_max=size, is_paused=is_paused, priority=priority
+                )
                 wanted.setdefault(LaneId(number), []).append(changed)
-        self.plans.assign(wanted)
+        self.plans.assign(wanted, self.random.choice(LIMITS))
 
     def begin_due(self) -> None:
         """Begin the rounds that are due."""
@@ -225,6 +240,7 @@ class Scene:
                 round_id = task.round.spec.round_id
                 if task in self.tasks:
                     self.leases.reported(round_id, report.number)
+                    self.plans.limits.reported(report, self.world.clock.monotonic_s())
                     self.moved += self.plans.heard(round_id, report.plan)
         self.leases.answer(answers)
 

@@ -12,6 +12,7 @@ from rich.text import Text
 from heliostat.groups.values import SETTLED
 from heliostat.status.lag import Lag, summed
 from heliostat.status.values import LinkStatus, TopicStatus
+from heliostat.wishes.rate import rate_text
 
 PROBLEM_ROWS = 6
 GROUP_ROWS = 3
@@ -68,6 +69,7 @@ def more_words(status: LinkStatus) -> str:
     words = f", {count(status.mapped)} mapped" if status.mapped else ""
     if status.paused_count:
         words += f", {count(status.paused_count)} paused by name"
+    words += _level_words(status)
     if status.wish and status.state == status.wish["state"]:
         why = f" ({status.wish['why']})" if status.wish["why"] else ""
         words += f"  as {status.wish['by']} wishes{why}"
@@ -87,6 +89,20 @@ def more_words(status: LinkStatus) -> str:
 def last_halt(status: LinkStatus) -> str:
     """Return why the link halted last, in a word."""
     return status.restarts["code"] or "a failure"
+
+
+def _level_words(status: LinkStatus) -> str:
+    """Return how the link is limited, and how many topics are limited or preferred."""
+    words = "".join(
+        f", limited to {rate_text(each['bytes_per_second'])}"
+        for each in status.limits
+        if each["topic"] is None
+    )
+    if topics := sum(each["topic"] is not None for each in status.limits):
+        words += f", {count(topics)} {'topic' if topics == 1 else 'topics'} limited"
+    if preferred := sum(each["priority"] != "normal" for each in status.preferences):
+        words += f", {count(preferred)} {'priority' if preferred == 1 else 'priorities'}"
+    return words
 
 
 def colour(status: LinkStatus) -> str:

@@ -8,6 +8,7 @@ from heliostat.explaining.moments import span_text
 from heliostat.explaining.values import Evidence, Kind, Step
 from heliostat.records.copier.lane import LineUse
 from heliostat.status.values import LinkStatus
+from heliostat.wishes.rate import rate_text
 
 FAR_MS = 30
 """Answers that take longer are worth a sentence."""
@@ -46,6 +47,16 @@ def line_texts(evidence: Evidence) -> Iterator[str]:
     for alias, line in ((link.source, status.source_line), (link.target, status.target_line)):
         if isinstance(line, LineUse) and line.round_trip_ms >= FAR_MS:
             yield f"answers of {alias} take {line.round_trip_ms} ms at best, for each record"
+
+
+def limit_texts(status: LinkStatus, topic: str) -> Iterator[str]:
+    """Yield the limits by which a topic may be late."""
+    for each in status.limits:
+        if each["topic"] in {None, topic} and each["throttled_s"]:
+            what = "the link" if each["topic"] is None else topic
+            why = f", {each['why']}" if each["why"] else ""
+            rate = rate_text(each["bytes_per_second"])
+            yield f"{what} is limited to {rate}: {each['by']} wishes so{why}"
 
 
 def held_texts(status: LinkStatus, topic: str, partition: int | None) -> Iterator[str]:

@@ -10,6 +10,7 @@ from dataclasses import replace
 from heliostat.explaining.codes import CodeKnown, known_code
 from heliostat.explaining.lateness import (
     held_texts,
+    limit_texts,
     line_texts,
     missing_text,
     not_running,
@@ -90,7 +91,8 @@ def _copied(
     if row.lag_records is None or row.is_bound:
         return _with(base, Kind.UNKNOWN, text, more, steps=steps)
     if row.lag_records:
-        return _with(base, Kind.LATE, text, (*more, *line_texts(evidence)), steps=steps)
+        limits = limit_texts(evidence.status, row.source)
+        return _with(base, Kind.LATE, text, (*more, *limits, *line_texts(evidence)), steps=steps)
     what = "that can be copied" if held else "that the source had when it was last seen"
     text = f"{_name(row)} has everything {what}, {at}"
     kind = Kind.LATE if held else Kind.COPIED

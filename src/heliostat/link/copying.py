@@ -76,6 +76,7 @@ REPORT_WITHOUT_SOURCE: dict[str, object] = {
     "places": "",
     "waiting": {},
     "round_ends": [],
+    "limits": [],
     "rounds": [],
 }
 """`Copying.report` of a link whose source has not been reachable yet."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from heliostat.clock import Clock
 from heliostat.link.failed_rounds import FailedRounds
 from heliostat.link.leases import Leases
+from heliostat.link.limit_shares import LimitShares
 from heliostat.link.round_content import Contents
 from heliostat.link.told_specs import ToldSpecs
 from heliostat.names import LaneId, TopicPartition
@@ -32,6 +33,7 @@ from heliostat.records.copier.lane import (
     PlanChange,
     WantedRound,
 )
+from heliostat.records.copier.lane_limits import NO_LIMITS, ByteLimits
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 
 RETRY_FIRST_S, RETRY_MAX_S = 0.2, 5.0
@@ -44,6 +46,7 @@ TAKEN_MAX = 1_000
 """Most partitions that a round takes one after the other, or as many as it has: each costs its task
 5 KB and 2 us a report, also once it is given up. Then a new round begins."""
 Wanted = Mapping[TopicPartition, PartitionSpec]
+Assigned = Mapping[LaneId, Iterable[PartitionSpec]]
 LATELY_S = 60.0
 """Failures of rounds are told for so long."""
 FAILURES_MAX = 30
@@ -148,6 +151,7 @@ class LanePlans:
         self, contents: Contents, leases: Leases, first_generation: int, clock: Clock
     ) -> None:
         self.lanes: dict[LaneId, Lane] = {}
+        self.limits = LimitShares()
         self.is_stopping = False
         """No round is given out any more, and no plan is wanted."""
         self._contents = contents
@@ -161,7 +165,7 @@ class LanePlans:
 
     # -- plans ---------------------------------------------------------------------------------
 
-    def assign(self, wanted: Mapping[LaneId, Iterable[PartitionSpec]]) -> bool:
+    def assign(self, wanted: Assigned, limits: ByteLimits = NO_LIMITS) -> bool:
         """Make these the lanes' partitions; return whether something must be announced."""
         if self.is_stopping:
             return False
@@ -172,6 +176,7 @@ class LanePlans:
         return (
             self._leave_maps(more_lost=bool(_without_maps(self.lanes.values()) - lost))
             | self.update()
+            | self.limits.become(limits)
         )
 
     def _leave_maps(self, *, more_lost: bool) -> bool:
@@ -191,10 +196,7 @@ class LanePlans:
         for lane in self.lanes.values():
             if lane.round is not None and not lane.round.must_end:
                 is_new |= self._update(lane, lane.round, self._free(lane, holders))
-        return is_new or self._has_unwanted()
-
-    def _has_unwanted(self) -> bool:
-        return any(lane.round is not None and not lane.wanted for lane in self.lanes.values())
+        return is_new or any(lane.round and not lane.wanted for lane in self.lanes.values())
 
     def _holders(self) -> dict[TopicPartition, LaneId]:
         """Return which lane's round has which partition, or has not let go of it."""
@@ -297,6 +299,7 @@ class LanePlans:
         running = [item.spec.round_id for item in self.rounds()]
         running += self._failed.ids()
         wanted: dict[LaneId, WantedRound] = {}
+        own = _limits_of(self.lanes, self.limits)
         for number, lane in self.lanes.items():
             item = lane.round
             if self.is_stopping or not lane.wanted:
@@ -304,7 +307,7 @@ class LanePlans:
             if item is None or item.must_end:
                 wanted[number] = WantedRound("")
             else:
-                wanted[number] = WantedRound(item.spec.round_id, tuple(item.changes))
+                wanted[number] = WantedRound(item.spec.round_id, tuple(item.changes), own[number])
         return Announcement(wanted, tuple(running), self._leases.answered(self.with_lease()))
 
     def heard(self, round_id: str, plan: int, hangs: str = "") -> bool:
@@ -347,6 +350,7 @@ class LanePlans:
             specs,
             waits_for=self._failed.of(wanted),
             may_land_s=self._may_land_s(specs),
+            limits=_limits_of(self.lanes, self.limits)[lane.health.lane],
         )
         lane.numbers += 1
         lane.round = LaneRound(spec, dict(wanted), begun_s=self._clock.monotonic_s())
@@ -399,3 +403,11 @@ def _announced(rounds: Iterable[LaneRound]) -> int:
     """Return the number of partitions in changes that are not acknowledged."""
     changes = (change for item in rounds for change in item.changes)
     return sum(len(change.give_up) + len(change.take) for change in changes)
+
+
+def _limits_of(lanes: Mapping[LaneId, Lane], limits: LimitShares) -> dict[LaneId, ByteLimits]:
+    """Return the limits of each lane that has partitions, or is to have some."""
+    if not limits.limits.topics:
+        return limits.of({number: () for number, lane in lanes.items() if lane.wanted})
+    topics = {number: {at.topic for at in lane.wanted} for number, lane in lanes.items()}
+    return limits.of({number: names for number, names in topics.items() if names})

@@ -32,6 +32,7 @@ from heliostat.link.round_ends import RoundEnds
 from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import Announcement, LaneSpec, PartitionSpec, RoundReport
+from heliostat.records.copier.lane_limits import NO_LIMITS, ByteLimits
 from heliostat.records.copier.pipeline_steps import Pipeline
 
 END_WITHIN_S = 30.0
@@ -54,6 +55,7 @@ class Runner:
     """Where rounds find a place."""
 
 
+Assigned = Mapping[LaneId, tuple[PartitionSpec, ...]]
 Ended = Callable[[Mapping[TopicPartition, PartitionSpec], RoundReport], None]
 
 
@@ -135,7 +137,8 @@ class LaneSet:
         """Return the lanes' part of the driver's report: turns, and how rounds have ended."""
         with self._changed:
             numbers, ends = list(self._plans.lanes), self._ends.report()
-        return {**self._turns.report(numbers), "round_ends": ends}
+            limits = self._plans.limits.report()
+        return {**self._turns.report(numbers), "round_ends": ends, "limits": limits}
 
     def known_since(self) -> dict[TopicPartition, int]:
         """See `LanePlans.known_since`."""
@@ -147,10 +150,10 @@ class LaneSet:
         with self._changed:
             return self._plans.told_since()
 
-    def assign(self, wanted: Mapping[LaneId, tuple[PartitionSpec, ...]]) -> None:
+    def assign(self, wanted: Assigned, limits: ByteLimits = NO_LIMITS) -> None:
         """Make `wanted` the lanes' partitions; what does not change is copied on meanwhile."""
         with self._changed:
-            self._announcing.is_due |= self._plans.assign(wanted)
+            self._announcing.is_due |= self._plans.assign(wanted, limits)
             for number in wanted:
                 if number not in self._threads and not self._plans.is_stopping:
                     self._start(number)
@@ -181,6 +184,7 @@ class LaneSet:
             if all(round_id != item.spec.round_id for item in self._plans.rounds()):
                 return
             self._turns.reported(report)
+            self._plans.limits.reported(report, self._clock.monotonic_s())
             is_due = self._leases.reported(round_id, report.number)
             if self._plans.heard(round_id, report.plan, report.hangs) or report.hangs:
                 self._announcing.is_due = is_due = True
@@ -218,10 +222,7 @@ class LaneSet:
     def _start(self, number: LaneId) -> None:
         """Start the thread of a new lane; it waits until its first round is due."""
         thread = self._threads[number] = threading.Thread(
-            target=self._run,
-            args=(self._plans.lanes[number],),
-            name=f"lane-{number}",
-            daemon=True,
+            target=self._run, args=(self._plans.lanes[number],), name=f"lane-{number}", daemon=True
         )
         thread.start()
 

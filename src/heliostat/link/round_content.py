@@ -10,6 +10,7 @@ from heliostat.names import LaneId, TopicPartition
 from heliostat.offsets.offset_map import MapTail
 from heliostat.records.copier.blame import Blame
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec, TakenPartition
+from heliostat.records.copier.lane_limits import NO_LIMITS, ByteLimits
 
 CopiedRows = tuple[tuple[int, int, int, int], ...]
 """See `LaneSpec.copied`."""
@@ -54,6 +55,7 @@ class Contents:
         *,
         waits_for: tuple[str, ...],
         may_land_s: float,
+        limits: ByteLimits = NO_LIMITS,
     ) -> LaneSpec:
         """Return the `LaneSpec` of a lane's next round."""
         copied = self._copied(specs)
@@ -73,6 +75,7 @@ class Contents:
             careful=self._faults.careful(lane),
             waits_for=waits_for,
             may_land_s=may_land_s,
+            limits=limits,
         )
 
     def failed(self, spec: LaneSpec, blame: Blame, error: str) -> bool:

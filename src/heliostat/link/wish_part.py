@@ -11,17 +11,20 @@ not touched, and copying goes on at once. A link that is stopped has no lanes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from time import monotonic
 from typing import Any
 
 from heliostat.link.order_part import OrderPart
 from heliostat.link.ordered_restarts import OrderedRestarts
-from heliostat.names import LaneId, Offset
+from heliostat.names import LaneId, Offset, TopicName
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.lane_limits import ByteLimits, Priority
+from heliostat.wishes.levels import Levels, Said
+from heliostat.wishes.rate import rate_text
 from heliostat.wishes.restarts import RestartMemory
 from heliostat.wishes.wish import Place, Wish, Wishes
 from heliostat.wishes.wish_book import WishBook
@@ -52,7 +55,7 @@ class Steering:
 
     def __init__(
         self,
-        assign: Callable[[Wanted], None],
+        assign: Callable[[Wanted, ByteLimits], None],
         wishes: Callable[[], Wishes],
         restarts: OrderedRestarts,
     ) -> None:
@@ -66,23 +69,41 @@ class Steering:
         """Make `wanted` the lanes' partitions."""
         with self._lock:
             self._wanted = wanted
-            self._assign(_by_wishes(wanted, self._wishes()))
+            wishes = self._wishes()
+            self._assign(_by_wishes(wanted, wishes), wishes.levels.byte_limits())
 
     def again(self) -> None:
         """Do the same with the same partitions, after the wishes have changed."""
         with self._lock:
             if self._wanted is not None:
-                self._assign(_by_wishes(self._wanted, self._wishes()))
+                wishes = self._wishes()
+                self._assign(_by_wishes(self._wanted, wishes), wishes.levels.byte_limits())
 
 
 def _by_wishes(wanted: Wanted, wishes: Wishes) -> Wanted:
+    priorities = _priorities(wanted, wishes)
     return {
         lane: tuple(
-            replace(spec, is_paused=True) if wishes.is_paused(spec.source) else spec
+            replace(
+                spec,
+                is_paused=is_paused,
+                priority=priorities.get(spec.source.topic, Priority.NORMAL),
+            )
+            if (is_paused := wishes.is_paused(spec.source)) or spec.source.topic in priorities
+            else spec
             for spec in specs
         )
         for lane, specs in wanted.items()
     }
+
+
+def _priorities(wanted: Wanted, wishes: Wishes) -> dict[TopicName, Priority]:
+    """Return the priorities of topics that have another than most."""
+    if not any(wishes.levels.preferences()):
+        return {}
+    topics = {spec.source.topic for specs in wanted.values() for spec in specs}
+    priorities = {topic: wishes.levels.priority_of(topic) for topic in topics}
+    return {topic: each for topic, each in priorities.items() if each is not Priority.NORMAL}
 
 
 class WishPart:
@@ -194,6 +215,12 @@ class WishPart:
                 {"place": str(wish.place), **wish.to_json()} for wish in pauses[:REPORTED_MAX]
             ],
             "paused_count": len(pauses),
+            "limits": [{"topic": each.topic, **each.to_json()} for each in now.levels.limits()][
+                :REPORTED_MAX
+            ],
+            "preferences": [
+                {"topics": each.topics, **each.to_json()} for each in now.levels.preferences()
+            ][-REPORTED_MAX:],
         }
 
     def close(self) -> None:
@@ -214,6 +241,7 @@ def changes_between(before: Wishes, now: Wishes) -> list[str]:
     paused = [new[place] for place in new.keys() - old.keys()]
     if paused:
         lines.append(f"{_names([str(each.place) for each in paused])} paused: {told(paused[0])}")
+    lines += _level_changes(before.levels, now.levels)
     if over := old.keys() - new.keys():
         places = sorted(over, key=str)
         names = _names([str(place) for place in places])
@@ -221,7 +249,24 @@ def changes_between(before: Wishes, now: Wishes) -> list[str]:
     return lines
 
 
-def told(wish: Wish) -> str:
+def _level_changes(before: Levels, now: Levels) -> Iterator[str]:
+    """Yield a line for each other limit and priority."""
+    old = {each.topic: each.bytes_per_s for each in before.limits()}
+    new = {each.topic: each for each in now.limits()}
+    for topic, each in new.items():
+        if each.bytes_per_s != old.get(topic):
+            place = topic or "the link"
+            yield f"{place} is limited to {rate_text(each.bytes_per_s)}: {told(each.said)}"
+    for topic in sorted(old.keys() - new.keys(), key=str):
+        yield f"{topic or 'the link'} has no limit any more"
+    known = list(before.preferences())
+    for preference in now.preferences():
+        if preference not in known:
+            name = preference.priority.value
+            yield f"{preference.topics} has {name} priority: {told(preference.said)}"
+
+
+def told(wish: Wish | Said) -> str:
     """Return who wishes it and why."""
     return f"{wish.by} wishes so" + (f", {wish.why}" if wish.why else "")
 

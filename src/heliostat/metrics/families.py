@@ -252,6 +252,18 @@ LINE_ROUND_TRIP = _family(
 LINE_BYTES = _family(
     "line_bytes", GAUGE, (*LINK, "side"), "Bytes of records on the line to that side, on average."
 )
+LIMIT_BYTES = _family(
+    "limit_bytes_per_second",
+    GAUGE,
+    TOPIC,
+    "A limit that operators wish: of the topic, or of the link where `topic` is empty.",
+)
+LIMIT_THROTTLED = _family(
+    "limit_throttled_seconds_total",
+    COUNTER,
+    TOPIC,
+    "For how long lanes have held fetches back for that limit, of all lanes together.",
+)
 HEARTBEAT_AGE = _family(
     "heartbeat_age_seconds",
     GAUGE,

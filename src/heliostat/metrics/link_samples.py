@@ -119,6 +119,10 @@ class LinkSamples:
                 labelled = f'{mine},side="{side}"'
                 samples.add(f.LINE_ROUND_TRIP, labelled, line.round_trip_ms / 1000)
                 samples.add(f.LINE_BYTES, labelled, line.in_flight_bytes)
+        for each in status.limits:
+            labelled = labels({**self._names, "topic": each["topic"] or ""})
+            samples.add(f.LIMIT_BYTES, labelled, each["bytes_per_second"])
+            samples.add(f.LIMIT_THROTTLED, labelled, each["throttled_s"])
         samples.add(f.HEARTBEAT_AGE, mine, status.heartbeat_age_s)
         schemas = driver.get("schemas")
         samples.add(f.SCHEMA_WAITING, mine, len(schemas.get("waiting", ())) if schemas else None)

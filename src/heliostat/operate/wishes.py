@@ -125,7 +125,7 @@ def make_wish(
         if not dry_run:
             if changed:
                 end = book.write(changed, link.state.replication_factor)
-            is_done, waits = _await(reader, end, clock, within_s)
+            is_done, waits = await_owner(reader, end, clock, within_s)
         is_going_on = wished is WishedState.RUNNING and not topics
         return WishAnswer(
             name,
@@ -152,15 +152,16 @@ def place_of(text: str, partitions: Collection[TopicPartition]) -> Place:
             return Place(found.topic, found.partition)
         if found.topic in topics:
             raise Refused(f"{found.topic} has no partition {found.partition} in this link")
-    raise Refused(f"the link has no topic {text}", hint=_nearest(text, topics))
+    raise Refused(f"the link has no topic {text}", hint=nearest(text, topics))
 
 
-def _nearest(text: str, topics: Iterable[str]) -> str:
+def nearest(text: str, topics: Iterable[str]) -> str:
+    """Return a hint for a topic that a link has not."""
     close = difflib.get_close_matches(text, list(topics), n=1)
     return f"did you mean {close[0]}?" if close else "`heliostat status --all` lists its topics"
 
 
-def _await(
+def await_owner(
     reader: StatusReader, end: Offset, clock: SystemClock, within_s: float
 ) -> tuple[bool, str]:
     """Wait until the owner says that it has carried out all wishes before `end`, or why not."""

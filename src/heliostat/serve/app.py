@@ -26,10 +26,12 @@ from heliostat.serve.gaps_routes import add_gaps
 from heliostat.serve.groups_routes import add_groups
 from heliostat.serve.history_routes import add_history
 from heliostat.serve.jobs import Jobs
+from heliostat.serve.levels_routes import add_levels
 from heliostat.serve.messages import (
     BeatingFlow,
     Health,
     LinkDetails,
+    LinkLimit,
     LinkPage,
     LinkRestarts,
     LinkSummary,
@@ -40,6 +42,7 @@ from heliostat.serve.messages import (
     Readiness,
     StandingWish,
     TopicPage,
+    TopicPreference,
     Version,
 )
 from heliostat.serve.mirrormaker2_routes import add_mirrormaker2
@@ -88,6 +91,7 @@ def make_app(watch: Watch, jobs: Jobs | None = None) -> FastAPI:
     add_verify(app, asking, jobs or Jobs(watch))
     add_wishes(app, asking)
     add_restarts(app, asking)
+    add_levels(app, asking)
     add_page(app)
     _add_problems(app)
     return app
@@ -322,6 +326,8 @@ def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
         paused=[PausedPlace(**each) for each in status.paused],
         paused_count=status.paused_count,
         restarts=LinkRestarts(**status.restarts) if status.restarts else None,
+        limits=[LinkLimit(**each) for each in status.limits],
+        preferences=[TopicPreference(**each) for each in status.preferences],
         in_sync=not why,
         why_not_in_sync=why,
         topics=len(status.topics),

@@ -76,6 +76,31 @@ class LinkRestarts(BaseModel):
     """How it goes on, while it is halted."""
 
 
+class LevelWish(BaseModel):
+    """Who wishes a limit or priority, when and why."""
+
+    by: str
+    at_ms: int
+    why: str
+
+
+class LinkLimit(LevelWish):
+    """A limit of the link (`topic` is null) or of a topic, in bytes a second."""
+
+    topic: str | None
+    bytes_per_second: int
+    used_bytes_per_second: int
+    throttled_s: float
+    """For how long lanes have held fetches back since the driver began, of all lanes together."""
+
+
+class TopicPreference(LevelWish):
+    """The priority of a topic, or of those that match."""
+
+    topics: str
+    priority: Literal["high", "normal", "low"]
+
+
 class LinkFigures(BaseModel):
     """What all answers about a link have; lags that are null are not known."""
 
@@ -90,6 +115,10 @@ class LinkFigures(BaseModel):
     paused_count: int
     restarts: LinkRestarts | None
     """Null: it never halted."""
+    limits: list[LinkLimit]
+    """20 at most."""
+    preferences: list[TopicPreference]
+    """The newest last, which counts before others; 20 at most."""
     in_sync: bool
     why_not_in_sync: list[str]
     partitions: int

@@ -119,6 +119,7 @@ class Snapshot:
             sums.topics.values(),
             key=lambda row: (-row.bytes_per_s, -(row.lag_records or 0), row.source),
         )
+        failing_texts = (text for lane, text in failing.items() if lane not in silent)
         return LinkStatus(
             link=link,
             at_ms=now_ms,
@@ -137,10 +138,7 @@ class Snapshot:
             problems=sorted(sums.problems, key=lambda item: (item.source, item.partition)),
             refused=dict(self._reports.driver.get("refused", {})),
             notes=list(self._reports.driver.get("notes", [])),
-            lanes=[
-                _lane(lane, now_ms, bytes_per_s.get(number, 0.0))
-                for number, lane in sorted(self._reports.lanes.items())
-            ],
+            lanes=self._lanes(bytes_per_s),
             driver=self._reports.driver,
             owner=dict(self._reports.driver.get("owner", {})),
             heartbeat_age_s=_heartbeat_age_s(self._reports.driver, now_ms),
@@ -150,14 +148,22 @@ class Snapshot:
             wish=self.wish,
             paused=list(self._reports.driver.get("wishes", {}).get("paused", ())),
             paused_count=int(self._reports.driver.get("wishes", {}).get("paused_count", 0)),
+            limits=_limits(self._reports.driver),
+            preferences=list(self._reports.driver.get("wishes", {}).get("preferences", ())),
             held_back=_held_back(self._reports.driver, now_ms),
             troubles=[
                 *_troubles(self._reports.driver),
                 *silent.values(),
-                *(text for lane, text in failing.items() if lane not in silent),
+                *failing_texts,
                 *(_standstill_texts(self._reports.driver) if state == "running" else ()),
             ],
         )
+
+    def _lanes(self, bytes_per_s: Mapping[LaneId, float]) -> list[dict[str, Any]]:
+        return [
+            _lane(lane, self._now_ms, bytes_per_s.get(number, 0.0))
+            for number, lane in sorted(self._reports.lanes.items())
+        ]
 
     def partitions(self) -> list[PartitionStatus]:
         """Return all partitions, by topic and number."""
@@ -332,6 +338,14 @@ def _not_begun(lane: LaneId, seconds: float) -> str:
         f"lane {lane} has not begun after {seconds:.0f} s: Spark has no core for it, or its worker "
         "still starts (see Spark's page)"
     )
+
+
+def _limits(driver: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the limits that operators wish, with what was used of each."""
+    nothing = {"used_bytes_per_second": 0, "throttled_s": 0.0}
+    uses = {each["topic"]: each for each in driver.get("limits", ())}
+    wished = driver.get("wishes", {}).get("limits", ())
+    return [{**each, **nothing, **uses.get(each["topic"], {})} for each in wished]
 
 
 def _held_back(driver: Mapping[str, Any], now_ms: int) -> list[HeldBack]:

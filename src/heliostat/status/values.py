@@ -203,6 +203,13 @@ class LinkStatus:
     """Of a link that has halted once: `phase` (`runs`, `waits`, `refused`, `gave_up`), `count`
     since the last quiet time and its `limit`, `total`, `code` and `reason` of the last halt,
     `halted_ms`, `next_ms`, `host`, and `text`: how it goes on while it is halted."""
+    limits: list[dict[str, Any]] = field(default_factory=list)
+    """Limits: `topic` (null: of the link), `bytes_per_second`, `by`, `at_ms`, `why`, and as the
+    driver says `used_bytes_per_second`, and `throttled_s`: for how long it held lanes back; 20 at
+    most."""
+    preferences: list[dict[str, Any]] = field(default_factory=list)
+    """Priorities: `topics` (a name, or a pattern), `priority`, `by`, `at_ms`, `why`; the newest is
+    last, and counts before others; 20 at most."""
     troubles: list[str] = field(default_factory=list)
     """What affects the whole link: a cluster that does not answer, a loop that fails, a lane that
     does not report, no topic to copy, a record in its state that is not its own."""

@@ -15,6 +15,7 @@ from typing import Any, Self
 from typing_extensions import override
 
 from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.wishes.levels import Levels
 
 STATE_PREFIX = "state"
 NAME_CHARS_MAX, WHY_CHARS_MAX = 200, 1_000
@@ -92,6 +93,11 @@ class Wish:
     """Wall clock of who wrote it, for people."""
     why: str = ""
 
+    @property
+    def key(self) -> str:
+        """Its key in the topic."""
+        return self.place.key
+
     def to_json(self) -> dict[str, Any]:
         """Return its row."""
         return {"state": self.state.value, "by": self.by, "at_ms": self.at_ms, "why": self.why}
@@ -120,6 +126,8 @@ class Wishes:
     def __init__(self) -> None:
         self._by_place: dict[Place, tuple[int, Wish]] = {}
         self._count = 0
+        self.levels = Levels()
+        """Limits and priorities."""
 
     def take(self, wish: Wish) -> None:
         """Take the newest wish."""
@@ -134,6 +142,7 @@ class Wishes:
         """Return them as they are now."""
         copied = Wishes()
         copied._by_place, copied._count = dict(self._by_place), self._count
+        copied.levels = self.levels.copy()
         return copied
 
     def state_of(self, place: Place) -> WishedState:

@@ -12,11 +12,10 @@ from typing import Any
 
 from heliostat.access import Reachable
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords
-from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.keyed_topic import Change, KeyedTopic, OwnRows
-from heliostat.errors import BrokerError
 from heliostat.names import LinkName, Offset
 from heliostat.state_topics import wishes_topic
+from heliostat.wishes.levels import Level, is_level
 from heliostat.wishes.order import Order, Orders, is_order_key
 from heliostat.wishes.restarts import RESTARTS_KEY, RestartMemory
 from heliostat.wishes.wish import Place, Wish, Wishes
@@ -53,6 +52,11 @@ class WishBook:
         """Note that the topic exists."""
         self._topic.exists_now()
 
+    @property
+    def is_there(self) -> bool:
+        """Whether the topic existed when it was read last."""
+        return self._reader.is_there
+
     def close(self) -> None:
         """Close the connections."""
         self._reader.close()
@@ -78,7 +82,9 @@ class WishBook:
 
     def _take(self, change: Change) -> None:
         try:
-            if is_order_key(change.key):
+            if is_level(change.key):
+                self.wishes.levels.take(change.key, change.value)
+            elif is_order_key(change.key):
                 self.orders.take(change.key, change.value)
             elif change.key == RESTARTS_KEY:
                 of_value = RestartMemory.from_json
@@ -90,9 +96,11 @@ class WishBook:
         except NOT_A_ROW as error:
             self._foreign.note(self._topic.topic, change.offset, change.key, error)
 
-    def write(self, wishes: Iterable[Wish], replication_factor: int | None = None) -> Offset:
+    def write(
+        self, wishes: Iterable[Wish | Level], replication_factor: int | None = None
+    ) -> Offset:
         """Write wishes; return the offset after the last one."""
-        return self.put({wish.place.key: wish.to_json() for wish in wishes}, replication_factor)
+        return self.put({wish.key: wish.to_json() for wish in wishes}, replication_factor)
 
     def order(self, orders: Iterable[Order], replication_factor: int | None = None) -> Offset:
         """Write orders; return the offset after the last one."""
@@ -108,11 +116,7 @@ class WishBook:
         replication_factor: int | None = None,
     ) -> Offset:
         """Write rows; the topic is made where no owner has made it yet."""
-        try:
-            offsets = self._topic.write_many(rows)
-        except BrokerError as error:
-            if error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
-                raise
+        if not self.is_there:
             self.ensure(replication_factor)
-            offsets = self._topic.write_many(rows)
+        offsets = self._topic.write_many(rows)
         return Offset(max(offsets.values()) + 1)

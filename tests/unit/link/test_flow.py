@@ -45,7 +45,7 @@ def test_gaps_hear_that_lanes_were_told_once_they_are(
     parts["mirrors"].leave_circles.return_value = Mock(mirrors=()), ()
     parts["starts"].begin_later.return_value = {}
 
-    def assign(_wanted: object) -> None:
+    def assign(_wanted: object, _limits: object) -> None:
         done.append("assigned")
         if fails:
             raise ConnectionError

@@ -214,6 +214,18 @@ def test_what_the_driver_has_counted() -> None:
     assert values[at(f.UPSTREAM_BEAT_AGE, origin='ba"se', hops="3+")] == 0.0
 
 
+def test_limits_are_told_with_what_held_lanes_back() -> None:
+    rows = [
+        {"topic": topic, "bytes_per_second": rate, "by": "ops", "at_ms": 1, "why": ""}
+        for topic, rate in ((None, 20_000_000), ("t", 5_000))
+    ]
+    use = {"topic": "t", "used_bytes_per_second": 4_999, "throttled_s": 2.5}
+    driver = {"wishes": {"limits": rows}, "limits": [use]}
+    values = samples_of(told(Case(driver=driver))[0])
+    assert [values[at(f.LIMIT_BYTES, topic=topic)] for topic in ("", "t")] == [20_000_000, 5_000]
+    assert [values[at(f.LIMIT_THROTTLED, topic=topic)] for topic in ("", "t")] == [0.0, 2.5]
+
+
 @pytest.mark.parametrize("with_driver", [True, False])
 def test_what_processes_use(*, with_driver: bool) -> None:
     """A driver's processes stand at one of its links; those of a silent driver are not known."""

@@ -143,6 +143,18 @@ CASES = {
         why="the link is paused, as ops wishes, the disk is full\n3 records are missing",
         service=Service.WARNING,
     ),
+    "limits and priorities": Case(
+        driver={
+            "wishes": {
+                "limits": [
+                    {"topic": None, "bytes_per_second": 20_000_000},
+                    {"topic": "t", "bytes_per_second": 5_000},
+                ],
+                "preferences": [{"topics": "a.*", "priority": "high"}],
+            }
+        },
+        line="limited to 20 MB/s, 1 topic limited, 1 priority",
+    ),
     "one topic is paused, and level": Case(
         partition(state=PAUSED),
         driver={"wishes": {"link": None, "paused": [], "paused_count": 1}},

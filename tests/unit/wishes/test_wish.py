@@ -110,7 +110,7 @@ def test_lanes_keep_what_rests_and_are_told_at_once() -> None:
     """Given lanes with partitions / when wishes change / then the same lanes have the same ones."""
     wishes, given = Wishes(), list[dict[LaneId, list[bool]]]()
     steering = Steering(
-        lambda wanted: given.append(
+        lambda wanted, _limits: given.append(
             {lane: [spec.is_paused for spec in specs] for lane, specs in wanted.items()}
         ),
         lambda: wishes,

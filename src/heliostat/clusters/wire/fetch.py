@@ -27,6 +27,7 @@ VERSIONS = (12, 13)
 BY_ID_FROM = 13
 
 _HEAD = struct.Struct(">iiiibii")  # replica, max wait, min bytes, max bytes, isolation, session
+_BYTES_MAX_AT = 12
 _PARTITION = struct.Struct(">iiqiqi")
 _OFFSET, _INT32 = struct.Struct(">q"), struct.Struct(">i")
 _OFFSET_IN_PARTITION = 8
@@ -111,6 +112,11 @@ def encode_fetch(
     out += b"\x01"  # rack: the empty string
     out += b"\x00"
     return out
+
+
+def limit_answer(body: bytearray, begins_at: int, bytes_max: int) -> None:
+    """Change the limit of the whole answer in a request whose body begins there."""
+    _INT32.pack_into(body, begins_at + _BYTES_MAX_AT, bytes_max)
 
 
 def aim(body: bytearray, offset_at: int, offset: int, bytes_max: int, last_epoch: int) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from heliostat.names import BrokerId
 from heliostat.records.copier.fetch_schedule import FetchSchedule
 from heliostat.records.copier.lane_copies import any_old, went_wrong
+from heliostat.records.copier.lane_limits import Priority
 from heliostat.records.copier.lease import Lease
 from heliostat.records.copier.network import (
     LIVE,
@@ -143,7 +144,10 @@ class AppendSchedule:
         """Take one batch of every ready partition: brokers accept one per partition and request."""
         sends: list[Send] = []
         size = 0
-        for item in list(items.values()):
+        ready = list(items.values())
+        if self._fetches.limited.has_high:
+            ready.sort(key=_is_not_high)
+        for item in ready:
             send = item.next_send(now_s, now_ms)
             if send is None:
                 if now_s >= item.appends.may_land_until_s:
@@ -156,3 +160,7 @@ class AppendSchedule:
             if size >= APPEND_REQUEST_BYTES_MAX:
                 break
         return sends
+
+
+def _is_not_high(item: PartitionCopy) -> bool:
+    return item.spec.priority is not Priority.HIGH

@@ -75,10 +75,11 @@ class Copier:
         self.partitions = self._plan.partitions
         self._gate = SchemaGate(lane.pipeline)
         self._pipeline = PipelineWay(self.partitions, way, self._gate)
-        self.reports = RoundReports(lane, self.partitions, self._plan, self._gate, network)
+        self._fetches = FetchSchedule(lane, self.partitions, network, clock)
+        given = lane, self.partitions, self._plan, self._gate, network
+        self.reports = RoundReports(*given, limits=self._fetches.limited.uses)
         self._publishing = LaneReports(self.lease, self.reports, clock)
         self._leaders = LaneLeaders(self.partitions, network, clock)
-        self._fetches = FetchSchedule(lane, self.partitions, network, clock)
         plain = PlainWay(lane, self.partitions, self._gate, self.reports.latency)
         self._appends = AppendSchedule(self.partitions, network, self.lease, self._fetches, plain)
         self._attention = Attention(
@@ -130,6 +131,7 @@ class Copier:
         if self.lease.begins_again():
             lease_renewed(self.partitions, self._clock.wall_ms())
             self._attention.at_once()
+        self._fetches.limit(hooks.limits(), self._clock.monotonic_s())
         if self._gate.learn(hooks.schema_ids(), self.partitions):
             self._fetches.forget_wants()
         self._plan.take(hooks.changes())
@@ -158,10 +160,12 @@ class Copier:
         while is_plain and now_s < until_s:  # ends: the clock goes on
             room_bytes = self._memory.room_bytes(now_s)
             if room_bytes > 0:
-                self._fetches.send(now_s)
-            is_plain = self._take(self._network.wait(self._pause_s(now_s), room_bytes))
-            now_s = self._clock.monotonic_s()
-            self._send(now_s)
+                self._fetches.send(now_s, room_bytes)
+            events = self._network.wait(self._fetches.pause_s(now_s, IDLE_WAIT_S), room_bytes)
+            for some in self._fetches.limited.in_turn(events):
+                is_plain &= self._take(some)
+                now_s = self._clock.monotonic_s()
+                self._send(now_s)
 
     def _send(self, now_s: float) -> None:
         """Send what can be sent to the target."""
@@ -173,11 +177,6 @@ class Copier:
             self._map_writer.write(self.lease.may_send)
             self._appends.send(now_s)
             late_sends.disarm()
-
-    def _pause_s(self, now_s: float) -> float:
-        """Return how long to wait for answers: not past the next fetch that pacing delays."""
-        held_s = (at_s - now_s for at_s in self._fetches.held_back_until_s() if at_s > now_s)
-        return min((IDLE_WAIT_S, *held_s))
 
     def _look_for_predecessors(self, running: frozenset[str] | None) -> None:
         """Release old records and breaks for sending once all earlier rounds have ended (I10)."""
@@ -203,8 +202,7 @@ class Copier:
             if isinstance(event, GroupAnswer):
                 left: Sequence[OneEvent] = self._take_group(event, now_s, now_ms)
             elif isinstance(event, PlainAppended):
-                landed = self._appends.plain.landed(event, now_ms)
-                left = [Appended(send, 0, landed_at, "") for send, landed_at in landed]
+                left = self._appends.plain.landed(event, now_ms)
             else:
                 left = (event,)
             for other in left:
@@ -215,7 +213,7 @@ class Copier:
     def _take_group(self, answer: GroupAnswer, now_s: float, now_ms: int) -> list[Fetched]:
         """Take what is plain of a group's answer; return the events of other partitions."""
         left = self._appends.take(answer, self._fetches.asked_ms(answer), now_ms)
-        self._fetches.taken(answer.broker, self._appends.plain.taken)
+        self._fetches.taken(answer, self._appends.plain.taken, left, now_s)
         self._fetches.watched(answer, now_s, was_single=self._appends.plain.was_single)
         return [answer.fetched(place) for place in left]
 
@@ -225,6 +223,7 @@ class Copier:
             self._fetches.forget_wants()
         match event:
             case Fetched():
+                self._fetches.limited.came(event, now_s)
                 self._take_fetched(event, now_s, now_ms, back=False)
             case Transformed():
                 self._take_fetched(event.fetched, now_s, now_ms, back=True)

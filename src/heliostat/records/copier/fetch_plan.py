@@ -36,6 +36,10 @@ BUSY_GROUPS = 2
 looks at partitions. With four the lanes took a tenth more processor time, and latency was the same
 (`bench/compare efd --rate 2200`, 2026-11-25)."""
 _FORGOTTEN_BELOW = 0.01
+USUAL = 0
+SET_SLOTS = 1000
+"""Numbers of connections of one kind that each set of partitions has (`LaneBuckets`)."""
+NO_SETS: Mapping[int, int] = {}
 WATCHED_MAX = 64
 """Partitions in a group, while that needs no more than `WATCHES_MAX` connections to a broker."""
 OPEN_WITHIN_S = 1.0
@@ -137,6 +141,8 @@ class FetchPlan:
         The partitions.
     line
         How far the broker is.
+    sets
+        Partitions that are fetched apart, by index, see `LaneBuckets.sets`.
     watches_max
         Largest number of groups of sparse partitions.
     known
@@ -148,6 +154,7 @@ class FetchPlan:
         items: Sequence[PartitionCopy],
         *,
         line: LineFit,
+        sets: Mapping[int, int] = NO_SETS,
         watches_max: int = WATCHES_MAX,
         known: Learnt | None = None,
     ) -> None:
@@ -156,16 +163,14 @@ class FetchPlan:
         self.items = list(items)
         self._items = {item.index: item for item in items}
         size = max(WATCHED_MAX, -(-len(items) // watches_max))
-        sparse = -(-len(items) // size)
-        busy = min(BUSY_GROUPS, sparse)
-        self._watch = {
-            item.index: Channel(Traffic.SPARSE, place // size) for place, item in enumerate(items)
-        }
-        # Neighbors are mostly of one topic and equally busy: spread them over the groups.
-        self._busy_watch = {
-            item.index: Channel(Traffic.SPARSE, sparse + place % busy)
-            for place, item in enumerate(items)
-        }
+        self.sets = {item.index: sets[item.index] for item in items if item.index in sets}
+        self._watch: dict[int, Channel] = {}
+        self._busy_watch: dict[int, Channel] = {}
+        by_set: dict[int, list[PartitionCopy]] = {}
+        for item in items:
+            by_set.setdefault(self.sets.get(item.index, USUAL), []).append(item)
+        for number, some in by_set.items():
+            self._spread(some, number * SET_SLOTS, size)
         self.line = line
         self._slots = line.connections
         self._behind = set(known.behind & self._items.keys())
@@ -177,6 +182,15 @@ class FetchPlan:
         self._regroup_at_s: float | None = None
         self._groups: dict[Channel, list[PartitionCopy]] = {}
         self._is_stale = True
+
+    def _spread(self, items: Sequence[PartitionCopy], slot: int, size: int) -> None:
+        """Put partitions into groups whose connections are numbered from `slot` on."""
+        sparse = -(-len(items) // size)
+        busy = min(BUSY_GROUPS, sparse)
+        for place, item in enumerate(items):
+            self._watch[item.index] = Channel(Traffic.SPARSE, slot + place // size)
+            # Neighbors are mostly of one topic and equally busy: spread them over the groups.
+            self._busy_watch[item.index] = Channel(Traffic.SPARSE, slot + sparse + place % busy)
 
     @property
     def learnt(self) -> Learnt:
@@ -204,7 +218,8 @@ class FetchPlan:
     def channel_of(self, index: int) -> Channel:
         """Return the channel on which a partition is fetched now."""
         if index in self._behind:
-            return Channel(Traffic.BACKLOG, index % self._slots)
+            slot = self.sets.get(index, USUAL) * SET_SLOTS if self.sets else 0
+            return Channel(Traffic.BACKLOG, slot + index % self._slots)
         return self._busy_watch[index] if index in self._busy else self._watch[index]
 
     def is_busy(self, index: int) -> bool:
@@ -215,8 +230,12 @@ class FetchPlan:
         """Note a group's response; return when its next fetch may be sent."""
         return self.pace.ended(len(self.groups.get(channel, ())), now_s)
 
-    def judge(self, index: int, lag: int, got_bytes: int, wanted_bytes: int) -> None:
+    def judge(
+        self, index: int, lag: int, got_bytes: int, wanted_bytes: int, *, is_cut: bool = False
+    ) -> None:
         """Take in a response: how busy a partition is, and whether it lags far.
+
+        `is_cut`: it had a limit for all its partitions together, so that a short one tells nothing.
 
         One without the records that it says are there had no room for them: a batch above the limit
         is returned only for the first partition with data (KIP-74), which in a group is another.
@@ -225,7 +244,7 @@ class FetchPlan:
             self.saw_records(index, is_behind=lag > 0 and got_bytes * 2 >= wanted_bytes)
         elif lag > 0:
             self._fell_behind(index)
-        if lag <= 0 or 0 < got_bytes * 4 < wanted_bytes:
+        if lag <= 0 or (0 < got_bytes * 4 < wanted_bytes and not is_cut):
             self.caught_up(index)
 
     def saw_records(self, index: int, *, is_behind: bool) -> None:
@@ -300,6 +319,7 @@ def make_plans(
     before: Mapping[BrokerId, FetchPlan],
     settings: CopySettings,
     *,
+    sets: Mapping[int, int] = NO_SETS,
     watches_max: int = WATCHES_MAX,
     rates: Mapping[int, float] | None = None,
 ) -> dict[BrokerId, FetchPlan]:
@@ -312,12 +332,14 @@ def make_plans(
     plans: dict[BrokerId, FetchPlan] = {}
     for broker, items in led.items():
         plan = before.get(broker)
-        if plan is None or plan.items != items:
+        own = {item.index: sets[item.index] for item in items if item.index in sets}
+        if plan is None or plan.items != items or plan.sets != own:
             told = rates or {}
             known = Learnt(WatchPace(), told) if plan is None else plan.learnt
             plan = FetchPlan(
                 items,
                 line=known.line or LineFit(settings),
+                sets=sets,
                 watches_max=watches_max,
                 known=known._replace(rates={**told, **known.rates}),
             )

@@ -9,6 +9,8 @@ from heliostat.names import BrokerId
 from heliostat.records.copier.fetch_plan import FetchPlan, channels_of, make_plans, watches_for
 from heliostat.records.copier.group_wants import GroupWants
 from heliostat.records.copier.lane import LaneSpec
+from heliostat.records.copier.lane_limits import ByteLimits
+from heliostat.records.copier.limited_fetches import LimitedFetches
 from heliostat.records.copier.network import (
     LIVE,
     Channel,
@@ -55,8 +57,6 @@ class FetchSchedule:
         self._network = network
         self._clock = clock
         self._plans: dict[BrokerId, FetchPlan] = {}
-        self.plan_of: dict[int, FetchPlan] = {}
-        """Fetch plans by partition index; a partition without a leader is missing."""
         self._watches_max = 0
         self._turn: dict[ChannelKey, int] = {}
         self._wants_of_groups = GroupWants()
@@ -67,6 +67,8 @@ class FetchSchedule:
         self._asked_s: dict[int, float] = {}
         """When partitions far behind were asked for, by index."""
         self._rates = dict(lane.rates)
+        self.limited = LimitedFetches(lane, partitions, clock.monotonic_s())
+        self._leaders: tuple[Mapping[int, BrokerId], float] = {}, 0.0
 
     def expect_rate(self, index: int, rate: float) -> None:
         """Note how many records a second a partition that the lane takes is known to have."""
@@ -77,6 +79,7 @@ class FetchSchedule:
 
         `open_s` is how long connecting took, if both clusters were connected to just now.
         """
+        self._leaders = leaders, open_s
         if not self._watches_max:  # the first time both clusters were connected to
             self._watches_max = watches_for(open_s)
         self._plans = make_plans(
@@ -84,20 +87,38 @@ class FetchSchedule:
             leaders,
             self._plans,
             self._lane.settings,
+            sets=self.limited.sets(),
             watches_max=self._watches_max,
             rates=self._rates,
         )
         self._scan_at_s = 0.0
         self._network.expect(channels_of(self._plans))
-        self.plan_of = {item.index: plan for plan in self._plans.values() for item in plan.items}
+        plan_of = {item.index: plan for plan in self._plans.values() for item in plan.items}
+        for index in self.limited.plan(plan_of):
+            self._wants_of_groups.answered(index)
+
+    def limit(self, limits: ByteLimits | None, now_s: float) -> None:
+        """Change the limits if they are others (None: not known yet).
+
+        What is in flight is answered as it was asked for.
+        """
+        if self.limited.become(limits, now_s) and self._leaders[0]:
+            self.plan(*self._leaders)
 
     def channel_of(self, index: int) -> Channel:
         """Return the channel that a partition is fetched over now."""
         plan = self.plan_of.get(index)
         return plan.channel_of(index) if plan is not None else LIVE
 
-    def send(self, now_s: float) -> None:
-        """Send the fetches that are due."""
+    @property
+    def plan_of(self) -> Mapping[int, FetchPlan]:
+        """Fetch plans by partition index; a partition without a leader is missing."""
+        return self.limited.plan_of
+
+    def send(self, now_s: float, room_bytes: int) -> None:
+        """Send the fetches that are due, and for whose answers there is room in memory."""
+        may_send = self.limited.sends_with(room_bytes)
+        are_limited, not_before_s = self.limited.are_any, self._not_before_s
         for plan in self._plans.values():
             plan.regroup(now_s)
         if now_s >= self._scan_at_s:
@@ -109,7 +130,8 @@ class FetchSchedule:
                 if self._network.can_fetch(broker, channel)
             }
         for key in tuple(self._free):
-            if now_s < self._not_before_s.get(key, 0.0):
+            free_at_s = self._free_at_s(key) if are_limited else not_before_s.get(key, 0.0)
+            if now_s < free_at_s or (may_send is not None and not may_send(key[1])):
                 continue
             broker, channel = key
             plan_of_it = self._plans.get(broker)
@@ -122,11 +144,15 @@ class FetchSchedule:
         self, broker: BrokerId, channel: Channel, items: list[PartitionCopy], now_s: float
     ) -> bool:
         """Send a group's fetch; False if none of its partitions wants anything."""
+        is_far = self._plans[broker].line.is_far
+        most = self.limited.answer_bytes(channel, is_far=is_far)
         if channel.traffic is Traffic.SPARSE:
             pace, key = self._plans[broker].pace, (broker, channel)
             self._not_before_s[key] = pace.began(channel, now_s, self._clock.wall_ms())
             known = self._wants_of_groups
-            if known.is_settled(key, items, now_s) and self._network.fetch_again(broker, channel):
+            if known.is_settled(key, items, now_s) and self._network.fetch_again(
+                broker, channel, most
+            ):
                 return True
             wants = known.of(items, now_s)
             known.settle(key, items, wants)
@@ -137,7 +163,7 @@ class FetchSchedule:
                 self._asked_s[want.index] = now_s
             self._not_before_s[broker, channel] = now_s + FETCH_PACE_S_PER_PARTITION * len(wants)
         if wants:
-            self._network.fetch(broker, channel, wants)
+            self._network.fetch(broker, channel, wants, most)
         return bool(wants)
 
     def _wants(
@@ -153,9 +179,20 @@ class FetchSchedule:
         wants = (item.want(now_s) for item in items[turn:] + items[:turn])
         return [want for want in wants if want is not None]
 
+    def pause_s(self, now_s: float, most_s: float) -> float:
+        """Return how long to wait for answers: not past the next fetch that pacing delays."""
+        held_s = (at_s - now_s for at_s in self.held_back_until_s() if at_s > now_s)
+        return min((most_s, *held_s))
+
     def held_back_until_s(self) -> Collection[float]:
         """Return when pacing lets each free connection fetch; some times are in the past."""
+        if self.limited.are_any:
+            return [self._free_at_s(key) for key in self._free]
         return [self._not_before_s[key] for key in self._free if key in self._not_before_s]
+
+    def _free_at_s(self, key: ChannelKey) -> float:
+        """Return when a connection may be used: at its pace, and within its limits."""
+        return max(self._not_before_s.get(key, 0.0), self.limited.free_at_s(key[1]))
 
     def answered(self, index: int) -> None:
         """Forget what a partition wants, because an answer for it may have changed that."""
@@ -176,10 +213,16 @@ class FetchSchedule:
         plan = self._plans.get(answer.broker)
         return plan.pace.asked_ms.get(answer.channel, -1) if plan is not None else -1
 
-    def taken(self, broker: BrokerId, indexes: Sequence[int]) -> None:
-        """Note that compiled code has taken these partitions' records from a group's answer."""
+    def taken(
+        self, answer: GroupAnswer, indexes: Sequence[int], left: Sequence[int], now_s: float
+    ) -> None:
+        """Note that compiled code has taken these partitions' records from a group's answer.
+
+        It has left those at the places `left` in the answer to objects.
+        """
+        self.limited.group_came(answer, left, now_s)
         self._wants_of_groups.taken(indexes)
-        plan = self._plans.get(broker)
+        plan = self._plans.get(answer.broker)
         if plan is not None:
             for index in indexes:
                 plan.saw_records(index, is_behind=False)
@@ -216,7 +259,8 @@ class FetchSchedule:
             return
         lag, size = item.progress.last_stable_offset - item.fetches.offset, event.end - event.start
         asked = event.want.bytes_max
-        plan.judge(item.index, lag, size, min(asked, item.fetches.size.batch))
+        wanted = min(asked, item.fetches.size.batch)
+        plan.judge(item.index, lag, size, wanted, is_cut=item.fetches.size.most > 0)
         if asked_s is not None and size:
             took_s, is_full = now_s - asked_s, size * 2 >= asked
             item.fetches.size.line = plan.line_bytes(item.index, asked, took_s, is_full=is_full)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from heliostat.records.copier.lane import NO_IDS, PlanChange, RoundReport, SchemaIds
+from heliostat.records.copier.lane_limits import ByteLimits
 from heliostat.records.copier.late_sends import NOT_WATCHED, LateSends
 
 
@@ -29,3 +30,5 @@ class Hooks:
     """Kills this process if it sends after its lease (I10)."""
     schema_ids: Callable[[], SchemaIds] = lambda: NO_IDS
     """Returns what the driver has announced of schema ids; called often, must be quick."""
+    limits: Callable[[], ByteLimits | None] = lambda: None
+    """Returns the limits as announced last, the same object while they are; None: not known."""

@@ -27,6 +27,7 @@ from heliostat.ops.latency import Counts
 from heliostat.ops.process_use import ProcessUse
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import ConvertSettings, StopReason
+from heliostat.records.copier.lane_limits import NO_LIMITS, ByteLimits, LimitUse, Priority
 from heliostat.records.copier.pipeline_steps import Pipeline
 
 
@@ -197,6 +198,8 @@ class PartitionSpec:
     """Where its records have schema ids, which must be readable at the target first (I8)."""
     is_paused: bool = False
     """An operator wishes that nothing is copied."""
+    priority: Priority = Priority.NORMAL
+    """As an operator wishes."""
 
 
 def conversion_of(spec: PartitionSpec, settings: CopySettings, producer_id: int) -> ConvertSettings:
@@ -307,6 +310,8 @@ class LaneSpec:
     duplicate check may not hold (I10)."""
     former_producers: frozenset[int] = frozenset()
     """Producer ids that the link had before `producer_id`, as far as its state says."""
+    limits: ByteLimits = NO_LIMITS
+    """Those that hold until an announcement tells others."""
 
     @property
     def round_id(self) -> str:
@@ -357,6 +362,7 @@ class WantedRound:
     """Empty: none at the moment; the one that runs ends."""
     changes: tuple[PlanChange, ...] = ()
     """Those that it has not acknowledged, in order."""
+    limits: ByteLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -473,3 +479,5 @@ class RoundReport:
     """Latencies of records of some topics that were not reported before."""
     requests: list[int] = field(default_factory=list)
     """Since the round began, `RequestCounts.numbers` of fetches, then those of appends."""
+    limits: list[LimitUse] = field(default_factory=list)
+    """What was used of the limits that hold."""

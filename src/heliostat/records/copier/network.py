@@ -417,15 +417,19 @@ class Network(Protocol):
         """Return whether an append is in flight there; the broker serves a further one after it."""
         ...
 
-    def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
+    def fetch(
+        self, broker: BrokerId, channel: Channel, wants: Sequence[Want], bytes_max: int = 0
+    ) -> None:
         """Send one fetch; its answers come as events, a `Fetched` for each want.
+
+        An answer has at most `bytes_max` bytes, or one batch if that is larger; 0: as usual.
 
         For a group (`Traffic.SPARSE`) only partitions with news get one, see `Watched`, or all come
         in a `GroupAnswer`. A want with `bytes_max` 0 gets none.
         """
         ...
 
-    def fetch_again(self, broker: BrokerId, channel: Channel) -> bool:
+    def fetch_again(self, broker: BrokerId, channel: Channel, bytes_max: int = 0) -> bool:
         """Send a group's last fetch from where `GroupAnswer.asked` has moved on to.
 
         False: it can't be, and `fetch` must name what is wanted.

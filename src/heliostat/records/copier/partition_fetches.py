@@ -37,11 +37,14 @@ class FetchSize:
     """So many that one batch fits."""
     line: int = 0
     """So many at least while the partition is far behind a long line."""
+    most: int = 0
+    """So many at most, as a limit wants; a larger batch comes all the same. 0: no limit."""
 
     @property
     def bytes(self) -> int:
-        """The larger one."""
-        return max(self.batch, self.line)
+        """The larger one, within the limit."""
+        wanted = max(self.batch, self.line)
+        return min(wanted, self.most) if self.most else wanted
 
 
 class PartitionFetches:

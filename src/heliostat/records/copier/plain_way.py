@@ -32,7 +32,7 @@ from heliostat.records.copier.cells import (
     LEADER,
 )
 from heliostat.records.copier.lane import LaneSpec
-from heliostat.records.copier.network import GroupAnswer, PlainAppended, PlainSends, Send
+from heliostat.records.copier.network import Appended, GroupAnswer, PlainAppended, PlainSends
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase, Trouble
 from heliostat.records.copier.schema_gate import SchemaGate
@@ -205,8 +205,8 @@ class PlainWay:
             some = rows[rows[:, sent.SENT_TO] == broker]
             yield BrokerId(broker), PlainSends(some, self._taken.out, filled)
 
-    def landed(self, answer: PlainAppended, now_ms: int) -> list[tuple[Send, int]]:
-        """Move positions; return the appends that are left to objects, and where they landed."""
+    def landed(self, answer: PlainAppended, now_ms: int) -> list[Appended]:
+        """Move positions; return the answers that are left to objects."""
         rows, left = answer.sends.rows, self._taken.left
         self._given[compiled.NOW_MS] = now_ms
         missed = compiled.take_landed(self._table, rows, self._given, left)
@@ -216,7 +216,7 @@ class PlainWay:
         if not missed:
             return []
         objects, landed_at = answer.sends.objects(), rows[:, sent.LANDED_AT].tolist()
-        return [(objects[at], landed_at[at]) for at in left[:missed].tolist()]
+        return [Appended(objects[at], 0, landed_at[at], "") for at in left[:missed].tolist()]
 
 
 def is_plain(item: PartitionCopy) -> bool:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from heapq import nlargest
 
 from heliostat.names import TopicName
 from heliostat.ops.latency import Counts, LiveLatency
 from heliostat.records.copier.lane import LaneSpec, RoundReport, Suspect
+from heliostat.records.copier.lane_limits import LimitUse
 from heliostat.records.copier.lane_plan import LanePlan
 from heliostat.records.copier.network import Network
 from heliostat.records.copier.partition_copy import PartitionCopy
@@ -34,6 +35,8 @@ class RoundReports:
         Knows which schemas partitions wait for.
     network
         Tells how the lines to both sides were used.
+    limits
+        Returns what was used of the lane's limits.
     """
 
     def __init__(
@@ -43,6 +46,8 @@ class RoundReports:
         plan: LanePlan,
         gate: SchemaGate,
         network: Network,
+        *,
+        limits: Callable[[], list[LimitUse]] = list,
     ) -> None:
         self._lane = lane
         self._partitions = partitions
@@ -52,6 +57,7 @@ class RoundReports:
         self._network = network
         self._pending_latency: dict[TopicName, dict[int, int]] = {}
         """Latencies by topic and bucket that were not reported yet."""
+        self._limits = limits
         self._number = 0
         self._suspect: Suspect | None = None
         """What is alone in the pipeline now."""
@@ -114,6 +120,7 @@ class RoundReports:
             self._network.moved(),
             topic_latency=self._topic_latency(),
             requests=self._network.requests(),
+            limits=self._limits(),
         )
 
     def _topic_latency(self) -> list[tuple[TopicName, Counts]]:

@@ -105,6 +105,7 @@ def copy_round(lane: LaneSpec, rows: RowExchange | None = None) -> RoundReport:
             state.changes,
             late_sends,
             state.schema_ids,
+            state.limits,
         )
 
         def tell(report: RoundReport) -> None:

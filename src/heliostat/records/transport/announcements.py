@@ -22,6 +22,7 @@ from heliostat.names import TopicName, TopicPartition
 from heliostat.records.batches.batch import check_crc, each_header
 from heliostat.records.batches.encode import decode_batches
 from heliostat.records.copier.lane import NO_IDS, LaneSpec, PlanChange, SchemaIds
+from heliostat.records.copier.lane_limits import ByteLimits
 from heliostat.records.transport.plan_rows import wanted_round
 from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, schema_ids_in
 from heliostat.records.transport.state_connection import ANSWER_S, ONLY, StateConnection
@@ -38,7 +39,7 @@ _ANSWERED_WITHIN_S = CONTROL_WAIT_MS / 1000 + ANSWER_S
 class Heard:
     """The newest announcement; written by the channel's thread, read by the copier's."""
 
-    __slots__ = ("answered", "changes", "is_superseded", "running", "schema_ids")
+    __slots__ = ("answered", "changes", "is_superseded", "limits", "running", "schema_ids")
 
     def __init__(self) -> None:
         self.is_superseded = False
@@ -46,6 +47,7 @@ class Heard:
         self.changes: tuple[PlanChange, ...] = ()
         self.answered = 0
         self.schema_ids = NO_IDS
+        self.limits: ByteLimits | None = None
 
     def take(self, control: Mapping[str, Any], lane: LaneSpec) -> None:
         """Store an announcement, which replaces the one before (`encode_announcement`).
@@ -58,6 +60,8 @@ class Heard:
             return
         self.running = frozenset(map(str, control["running"]))
         self.changes = wanted.changes
+        if wanted.limits != self.limits:
+            self.limits = wanted.limits
         self.answered = int(control["answered"].get(lane.round_id, 0))
 
 

@@ -17,6 +17,7 @@ from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.leaders import TopicLeaders
 from heliostat.names import TopicName
 from heliostat.records.copier.lane import LaneSpec, PlanChange, RoundReport, SchemaIds
+from heliostat.records.copier.lane_limits import ByteLimits
 from heliostat.records.transport.announcements import Announcements, Heard
 from heliostat.records.transport.report_writer import ReportWriter
 from heliostat.records.transport.state_connection import ANSWER_S, StateConnection
@@ -90,6 +91,10 @@ class StateChannel:
     def schema_ids(self) -> SchemaIds:
         """Return what the driver has announced of schema ids."""
         return self._heard.schema_ids
+
+    def limits(self) -> ByteLimits | None:
+        """Return the announced limits; None before the first announcement."""
+        return self._heard.limits
 
     def running(self) -> frozenset[str] | None:
         """Return ids of rounds that may send, by the latest announcement; None before the first."""

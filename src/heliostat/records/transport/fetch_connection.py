@@ -103,6 +103,8 @@ class FetchConnection:
         """Correlation id, and time of sending; `_sent_at_s` may be later, see `go_on`."""
         self._sent_at_s = 0.0
         self._throttled_until_s = 0.0
+        self._limit_bytes = 0
+        """A limit for the next answer; 0: none."""
 
     @property
     def is_free(self) -> bool:
@@ -137,8 +139,8 @@ class FetchConnection:
         wants, self._wants = self._wants, ()
         return FetchLost(list(wants), reason)
 
-    def send(self, wants: Sequence[Want]) -> None:
-        """Send one fetch.
+    def send(self, wants: Sequence[Want], bytes_max: int = 0) -> None:
+        """Send one fetch; with `bytes_max`, its answer has no more than these, or one batch.
 
         Raises
         ------
@@ -146,7 +148,13 @@ class FetchConnection:
             It can't be sent.
         """
         self._wants = wants
+        self._limit(bytes_max)
         self._send(self._encode(wants, None))
+
+    def _limit(self, bytes_max: int) -> bool:
+        """Limit the next answer; return whether that is another limit than the last one's."""
+        is_new, self._limit_bytes = bytes_max != self._limit_bytes, bytes_max
+        return is_new
 
     def _encode(self, wants: Sequence[Want], offsets_at: list[int] | None) -> bytearray:
         specs = self._context.partitions
@@ -173,6 +181,8 @@ class FetchConnection:
 
     def _answer_bytes_max(self, wants: Sequence[Want]) -> int:
         """Return the limit of an answer: more than usual where a partition asks for as much."""
+        if self._limit_bytes:
+            return self._limit_bytes
         largest = max((want.bytes_max for want in wants), default=0)
         return max(self._bytes_max, min(2 * largest, self._context.settings.fetch_bytes_max))
 
@@ -293,8 +303,9 @@ class WatchConnection(FetchConnection):
         """Names of the partitions' topics, one behind the other, and where each stands."""
 
     @override
-    def send(self, wants: Sequence[Want]) -> None:
+    def send(self, wants: Sequence[Want], bytes_max: int = 0) -> None:
         """Send one fetch; see `FetchConnection.send`."""
+        self._limit(bytes_max)
         is_behind = self._epoch_changes != self._context.epochs.changes
         if len(wants) != len(self._sent) or self._is_moved or is_behind:
             self._prepare(wants)
@@ -315,13 +326,22 @@ class WatchConnection(FetchConnection):
         self._sent = list(wants)
         self._send_whole()
 
-    def send_again(self) -> bool:
+    def send_again(self, bytes_max: int = 0) -> bool:
         """Send the last fetch from where it has moved on to; False: there is none."""
         if not self._sent:
             return False
+        self._limit(bytes_max)
         aim_all(self._body_array, self._offsets_at, self._asked)
         self._send_whole()
         return True
+
+    @override
+    def _limit(self, bytes_max: int) -> bool:
+        is_new = super()._limit(bytes_max)
+        if is_new and self._sent:
+            head = whole_head(fetch.API_KEY, self._version, self.connection.settings.client_id)
+            fetch.limit_answer(self._body, len(head), self._answer_bytes_max(self._sent))
+        return is_new
 
     def _send_whole(self) -> None:
         self._wants = self._sent

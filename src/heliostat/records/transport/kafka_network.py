@@ -174,11 +174,13 @@ class WireNetwork(WireQuestions):
         conn = self._conns.appending.get((broker, channel))
         return conn is not None and conn.is_busy
 
-    def fetch(self, broker: BrokerId, channel: Channel, wants: Sequence[Want]) -> None:
+    def fetch(
+        self, broker: BrokerId, channel: Channel, wants: Sequence[Want], bytes_max: int = 0
+    ) -> None:
         """Send one fetch; where it can't be sent, `FetchLost` comes as an event."""
         try:
             conn = self._conns.to_source(broker, channel)
-            conn.send(wants)
+            conn.send(wants, bytes_max)
             self._watched.note_unsent((FETCH, broker, channel), conn)
         except ConnectionLost as error:
             if (broker, channel) in self._conns.fetching:
@@ -186,11 +188,11 @@ class WireNetwork(WireQuestions):
             else:
                 self._lost.append(FetchLost(list(wants), str(error)))
 
-    def fetch_again(self, broker: BrokerId, channel: Channel) -> bool:
+    def fetch_again(self, broker: BrokerId, channel: Channel, bytes_max: int = 0) -> bool:
         """Send a group's last fetch from where it has moved on to, see `Network`."""
         conn = self._conns.fetching.get((broker, channel))
         try:
-            if not isinstance(conn, WatchConnection) or not conn.send_again():
+            if not isinstance(conn, WatchConnection) or not conn.send_again(bytes_max):
                 return False
             self._watched.note_unsent((FETCH, broker, channel), conn)
         except ConnectionLost as error:
@@ -279,8 +281,7 @@ class WireNetwork(WireQuestions):
         self._drop_overdue()
         events, self._lost = self._lost, []
         for key in self._watched.readable(0.0 if events else timeout_s):
-            conn = self._conns.of(key)
-            connection = conn.connection
+            connection = (conn := self._conns.of(key)).connection
             try:
                 while (frame := connection.pump()) is not None:
                     events.extend(conn.take(frame))
@@ -290,8 +291,7 @@ class WireNetwork(WireQuestions):
                     self._watched.pause(key, conn)
             except (ConnectionLost, ProtocolError) as error:
                 self._drop(key, str(error))
-        events.extend(self._lost)
-        self._lost = []
+        events, self._lost = events + self._lost, []
         return events
 
     def _drop_overdue(self) -> None:

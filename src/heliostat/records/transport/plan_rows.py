@@ -1,7 +1,9 @@
 """What the driver announces to its lanes, as a JSON object of the control topic.
 
     {"claim": 3, "running": [round, ...], "answered": {round: report},
-     "rounds": {lane: {"round": round, "changes": [change, ...]}}}
+     "rounds": {lane: {"round": round, "changes": [change, ...],
+                       "limits": [bytes/s of the link, [[n, bytes/s of limited[n]], ...]]}},
+     "limited": [topic, ...]}
 
 Each announcement is complete, so the newest one is enough. Changes are repeated until the round has
 acknowledged them.
@@ -23,11 +25,15 @@ from heliostat.records.copier.lane import (
     TakenPartition,
     WantedRound,
 )
+from heliostat.records.copier.lane_limits import ByteLimits, Priority
 
 
 def encode_announcement(claim: int, plan: Announcement) -> dict[str, Any]:
     """Return an announcement of owner `claim`."""
+    limited = sorted({topic for each in plan.rounds.values() for topic, _ in each.limits.topics})
+    number = {topic: at for at, topic in enumerate(limited)}
     return {
+        "limited": limited,
         "claim": claim,
         "running": list(plan.running),
         "answered": dict(plan.answered),
@@ -35,6 +41,10 @@ def encode_announcement(claim: int, plan: Announcement) -> dict[str, Any]:
             str(lane): {
                 "round": wanted.round_id,
                 "changes": [encode_change(change) for change in wanted.changes],
+                "limits": [
+                    wanted.limits.link,
+                    [[number[topic], share] for topic, share in wanted.limits.topics],
+                ],
             }
             for lane, wanted in plan.rounds.items()
         },
@@ -49,7 +59,13 @@ def wanted_round(control: Mapping[str, Any], lane: LaneId) -> WantedRound | None
     found = control.get("rounds", {}).get(str(lane))
     if found is None:
         return None
-    return WantedRound(found["round"], tuple(_change(each) for each in found["changes"]))
+    changes = tuple(_change(each) for each in found["changes"])
+    return WantedRound(found["round"], changes, _limits(found["limits"], control["limited"]))
+
+
+def _limits(row: Sequence[Any], limited: Sequence[str]) -> ByteLimits:
+    link, topics = row
+    return ByteLimits(int(link), tuple((TopicName(limited[at]), int(rate)) for at, rate in topics))
 
 
 def encode_change(change: PlanChange) -> dict[str, Any]:
@@ -89,7 +105,7 @@ def _taken_row(taken: TakenPartition) -> list[Any]:
         spec.map_lost,
         spec.fills,
         spec.can_align,
-        [spec.frames.value, spec.is_paused],
+        [spec.frames.value, spec.is_paused, spec.priority.value],
         [spec.pipeline, spec.fails_at, spec.fail_code, spec.why_fails, spec.attempt],
         None if taken.copied is None else list(taken.copied),
         taken.rate,
@@ -99,7 +115,7 @@ def _taken_row(taken: TakenPartition) -> list[Any]:
 def _taken(row: Sequence[Any]) -> TakenPartition:
     source, target, source_id, target_id, start, bytes_max, is_compacted, *rest = row
     adopted_at, jump, truncated, map_lost, fills, can_align, flags, piped, copied, rate = rest
-    frames, is_paused = flags
+    frames, is_paused, priority = flags
     pipeline, fails_at, fail_code, why_fails, attempt = piped
     spec = PartitionSpec(
         source=_partition(source),
@@ -117,6 +133,7 @@ def _taken(row: Sequence[Any]) -> TakenPartition:
         can_align=can_align,
         frames=SchemaFrames(frames),
         is_paused=is_paused,
+        priority=Priority(priority),
         pipeline=pipeline,
         fails_at=fails_at,
         fail_code=fail_code,

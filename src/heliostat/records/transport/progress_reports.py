@@ -27,6 +27,7 @@ from heliostat.records.copier.lane import (
     RoundReport,
     Suspect,
 )
+from heliostat.records.copier.lane_limits import LimitUse
 
 REFRESH_S = 30.0
 """Every partition is written at least once in this time, changed or not."""
@@ -212,6 +213,8 @@ def encode_progress(
             ]
         if report.requests and not start:
             head["requests"] = report.requests
+        if report.limits and not start:
+            head["limits"] = [list(each) for each in report.limits]
         if report.lost and not start:
             head["lost"] = [[*_place(source), *lost] for source, *lost in report.lost]
         if report.schema_ids and not start:
@@ -340,6 +343,9 @@ def _take_usage(report: RoundReport, value: Mapping[str, Any]) -> None:
     _only(int, *requests)
     if len(requests) == 2 * SIDE_NUMBERS:  # a version with other bounds can't be added up
         report.requests = requests
+    report.limits = [LimitUse(*each) for each in value.get("limits", ())]
+    _only(int, *(number for _, *numbers in report.limits for number in numbers))
+    _only(str, *(topic for topic, *_ in report.limits if topic is not None))
     latency = value.get("topics_latency", ())
     _only(str, *(topic for topic, _ in latency))
     _only(int, *(number for _, numbers in latency for number in numbers))

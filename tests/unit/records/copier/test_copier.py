@@ -48,7 +48,7 @@ class Round:
         clock = self.world.clock
         self.copier._find_leaders(clock.now_s)
         self.copier._attention._find_positions(self.copier.partitions, clock.now_s)
-        self.copier._fetches.send(clock.now_s)
+        self.copier._fetches.send(clock.now_s, 1 << 30)
         while not any(item.appends.queue for item in self.copier.partitions):
             self.copier._take(self.network.wait(0.05, ROOM))
 

@@ -11,6 +11,7 @@ from heliostat.names import BrokerId, Offset, PartitionId, TopicName, TopicParti
 from heliostat.records.copier.fetch_plan import WATCHED_MAX
 from heliostat.records.copier.fetch_schedule import SCAN_EVERY_S, FetchSchedule
 from heliostat.records.copier.lane import CopySettings, PartitionSpec
+from heliostat.records.copier.lane_limits import NO_LIMITS
 from heliostat.records.copier.network import Channel, Traffic, Want, Watched
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import Phase
@@ -26,6 +27,7 @@ class Connections:
         self.in_flight: set[Channel] = set()
         self.asked: Counter[Channel] = Counter()
         self.sent: list[Channel] = []
+        self.most: dict[Channel, int] = {}
 
     def expect(self, _: object) -> None:
         """Nothing is opened here."""
@@ -34,13 +36,14 @@ class Connections:
         self.asked[channel] += 1
         return channel not in self.in_flight
 
-    def fetch(self, _: BrokerId, channel: Channel, wants: list[Want]) -> None:
+    def fetch(self, _: BrokerId, channel: Channel, wants: list[Want], bytes_max: int = 0) -> None:
         assert wants
+        self.most[channel] = bytes_max
         self.in_flight.add(channel)
         self.sent.append(channel)
 
-    def fetch_again(self, broker: BrokerId, channel: Channel) -> bool:
-        self.fetch(broker, channel, [Want(0, 0, 0, 1)])
+    def fetch_again(self, broker: BrokerId, channel: Channel, bytes_max: int = 0) -> bool:
+        self.fetch(broker, channel, [Want(0, 0, 0, 1)], bytes_max)
         return True
 
 
@@ -51,7 +54,7 @@ class Scene:
         self.items = [_partition(index) for index in range(GROUPS * WATCHED_MAX)]
         self.network = Connections()
         clock: Any = type("Clock", (), {"wall_ms": lambda _: NOW_MS, "monotonic_s": lambda _: 0.0})
-        lane: Any = type("Lane", (), {"settings": CopySettings(), "rates": ()})
+        lane: Any = type("Lane", (), {"settings": CopySettings(), "rates": (), "limits": NO_LIMITS})
         network: Any = self.network
         self.schedule = FetchSchedule(lane(), self.items, network, clock())
         self.schedule.plan({item.index: BROKER for item in self.items}, 0.001)
@@ -59,7 +62,7 @@ class Scene:
     def send(self, now_s: float) -> list[Channel]:
         """What is sent now."""
         self.network.sent.clear()
-        self.schedule.send(now_s)
+        self.schedule.send(now_s, 1 << 30)
         return list(self.network.sent)
 
     def answer(self, channel: Channel, now_s: float, *, was_single: bool = False) -> None:

@@ -230,7 +230,8 @@ def test_compiled_code_copies_what_objects_copy(one, how, batch_bytes_max):
 def land(side: Side, sends: PlainSends, now_ms: int, away: int = 0) -> list[tuple[Send, int]]:
     """Answer a request: its batches landed `away` from where they were to."""
     sends.rows[:, plain_way.sent.LANDED_AT] = sends.rows[:, plain_way.sent.BASE_OFFSET] + away
-    return side.plain.landed(PlainAppended(sends), now_ms)
+    left = side.plain.landed(PlainAppended(sends), now_ms)
+    return [(each.send, each.base_offset) for each in left]
 
 
 def plain_side(**more: Any) -> Side:

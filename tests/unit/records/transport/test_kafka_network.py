@@ -199,6 +199,23 @@ def test_a_group_is_asked_again_from_where_it_has_moved_on_to(lane: Lane) -> Non
     assert bytes(lane.source.parts[-1][1]) == bytes(again[1])
 
 
+@pytest.mark.parametrize("channel", [Channel(Traffic.BACKLOG, 0), Channel(Traffic.SPARSE, 3)])
+def test_an_answer_may_be_limited(lane: Lane, channel: Channel) -> None:
+    """Given a limit / then the request says so, also one that is sent again, until it is lifted."""
+    said: list[int] = []
+    for bytes_max in (0, 4096, 4096, 1024, 0):
+        is_again = channel.traffic is Traffic.SPARSE and bool(said)
+        if not is_again or not lane.network.fetch_again(BROKER, channel, bytes_max):
+            lane.network.fetch(BROKER, channel, [WANT], bytes_max)
+        request = b"".join(bytes(part) for part in lane.source.parts[-1])
+        body_at = request.index(b"\xff" * 4)  # the id of a replica, which we are not
+        said.append(int.from_bytes(request[body_at + 12 : body_at + 16], "big"))
+        lane.source.answer(fetched(0), is_seen=True)
+        list(lane.network.wait(1.0, ROOM))
+    assert said[1:4] == [4096, 4096, 1024]
+    assert said[0] == said[4] >= 8 << 20
+
+
 def test_a_refused_partition_comes_behind_the_others_of_a_group() -> None:
     """Given topics of one partition each / when one is refused, so that the broker answers it last
 

@@ -19,9 +19,11 @@ from heliostat.records.copier.lane import (
     TakenPartition,
     WantedRound,
 )
+from heliostat.records.copier.lane_limits import ByteLimits, Priority
 from heliostat.records.transport.plan_rows import encode_announcement, wanted_round
 
 LANE = LaneId(3)
+LIMITS = ByteLimits(5, ((TopicName("t"), 9), (TopicName("a"), 2)))
 REQUEST_BYTES_MAX = 1_048_576
 """kafka-python's default `max_request_size`."""
 
@@ -53,6 +55,7 @@ def full(number: int) -> PartitionSpec:
         why_fails="no number",
         frames=SchemaFrames.KEYS | SchemaFrames.VALUES,
         is_paused=True,
+        priority=Priority.HIGH,
     )
 
 
@@ -69,9 +72,12 @@ BARE = PartitionSpec(place(0), place(0), None, None, Offset(0), 1, is_compacted=
     ],
 )
 def test_a_change_reads_back(change: PlanChange) -> None:
-    plan = Announcement({LANE: WantedRound("3/8/0", (change,))}, (), {})
+    wanted = WantedRound("3/8/0", (change,), LIMITS)
+    other = WantedRound("4/8/0", (), ByteLimits(7, ((TopicName("a"), 3),)))
+    plan = Announcement({LANE: wanted, LaneId(5): other}, (), {})
     row = json.loads(json.dumps(encode_announcement(1, plan)))
-    assert wanted_round(row, LANE) == WantedRound("3/8/0", (change,))
+    assert wanted_round(row, LANE) == wanted
+    assert wanted_round(row, LaneId(5)) == other
     assert wanted_round(row, LaneId(4)) is None
 
 
@@ -97,5 +103,11 @@ def test_the_largest_change_fits_into_a_record() -> None:
         for at in range(CHANGED_MAX)
     ]
     taken = tuple(TakenPartition(each, (10**12, 100, 10**12), 1.5) for each in specs)
-    plan = Announcement({LANE: WantedRound("r", (PlanChange(1, (), taken),))}, (), {})
+    limits = ByteLimits(
+        10**12, tuple((TopicName(f"{at:03}{names[3:]}"), 10**12) for at in range(100))
+    )
+    lanes = {LaneId(at): WantedRound(f"{at}/100/10", (), limits) for at in range(64)}
+    plan = Announcement(
+        {**lanes, LANE: WantedRound("r", (PlanChange(1, (), taken),), limits)}, (), {}
+    )
     assert len(json.dumps(encode_announcement(1, plan))) < REQUEST_BYTES_MAX - 10_000

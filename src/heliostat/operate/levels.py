@@ -1,0 +1,227 @@
+"""Limiting links and topics, and preferring topics: levels that the link's owner carries out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from heliostat.clock import SystemClock
+from heliostat.clusters.recent_records import RecentRecords
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.lent import LentClusters
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import Refused
+from heliostat.names import LinkName, TopicName
+from heliostat.operate.reach import require_answer
+from heliostat.operate.wishes import CARRIED_OUT_WITHIN_S, await_owner, nearest
+from heliostat.records.copier.lane_limits import Priority
+from heliostat.state_topics import progress_topic
+from heliostat.status.reader import StatusReader
+from heliostat.wishes.levels import (
+    LIMITED_TOPICS_MAX,
+    PATTERN,
+    Level,
+    Levels,
+    Limit,
+    Preference,
+    Said,
+)
+from heliostat.wishes.rate import rate_text
+from heliostat.wishes.wish_book import WishBook
+
+ANY = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class LevelAnswer:
+    """What became of a limit or a priority."""
+
+    link: LinkName
+    wished: str
+    """The limit, as `20 MB/s` or `none`, or the priority."""
+    places: tuple[str, ...]
+    """The link, or topics, or patterns of topics."""
+    changed: tuple[str, ...]
+    """Those for which something else was wished before; of the others nothing was written."""
+    topics: int
+    """Topics that this concerns, as far as they were reported."""
+    is_done: bool
+    """Whether the link's owner has carried it out."""
+    waits: str
+    """Why it is not carried out yet; empty: it is, or it was only tried."""
+    took_s: float
+    is_tried: bool
+    """Whether nothing was written, as it was only asked what would be done."""
+    bytes_per_s: int | None = None
+    """The limit; None: none, or it is a priority."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer for `--json`."""
+        return {
+            "link": self.link,
+            "wished": self.wished,
+            "bytes_per_second": self.bytes_per_s,
+            "places": list(self.places),
+            "changed": list(self.changed),
+            "topics": self.topics,
+            "is_done": self.is_done,
+            "waits": self.waits,
+            "took_s": round(self.took_s, 3),
+            "is_tried": self.is_tried,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Who asks, and how.
+
+    Parameters
+    ----------
+    by, why
+        Who wishes it, and why.
+    within_s
+        How long to wait; after that it is told as waiting, and still counts.
+    dry_run
+        Whether only to tell what would change.
+    """
+
+    by: str
+    why: str = ""
+    within_s: float = CARRIED_OUT_WITHIN_S
+    dry_run: bool = False
+
+
+def limit(
+    config: Config,
+    link: LinkConfig,
+    bytes_per_s: int | None,
+    topics: Sequence[str] = (),
+    *,
+    asked: Asked,
+) -> LevelAnswer:
+    """Limit a link, or each of these topics of it, in bytes a second as read from the source.
+
+    Parameters
+    ----------
+    bytes_per_s
+        The limit; None: none.
+    topics
+        Names at the source; none: the link as a whole.
+
+    Raises
+    ------
+    Refused
+        There is no such topic in the link, or too many would be limited.
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses.
+    """
+
+    def levels(known: Collection[TopicName], said: Said) -> list[Level]:
+        for topic in topics:
+            if known and topic not in known:
+                raise Refused(f"the link has no topic {topic}", hint=nearest(topic, known))
+        if not topics:
+            return [Limit(None, bytes_per_s, said)]
+        return [Limit(TopicName(topic), bytes_per_s, said) for topic in topics]
+
+    return _wish(config, link, rate_text(bytes_per_s), levels, asked)
+
+
+def prefer(
+    config: Config,
+    link: LinkConfig,
+    topics: Sequence[str],
+    priority: Priority,
+    *,
+    asked: Asked,
+) -> LevelAnswer:
+    """Give topics a priority: names at the source, or patterns with `*`; the newest one counts.
+
+    Raises
+    ------
+    Refused
+        There is no such topic in the link, or it is no pattern.
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses.
+    """
+
+    def levels(known: Collection[TopicName], said: Said) -> list[Level]:
+        for text in topics:
+            if not PATTERN.fullmatch(text):
+                hint = "a topic's name at the source, in which * stands for any characters"
+                raise Refused(f"{text!r} names no topics", hint=hint)
+            if known and ANY not in text and text not in known:
+                raise Refused(f"the link has no topic {text}", hint=nearest(text, known))
+        return [Preference(text, priority, said) for text in topics]
+
+    return _wish(config, link, priority.value, levels, asked)
+
+
+def _wish(
+    config: Config,
+    link: LinkConfig,
+    wished: str,
+    levels_of: Callable[[Collection[TopicName], Said], list[Level]],
+    asked: Asked,
+) -> LevelAnswer:
+    clock, name = SystemClock(), LinkName(link.name)
+    target = config.clusters[link.target]
+    require_answer(target)
+    began_s = clock.monotonic_s()
+    with (
+        closing(LentClusters(target.access(), DialSettings("heliostat-wishes"))) as lent,
+        closing(WishBook(name, lent)) as book,
+        closing(RecentRecords(lent, progress_topic(name))) as progress,
+    ):
+        reader = StatusReader(name, progress)
+        if progress.exists():
+            reader.begin()
+        topics = {each.topic for each in reader.board.positions()}
+        levels = levels_of(topics, Said(asked.by, clock.wall_ms(), asked.why))
+        book.read()
+        changed = [each for each in levels if not book.wishes.levels.is_wished(each)]
+        check_count(book.wishes.levels, changed)
+        end = book.position
+        is_done, waits = False, ""
+        if not asked.dry_run:
+            if changed:
+                end = book.write(changed, link.state.replication_factor)
+            is_done, waits = await_owner(reader, end, clock, asked.within_s)
+        return LevelAnswer(
+            name,
+            wished,
+            tuple(map(place_of, levels)),
+            tuple(map(place_of, changed)),
+            sum(any(_covers(each, topic) for each in levels) for topic in topics),
+            is_done,
+            waits,
+            clock.monotonic_s() - began_s,
+            asked.dry_run,
+            next((each.bytes_per_s for each in levels if isinstance(each, Limit)), None),
+        )
+
+
+def place_of(level: Level) -> str:
+    """Return what a level is about, as people write it."""
+    return level.topics if isinstance(level, Preference) else level.topic or "the link"
+
+
+def _covers(level: Level, topic: TopicName) -> bool:
+    if isinstance(level, Preference):
+        return level.covers(topic)
+    return level.topic in {None, topic}
+
+
+def check_count(known: Levels, changed: Sequence[Level]) -> None:
+    """Raise `Refused` if more topics would have a limit than may."""
+    after = {each.topic for each in known.limits()}
+    for each in changed:
+        if isinstance(each, Limit):
+            (after.discard if each.bytes_per_s is None else after.add)(each.topic)
+    if len(after - {None}) > LIMITED_TOPICS_MAX:
+        raise Refused(
+            f"no more than {LIMITED_TOPICS_MAX} topics of a link can have a limit",
+            hint="each has connections of its own; limit the link, or let topics have low priority",
+        )
