@@ -30,7 +30,7 @@ Place = tuple[str | int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Definitions:
+class WholeConfig:
     """The file's configuration with the links that are defined elsewhere."""
 
     config: Config
@@ -40,7 +40,7 @@ class Definitions:
 
 def with_definitions(
     file: ConfigFile, definitions: Mapping[LinkName, Mapping[str, Any]]
-) -> Definitions:
+) -> WholeConfig:
     """Return the file's configuration with links that are defined elsewhere.
 
     One that is wrong, alone or beside those before it, is left out, and harms no other.
@@ -60,7 +60,7 @@ def with_definitions(
             fit[name] = content
     config, problems_of_all = _checked(file, fit)
     if config is not None and not problems_of_all:
-        return Definitions(config, waits)
+        return WholeConfig(config, waits)
     whole, accepted = file.config, dict[LinkName, Mapping[str, Any]]()
     for name, content in fit.items():
         config, problems_of_all = _checked(file, {**accepted, name: content})
@@ -69,7 +69,7 @@ def with_definitions(
             waits[name] = tuple(text.removeprefix(where) for text in dict.fromkeys(problems_of_all))
         else:
             whole, accepted[name] = config, content
-    return Definitions(whole, waits)
+    return WholeConfig(whole, waits)
 
 
 def _checked(
@@ -88,8 +88,8 @@ def _own_problems(file: ConfigFile, name: str, content: Mapping[str, Any]) -> It
     for place, text, what in _reaching_out((), content):
         if not any(compile_pattern(entry).fullmatch(text) for entry in file.config.service.allow):
             yield (
-                f"{field_path(place)}: {what} is taken from the file only, unless its service.allow "
-                f"names it (got {text!r})"
+                f"{field_path(place)}: {what} is taken from the file only, unless its "
+                f"service.allow names it (got {text!r})"
             )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from heliostat.config import ConfigFile, read_config_file
-from heliostat.config.defined import Definitions, with_definitions
+from heliostat.config.defined import WholeConfig, with_definitions
 from heliostat.errors import ConfigError
 from heliostat.names import LinkName
 
@@ -28,12 +28,12 @@ def config_file(folder: Path, text: str) -> ConfigFile:
     return read_config_file(path, {"SECRET": "s3cret"})
 
 
-def merged(folder: Path, text: str = ONE, /, **definitions: Any) -> Definitions:
+def merged(folder: Path, text: str = ONE, /, **definitions: Any) -> WholeConfig:
     named = {LinkName(name.replace("_", "-")): value for name, value in definitions.items()}
     return with_definitions(config_file(folder, text), named)
 
 
-def names(found: Definitions) -> list[str]:
+def names(found: WholeConfig) -> list[str]:
     return [link.name for link in found.config.links]
 
 
