@@ -71,6 +71,10 @@ class LinkDefinition:
     why: str = ""
     waits: tuple[str, ...] = ()
     """Why this machine's file can't take it; none: it can."""
+    state: str = ""
+    """As `heliostat status` names it; empty: it was not asked for, or the link waits."""
+    owner: str = ""
+    """Host of the driver that owns it; empty: none does, or it was not asked for."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it for `--json`."""
@@ -83,6 +87,8 @@ class LinkDefinition:
             "at_ms": self.at_ms,
             "why": self.why,
             "waits": list(self.waits),
+            "state": self.state,
+            "owner": self.owner,
         }
 
 
