@@ -11,10 +11,9 @@ from dataclasses import dataclass
 
 from heliostat.access import Reachable
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords
-from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.keyed_topic import Change, KeyedTopic, OwnRows
 from heliostat.definitions.definition import Definition, DefinitionKey
-from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.errors import ConnectionLost
 from heliostat.names import Offset
 from heliostat.state_topics import DEFINITIONS_TOPIC
 
@@ -116,7 +115,7 @@ class DefinitionBook:
         return rows
 
     def write(self, *definitions: Definition) -> Offset:
-        """Write them in this order, and make the topic if it is missing.
+        """Write them in this order; a topic that was missing when it was read is made.
 
         Returns
         -------
@@ -130,11 +129,6 @@ class DefinitionBook:
         return self._write({key.key: None for key in keys})
 
     def _write(self, rows: Mapping[str, Mapping[str, object] | None]) -> Offset:
-        try:
-            offsets = self._topic.write_many(rows)
-        except BrokerError as error:
-            if error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
-                raise
+        if not self.is_there:
             self.ensure()
-            offsets = self._topic.write_many(rows)
-        return max(offsets.values())
+        return max(self._topic.write_many(rows).values())

@@ -100,7 +100,7 @@ def delete_link(
         if asker.dry_run:
             return replace(answer, is_tried=True)
         if link is not None:
-            _leave(book, row, asker, removal)
+            notes = (*notes, *_leave(book, row, asker, removal))
             topics = _delete_topics(file, link, removal, within_s)
         removed = book.remove([key])
         notes = (*notes, *notes_between(book, key, removed))
@@ -120,11 +120,14 @@ def _link(file: ConfigFile, book: DefinitionBook, row: Definition) -> LinkConfig
     return whole.config.link(name)
 
 
-def _leave(book: DefinitionBook, row: Definition, asker: Asker, removal: Removal) -> None:
-    """Write that the link is gone but for its topics."""
+def _leave(
+    book: DefinitionBook, row: Definition, asker: Asker, removal: Removal
+) -> tuple[str, ...]:
+    """Write that the link is gone but for its topics; return what others did meanwhile."""
     extra = {**(row.extra or {}), LEAVING: removal.to_json()}
     now_ms = SystemClock().wall_ms()
-    book.write(replace(row, extra=extra, by=asker.by, why=asker.why, at_ms=now_ms))
+    written = book.write(replace(row, extra=extra, by=asker.by, why=asker.why, at_ms=now_ms))
+    return notes_between(book, row.key, written)
 
 
 def _topics(

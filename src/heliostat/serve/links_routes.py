@@ -161,7 +161,8 @@ class LinkRoutes:
             answer = ask(file)
             if not (answer.is_tried or answer.is_repeated or answer.did == "nothing"):
                 why = f", {asker.why}" if asker.why else ""
-                self._watch.tell(f"link {answer.link} is {answer.did}: {asker.by} asks so{why}")
+                text = f"link {answer.link} is {answer.did}: {asker.by} asks so{why}"
+                self._watch.service_events.info(text)
             headers = {} if answer.generation is None else {"ETag": f'"{answer.generation}"'}
             if status == 201 and not answer.is_tried:
                 headers["Location"] = f"/api/v1/links/{answer.link}/definition"

@@ -86,7 +86,8 @@ class Watch:
         self._driver = driver
         self.clock = clock
         self._log, self._form = log, form
-        self._service_events = EventLog(clock.wall_ms, LinkName(""), sys.stderr, form)
+        self.service_events = EventLog(clock.wall_ms, LinkName(""), sys.stderr, form)
+        """What happens to the service itself, and what is changed through it."""
         self._clusters: dict[Alias, ClusterWatch] = {}
         self._links: dict[LinkName, LinkWatch] = {}
         """Replaced as a whole when links come or go."""
@@ -96,7 +97,7 @@ class Watch:
         self._influx = (
             None
             if influx is None
-            else InfluxWriter(influx, self.write_samples, self._service_events, clock)
+            else InfluxWriter(influx, self.write_samples, self.service_events, clock)
         )
         self.routes = RouteTimes()
         """How long the answers of this service take."""
@@ -120,7 +121,7 @@ class Watch:
     def _cluster(self, alias: Alias) -> ClusterWatch:
         if alias not in self._clusters:
             access = self.config.clusters[alias].access()
-            self._clusters[alias] = ClusterWatch(access, self.clock, self._service_events)
+            self._clusters[alias] = ClusterWatch(access, self.clock, self.service_events)
         return self._clusters[alias]
 
     def change_to(self, config: Config) -> None:
@@ -135,7 +136,7 @@ class Watch:
             if found is not None and _has_ends_of(found.follower.link, link):
                 found.follower.link = link
                 continue
-            if found is not None:
+            if found is not None and self._is_started:
                 found.follower.stop()
             known = set(self._clusters)
             added = self._add(link)
@@ -143,14 +144,10 @@ class Watch:
                 for alias in self._clusters.keys() - known:
                     self._clusters[alias].start()
                 self._start(name, added.follower)
-        gone = self._links.keys() - wanted.keys()
-        for name in gone:
-            self._links[name].follower.stop()
+        for name in self._links.keys() - wanted.keys():
+            if self._is_started:
+                self._links[name].follower.stop()
         self._links = {name: self._links[name] for name in wanted}
-
-    def tell(self, text: str) -> None:
-        """Write a line among the events of the service."""
-        self._service_events.info(text)
 
     def start(self) -> None:
         """Begin to follow and watch."""
@@ -225,7 +222,7 @@ class Watch:
         chosen = self._links.values() if link is None else [self._links[link]]
         rows = [row for each in chosen for row in each.follower.events.rows(after)]
         if link is None:
-            rows += self._service_events.rows(after)
+            rows += self.service_events.rows(after)
         return sorted(rows, key=lambda row: row.id)
 
     def history(self, link: LinkName, step_s: int) -> dict[str, list[Any]]:

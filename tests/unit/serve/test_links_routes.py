@@ -13,8 +13,9 @@ from starlette.testclient import TestClient
 from support.home import HomeLog
 from unit.serve.test_app import HOST, StillClock
 
-from heliostat.config import read_config_file
+from heliostat.config import LanesConfig, read_config_file
 from heliostat.errors import ConnectionLost, Refused
+from heliostat.names import LinkName
 from heliostat.operate import home, link_definitions, link_removal
 from heliostat.serve.app import make_app
 from heliostat.serve.guard import Guard
@@ -210,3 +211,28 @@ def test_who_may_only_look_changes_nothing(
 def test_a_form_of_another_site_can_not_ask(client: TestClient) -> None:
     headers = {"Content-Type": "text/plain"}
     assert client.post("/api/v1/links", content=b"{}", headers=headers).status_code == 415
+
+
+def test_links_that_come_and_go_are_shown(tmp_path: Path) -> None:
+    """Given a watch / when its configuration changes / then what stays is kept as it is."""
+    path = tmp_path / "heliostat.yaml"
+    path.write_text(TEXT + "metrics: {foreign: true}\n")
+    config = read_config_file(path).config
+    clock = StillClock()
+    watch = Watch(config, clock)
+    client = TestClient(make_app(watch))
+    one = watch.follower(LinkName("one"))
+    two = config.links[0].model_copy(update={"name": "two"})
+    changed = config.links[0].model_copy(update={"lanes": LanesConfig(count=3)})
+    watch.change_to(config.model_copy(update={"links": (changed, two)}))
+    assert [row["name"] for row in client.get("/api/v1/links").json()["items"]] == ["one", "two"]
+    assert watch.follower(LinkName("one")) is one
+    assert one.link.lanes.count == 3
+    assert 'link="two"' in watch.metrics().decode()
+    turned = two.model_copy(update={"source": "usdf", "target": "summit"})
+    two_before = watch.follower(LinkName("two"))
+    watch.change_to(config.model_copy(update={"links": (turned,)}))
+    clock.sleep(2)
+    assert [row["source"] for row in client.get("/api/v1/links").json()["items"]] == ["usdf"]
+    assert watch.follower(LinkName("two")) is not two_before
+    assert client.get("/api/v1/links/one").status_code == 404
