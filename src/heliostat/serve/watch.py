@@ -6,7 +6,6 @@ import platform
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TextIO
@@ -15,10 +14,7 @@ import psutil
 
 from heliostat import __version__
 from heliostat.clock import Clock
-from heliostat.clusters.foreign_records import ForeignRecords
-from heliostat.clusters.past_records import PastRecords
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import HeliostatError
 from heliostat.metrics import families as f
 from heliostat.metrics.influx.writer import InfluxWriter
 from heliostat.metrics.link_samples import LinkSamples, WatchedLink
@@ -30,19 +26,14 @@ from heliostat.names import Alias, LinkName
 from heliostat.operate.history import Past, link_past
 from heliostat.ops.events import LogFormat
 from heliostat.serve.bodies import FRESH_S
+from heliostat.serve.followed_past import FollowedPast
 from heliostat.serve.route_times import RouteTimes
-from heliostat.state_topics import history_topic
 from heliostat.status.cluster_watch import ClusterWatch
 from heliostat.status.event_log import EventLog, EventRow
 from heliostat.status.follower import LinkFollower
-from heliostat.status.history import FINE_COUNT, FINE_S, History, point_of
-from heliostat.status.past import LinkPast, events_in, read_link
+from heliostat.status.history import FINE_S, History, point_of
+from heliostat.status.past import LinkPast
 from heliostat.status.values import PartitionStatus
-
-DAY_MS = 86_400_000
-EVENTS_WAIT_S = 1.0
-RECALL_AGAIN_S = 5.0
-"""Between two tries to read a link's history, when the target does not answer."""
 
 
 @dataclass(slots=True)
@@ -162,8 +153,17 @@ class Watch:
 
     def _start(self, name: LinkName, follower: LinkFollower) -> None:
         follower.start()
-        recall = partial(self._recall, name, follower)
-        threading.Thread(target=recall, name=f"{name} past", daemon=True).start()
+        past = FollowedPast(
+            follower,
+            self.config.clusters[follower.link.target].access(),
+            self.clock,
+            partial(self.remember, name),
+            lambda: self._stopping.is_set() or not self._follows(follower),
+        )
+        threading.Thread(target=past.run, name=f"{name} past", daemon=True).start()
+
+    def _follows(self, follower: LinkFollower) -> bool:
+        return any(link.follower is follower for link in self._links.values())
 
     def stop(self) -> None:
         """End."""
@@ -243,35 +243,6 @@ class Watch:
             with self._lock:
                 link.history.add(point_of(status))
 
-    def _recall(self, link: LinkName, follower: LinkFollower) -> None:
-        """Put what the link's history tells before what is seen from now on, and follow it."""
-        foreign = ForeignRecords(follower.events.warn)
-        target = self.config.clusters[follower.link.target].access()
-        while not self._stopping.is_set() and link in self._links:
-            now_ms = self.clock.wall_ms()
-            with closing(PastRecords(target, history_topic(link), "heliostat-history")) as records:
-                try:
-                    past = read_link(
-                        *(records, now_ms - DAY_MS, foreign),
-                        fine_from_ms=now_ms - FINE_S * FINE_COUNT * 1000,
-                    )
-                except HeliostatError:  # its status tells that the target does not answer
-                    self._stopping.wait(RECALL_AGAIN_S)
-                    continue
-                self.remember(link, past)
-                self._take_events(records, follower.events, foreign)
-
-    def _take_events(self, records: PastRecords, events: EventLog, foreign: ForeignRecords) -> None:
-        """Take what the link's driver tells from now on: who wishes what, what was changed."""
-        while not self._stopping.wait(0):
-            try:
-                rows = records.after(EVENTS_WAIT_S)
-            except HeliostatError:  # as above
-                self._stopping.wait(RECALL_AGAIN_S)
-                continue
-            for event in events_in(records.topic, rows, foreign):
-                events.take(event)
-
     def remember(self, link: LinkName, past: LinkPast) -> None:
         """Put what was noted earlier before what is kept of a link."""
         found = self._links.get(link)
@@ -298,8 +269,6 @@ class Watch:
 
     def write_samples(self, samples: Samples) -> None:
         """Add all samples, for whichever reader."""
-        build = {"version": __version__, "python": platform.python_version()}
-        samples.add(f.BUILD_INFO, labels(build), 1)
         dropped, drivers = 0, set[tuple[object, object]]()
         for link in self._links.values():
             watched = self._observe(link)
@@ -317,12 +286,7 @@ class Watch:
         samples.add(f.DROPPED, "", dropped)
         if self._influx is not None:
             self._influx.write(samples)
-        with self._process.oneshot():
-            times = self._process.cpu_times()
-            samples.add(f.PROCESS_CPU, "", round(times.user + times.system, 3))
-            samples.add(f.PROCESS_MEMORY, "", self._process.memory_info().rss)
-            samples.add(f.PROCESS_SOCKETS, "", self._process.num_fds())
-            samples.add(f.PROCESS_START, "", self._process.create_time())
+        _write_process(samples, self._process)
 
     def mirrormaker2(self) -> bytes:
         """Return figures of links under the names of MirrorMaker 2's metrics, as text."""
@@ -337,3 +301,15 @@ class Watch:
 def _has_ends_of(one: LinkConfig, other: LinkConfig) -> bool:
     """Whether two links join the same clusters."""
     return (one.source, one.target) == (other.source, other.target)
+
+
+def _write_process(samples: Samples, process: psutil.Process) -> None:
+    """Add what this process is and uses."""
+    build = {"version": __version__, "python": platform.python_version()}
+    samples.add(f.BUILD_INFO, labels(build), 1)
+    with process.oneshot():
+        times = process.cpu_times()
+        samples.add(f.PROCESS_CPU, "", round(times.user + times.system, 3))
+        samples.add(f.PROCESS_MEMORY, "", process.memory_info().rss)
+        samples.add(f.PROCESS_SOCKETS, "", process.num_fds())
+        samples.add(f.PROCESS_START, "", process.create_time())
