@@ -11,6 +11,9 @@ from typing import Any
 import pytest
 import yaml
 from support.clusters import ClusterPair, create_topic, fresh_name, until
+from support.command import heliostat
+from support.links import RunningLink, wait_level
+from support.records import Sample, encode, write_everywhere
 from unit.status.test_truth import DRIVER
 
 from heliostat.access import access_of
@@ -41,7 +44,7 @@ from heliostat.state_topics import (
 )
 from heliostat.topics.values import MirrorRecord
 
-pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 ANN = Asker("ann", "a trial")
 
 
@@ -157,3 +160,38 @@ def test_topics_go_with_a_link_that_has_no_owner(
     assert not [topic for topic in scene.topics() if topic.startswith(f"heliostat.{name}.")]
     with pytest.raises(NoSuchLink):
         delete_link(scene.file, name, ANN, removal)
+
+
+def test_verbs_and_a_run_know_the_links_of_the_home(scene: Scene) -> None:
+    """Given a link that is in no file / then it is paused before it ever ran, run, and seen."""
+    topic = create_topic(scene.pair.source)
+    words = {"include": [topic], "refresh_interval_s": 1}
+    content = {**scene.link(), "topics": words, "lanes": {"lease_s": 5}}
+    create_link(scene.file, scene.name, content, ANN)
+    paused = heliostat(scene.file.path, "pause", scene.name, "--wait", "0")
+    assert paused.returncode == 1, paused.said
+    assert "has no owner now" in paused.stdout
+    only = scene.file.path.read_text().replace(
+        "links: []", "links: []\nspark: {master: 'local[3]'}"
+    )
+    scene.file.path.write_text(only)
+    write_everywhere(
+        scene.pair.source.bootstrap.split(","), {topic: 1}, encode([Sample(b"k", b"v", 5)])
+    )
+    with RunningLink(scene.file.path, only=scene.name) as link:
+        until(lambda: state_of(scene) == "paused", link.text)
+        resumed = heliostat(scene.file.path, "resume", scene.name, "--json")
+        assert resumed.json["is_done"], resumed.said
+        wait_level(
+            link, *(each.bootstrap for each in (scene.pair.source, scene.pair.target)), {topic: 1}
+        )
+        listing = heliostat(scene.file.path, "links", "list", "--json").json
+        [row] = [row for row in listing["items"] if row["name"] == scene.name]
+        assert (row["state"], row["origin"], row["owner"] != "") == ("running", "home", True)
+        assert link.stop() == 0, link.text()
+    delete_link(scene.file, scene.name, ANN, Removal(state=True, mirrors=True))
+
+
+def state_of(scene: Scene) -> str:
+    [status] = heliostat(scene.file.path, "status", "--link", scene.name, "--json").json
+    return str(status["state"])

@@ -12,9 +12,7 @@ from typing import Any
 
 from heliostat.access import Reachable
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords
-from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.keyed_topic import Change, KeyedTopic, OwnRows
-from heliostat.errors import BrokerError
 from heliostat.names import LinkName, Offset
 from heliostat.state_topics import wishes_topic
 from heliostat.wishes.order import Order, Orders, is_order_key
@@ -52,6 +50,11 @@ class WishBook:
     def exists_now(self) -> None:
         """Note that the topic exists."""
         self._topic.exists_now()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the topic existed when it was read last."""
+        return self._reader.is_there
 
     def close(self) -> None:
         """Close the connections."""
@@ -108,11 +111,7 @@ class WishBook:
         replication_factor: int | None = None,
     ) -> Offset:
         """Write rows; the topic is made where no owner has made it yet."""
-        try:
-            offsets = self._topic.write_many(rows)
-        except BrokerError as error:
-            if error.kafka_code != UNKNOWN_TOPIC_OR_PARTITION:
-                raise
+        if not self.is_there:
             self.ensure(replication_factor)
-            offsets = self._topic.write_many(rows)
+        offsets = self._topic.write_many(rows)
         return Offset(max(offsets.values()) + 1)
