@@ -175,12 +175,11 @@ def test_verbs_and_a_run_know_the_links_of_the_home(scene: Scene) -> None:
         "links: []", "links: []\nspark: {master: 'local[3]'}"
     )
     scene.file.path.write_text(only)
-    write_everywhere(
-        scene.pair.source.bootstrap.split(","), {topic: 1}, encode([Sample(b"k", b"v", 5)])
-    )
+    batch = encode([Sample(b"k", b"v", time.time_ns() // 1_000_000)])
+    write_everywhere(scene.pair.source.bootstrap.split(","), {topic: 1}, batch)
     with RunningLink(scene.file.path, only=scene.name) as link:
         until(lambda: state_of(scene) == "paused", link.text)
-        resumed = heliostat(scene.file.path, "resume", scene.name, "--json")
+        resumed = heliostat(scene.file.path, "resume", scene.name, "--json", "--wait", "90")
         assert resumed.json["is_done"], resumed.said
         wait_level(
             link, *(each.bootstrap for each in (scene.pair.source, scene.pair.target)), {topic: 1}
