@@ -208,10 +208,10 @@ def content_in(file: Any) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise ConfigError(f"{file.name} is no map with fields of a link")
     try:
-        written: dict[str, Any] = json.loads(json.dumps(content))
+        fields: dict[str, Any] = json.loads(json.dumps(content))
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{file.name} has what JSON has not: {error}") from None
-    return written
+    return fields
 
 
 class _TextLoader(yaml.SafeLoader):

@@ -23,7 +23,8 @@ Tell = Callable[[str], None]
 OpenBook = Callable[[Config, ForeignRecords], DefinitionBook]
 
 
-def _open(config: Config, foreign: ForeignRecords) -> DefinitionBook:
+def open_home(config: Config, foreign: ForeignRecords) -> DefinitionBook:
+    """Open the definitions of a configuration's home."""
     assert config.service.home is not None
     return DefinitionBook(config.clusters[config.service.home].access(), foreign)
 
@@ -36,8 +37,8 @@ class HomeFollower:
     file
         Returns the configuration file as it is in force; `service.home` of it must be set.
     on_change
-        Receives the configuration when it differs from the one before, and which definitions are
-        left out; the file's own is known.
+        Receives the configuration once the home is read, then when it differs from the one before,
+        and which definitions are left out.
     tell
         Receives lines for the log.
     open_book
@@ -49,7 +50,7 @@ class HomeFollower:
         file: Callable[[], ConfigFile],
         on_change: Callable[[WholeConfig], None],
         tell: Tell,
-        open_book: OpenBook = _open,
+        open_book: OpenBook = open_home,
     ) -> None:
         self._file = file
         self._on_change = on_change
@@ -57,7 +58,7 @@ class HomeFollower:
         self._open_book = open_book
         self._foreign = ForeignRecords(tell)
         self._links = HomeLinks()
-        self._before = WholeConfig(file().config, {})
+        self._before: WholeConfig | None = None
         self._was_there = False
         self._lost = ""
         self._file_changed = threading.Event()
@@ -105,8 +106,9 @@ class HomeFollower:
         self._file_changed.clear()
         whole = self._links.whole(self._file(), contents_of(book.definitions))
         before, self._before = self._before, whole
+        waits = {} if before is None else before.waits
         for name, problems in whole.waits.items():
-            if before.waits.get(name) != problems:
+            if waits.get(name) != problems:
                 self._tell(f"link {name} of the home waits: {'; '.join(problems)}")
         if whole != before:
             self._on_change(whole)

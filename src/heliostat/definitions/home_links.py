@@ -39,8 +39,8 @@ class HomeLinks:
         """Return the configuration with these definitions; of one that is wrong the one before."""
         now = with_definitions(file, contents)
         kept = {name: self._good[name] for name in now.waits if name in self._good}
-        found = with_definitions(file, {**contents, **kept}) if kept else now
+        whole = with_definitions(file, {**contents, **kept}) if kept else now
         self._good = {
-            name: kept.get(name, contents[name]) for name in contents if name not in found.waits
+            name: kept.get(name, contents[name]) for name in contents if name not in whole.waits
         }
-        return WholeConfig(found.config, now.waits)
+        return WholeConfig(whole.config, now.waits)

@@ -216,10 +216,10 @@ def create_link(
             problems=(f"name: up to 100 letters, digits and - (got {name!r})",),
         )
     with home_book(file.config) as book:
-        if (repeated := _repeated(book, name, content, asker)) is not None:
-            return repeated
-        known = {each.casefold() for each in links_in(book.definitions)}
-        if name.casefold() in known:
+        if (answer := _repeated(book, name, content, asker)) is not None:
+            return answer
+        names = {link.casefold() for link in links_in(book.definitions)}
+        if name.casefold() in names:
             raise LinkExists(f"there is a link {name} already", hint="change it, or take a name")
         content = _fitting(file, book, name, content)
         answer = DefinitionAnswer(LinkName(name), "created", None, content)
@@ -311,16 +311,16 @@ def require_definition(book: DefinitionBook, name: str, expected: int | None) ->
     NoSuchLink, StaleGeneration
         There is none of that name, or it is of another generation.
     """
-    found = links_in(book.definitions).get(LinkName(name))
-    if found is None:
+    definition = links_in(book.definitions).get(LinkName(name))
+    if definition is None:
         raise _no_such(name)
-    if expected is not None and found.generation != expected:
+    if expected is not None and definition.generation != expected:
         raise StaleGeneration(
-            f"link {name} was changed by {found.by} since: it is of generation "
-            f"{found.generation}, not {expected}",
+            f"link {name} was changed by {definition.by} since: it is of generation "
+            f"{definition.generation}, not {expected}",
             hint="look at it again, then change it",
         )
-    return found
+    return definition
 
 
 def require_not_in_file(file: ConfigFile, name: str) -> None:
@@ -426,10 +426,10 @@ def _repeated(
     """Return the answer to what was asked before under the same key; None: nothing was."""
     if not asker.key:
         return None
-    found = book.definitions.get(DefinitionKey(DefinitionKind.REQUEST, asker.key))
-    if found is None or SystemClock().wall_ms() - found.at_ms > KEY_KEPT_MS:
+    request = book.definitions.get(DefinitionKey(DefinitionKind.REQUEST, asker.key))
+    if request is None or SystemClock().wall_ms() - request.at_ms > KEY_KEPT_MS:
         return None
-    if found.content.get("digest") != _digest(name, content):
+    if request.content.get("digest") != _digest(name, content):
         raise KeyUsed(
             f"another request was made under the key {asker.key}",
             hint="take a new key for each request; keys are kept for a day",

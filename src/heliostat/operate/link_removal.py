@@ -102,8 +102,8 @@ def delete_link(
         if link is not None:
             notes = (*notes, *_leave(book, row, asker, removal))
             topics = _delete_topics(file, link, removal, within_s)
-        removed = book.remove([key])
-        notes = (*notes, *notes_between(book, key, removed))
+        generation = book.remove([key])
+        notes = (*notes, *notes_between(book, key, generation))
         return replace(answer, topics=topics, notes=notes)
 
 
@@ -126,8 +126,8 @@ def _leave(
     """Write that the link is gone but for its topics; return what others did meanwhile."""
     extra = {**(row.extra or {}), LEAVING: removal.to_json()}
     now_ms = SystemClock().wall_ms()
-    written = book.write(replace(row, extra=extra, by=asker.by, why=asker.why, at_ms=now_ms))
-    return notes_between(book, row.key, written)
+    generation = book.write(replace(row, extra=extra, by=asker.by, why=asker.why, at_ms=now_ms))
+    return notes_between(book, row.key, generation)
 
 
 def _topics(
@@ -156,7 +156,7 @@ def _mirrors(
 ) -> Iterator[TopicName]:
     """Yield topics that are still, by their ids, the mirrors that the link's state names."""
     with closing(LinkState(link, target)) as state:
-        records = {each.target: each for each in state.read().mirrors.values()}
+        records = {record.target: record for record in state.read().mirrors.values()}
     topics = admin.confirm_topics(records) if records else {}
     for name, record in sorted(records.items()):
         if topics[name].is_missing:
@@ -192,8 +192,8 @@ def _await_no_owner(file: ConfigFile, link: LinkConfig, within_s: float) -> None
     until_s = clock.monotonic_s() + within_s
     silent_ms = max(DRIVER_SILENT_AFTER_S, link.lanes.lease_s) * 1000
     with closing(LentClusters(target, DialSettings(CLIENT_ID))) as lent:
-        while (heard := last_heard(name, lent, clock)) is not None:
-            board, now_ms = heard
+        while (report := last_heard(name, lent, clock)) is not None:
+            board, now_ms = report
             at_ms = board.driver_at_ms
             if at_ms is None or now_ms - at_ms > silent_ms:
                 return

@@ -208,12 +208,12 @@ def _add_reading(app: FastAPI, routes: LinkRoutes) -> None:
         """Return how a link is defined; its ETag is its generation."""
 
         def ask(file: ConfigFile) -> Response:
-            found = definition_of(file, link)
-            tag = f'"{found.generation}"'
-            headers = {} if found.generation is None else {"ETag": tag}
+            definition = definition_of(file, link)
+            tag = f'"{definition.generation}"'
+            headers = {} if definition.generation is None else {"ETag": tag}
             if headers and if_none_match == tag:
                 return Response(status_code=304, headers=headers)
-            return JSONResponse(_shown(found), headers=headers)
+            return JSONResponse(_shown(definition), headers=headers)
 
         return routes.look(ask)
 

@@ -100,14 +100,14 @@ class Watch:
     def _add(self, link: LinkConfig) -> LinkWatch:
         source, target = (self._cluster(alias) for alias in (link.source, link.target))
         events = EventLog(self.clock.wall_ms, LinkName(link.name), self._log, self._form)
-        found = LinkWatch(
+        watched = LinkWatch(
             LinkFollower(self.config, link, self.clock, source, target, events=events),
             LinkSamples(link, self.config.metrics),
             MirrorMakerSamples(link, self.config.metrics),
             History(),
         )
-        self._links = {**self._links, LinkName(link.name): found}
-        return found
+        self._links = {**self._links, LinkName(link.name): watched}
+        return watched
 
     def _cluster(self, alias: Alias) -> ClusterWatch:
         if alias not in self._clusters:
@@ -123,16 +123,16 @@ class Watch:
         self.config = config
         wanted = {LinkName(link.name): link for link in config.links}
         for name, link in wanted.items():
-            found = self._links.get(name)
-            if found is not None and _has_ends_of(found.follower.link, link):
-                found.follower.link = link
+            before = self._links.get(name)
+            if before is not None and _has_ends_of(before.follower.link, link):
+                before.follower.link = link
                 continue
-            if found is not None and self._is_started:
-                found.follower.stop()
-            known = set(self._clusters)
+            if before is not None and self._is_started:
+                before.follower.stop()
+            aliases = set(self._clusters)
             added = self._add(link)
             if self._is_started:
-                for alias in self._clusters.keys() - known:
+                for alias in self._clusters.keys() - aliases:
                     self._clusters[alias].start()
                 self._start(name, added.follower)
         for name in self._links.keys() - wanted.keys():
@@ -245,12 +245,12 @@ class Watch:
 
     def remember(self, link: LinkName, past: LinkPast) -> None:
         """Put what was noted earlier before what is kept of a link."""
-        found = self._links.get(link)
-        if found is None:
+        kept = self._links.get(link)
+        if kept is None:
             return  # it has gone meanwhile
-        found.follower.events.remember(past.events)
+        kept.follower.events.remember(past.events)
         with self._lock:
-            found.history.remember(past.fine, past.whole)
+            kept.history.remember(past.fine, past.whole)
 
     def _keep_history(self) -> None:
         while not self._stopping.wait(FINE_S):

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from support.home import HomeLog, MemoryBook
@@ -15,6 +15,7 @@ from heliostat.config import ConfigFile, read_config_file
 from heliostat.config.defined import WholeConfig
 from heliostat.definitions import follow
 from heliostat.definitions.definition import LEAVING, Definition, DefinitionKey, DefinitionKind
+from heliostat.definitions.definition_book import DefinitionBook
 from heliostat.definitions.follow import HomeFollower
 from heliostat.errors import ConnectionLost
 
@@ -42,7 +43,7 @@ class Scene:
             lambda: self.file,
             self.changes.append,
             self.told.append,
-            lambda *_: MemoryBook(self.log),  # type: ignore[arg-type, return-value]  # as one
+            lambda *_: cast("DefinitionBook", MemoryBook(self.log)),
         )
 
     def write(self, name: str, content: dict[str, Any] | None, **extra: Any) -> None:
