@@ -19,6 +19,7 @@ from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, Protoc
 WAIT_S = 0.5
 AGAIN_S = 3.0
 """Between two tries, when the home does not answer."""
+ENDS_WITHIN_S = 3.0
 Tell = Callable[[str], None]
 OpenBook = Callable[[Config, ForeignRecords], DefinitionBook]
 
@@ -74,8 +75,10 @@ class HomeFollower:
         self._file_changed.set()
 
     def stop(self) -> None:
-        """End; what is being asked may still run for a moment."""
+        """End, or let it end by itself if what it has begun takes long."""
         self._stopping.set()
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
+            self._thread.join(ENDS_WITHIN_S)
 
     def _run(self) -> None:
         while not self._stopping.is_set():
@@ -114,7 +117,7 @@ class HomeFollower:
             self._on_change(whole)
 
     def _note_lost(self, error: HeliostatError) -> None:
-        if not self._lost:
+        if not self._lost and not self._stopping.is_set():
             self._lost = str(error)
             self._tell(
                 f"the home of links does not answer, those that are known go on: {error.text}"
