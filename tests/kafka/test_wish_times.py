@@ -19,7 +19,9 @@ TRIES, TOPICS, PARTITIONS = 100, 100, 3
 P99_S = 2.0
 
 
-def test_a_wish_is_carried_out_within_two_seconds(cluster_pair: ClusterPair, tmp_path: Path) -> None:
+def test_a_wish_is_carried_out_within_two_seconds(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
     """Given a link of 300 partitions with records / when topics rest and go on / then soon."""
     source, target = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
     prefix = fresh_name("timed")

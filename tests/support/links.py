@@ -26,13 +26,14 @@ from support.clusters import TOLD_FROM_S, pause_s
 from support.spark import shared_rounds
 
 from heliostat.cli.exit_codes import HALTED, IN_SYNC
+from heliostat.cli.known_links import known_config
 from heliostat.cli.main import exit_code_of
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import LATEST, ClusterAdmin
-from heliostat.config import load_config
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.link.running import Running
 from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.operate.links import links_of
 from heliostat.ops.events import Events
 
 LOOK_S = 0.25
@@ -92,8 +93,9 @@ def kill(processes: Iterable[psutil.Process]) -> int:
 class RunningLink:
     """What `heliostat run` runs, in this process; stops with the block, whatever happens in it."""
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, only: str | None = None) -> None:
         self.config = config
+        self._only = only
         self.log = config.with_name(f"run-{time.monotonic_ns()}.log")
         self.code: int | None = None
         """Exit code that the process would have; None while it runs."""
@@ -107,10 +109,11 @@ class RunningLink:
         clock = SystemClock()
         with self.log.open("a", encoding="utf-8") as out:
             try:
-                loaded = load_config(self.config)
+                loaded = known_config(self.config)
+                links = links_of(loaded, self._only)
                 events = Events(clock.wall_ms, out)
                 running = Running(
-                    loaded, loaded.links, events, clock, self._stop_asked, rounds=self._rounds
+                    loaded, links, events, clock, self._stop_asked, rounds=self._rounds
                 )
                 failure = self._drive(running)
                 code = HALTED if failure is not None or running.failures else IN_SYNC

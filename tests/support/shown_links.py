@@ -317,7 +317,7 @@ def _remember(watch: Watch, clock: ShiftedClock, link: str, busy: float) -> None
     """Write a day of history and some events."""
     now_ms = clock.wall_ms()
     luck = random.Random(3)  # the same picture each time
-    history = watch._histories[LinkName(link)]  # written by time alone
+    history = watch._links[LinkName(link)].history  # written by time alone
     for at_ms in range(now_ms - DAY_MS, now_ms, FINE_S * 1000):
         hour = at_ms / 3_600_000
         ago_s = (now_ms - at_ms) / 1000

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import click
 
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, peer_options
-from heliostat.config import load_config
 from heliostat.mm2.adopt_plan import peer_of
 from heliostat.operate.acls import ClusterGrants, link_grants
 from heliostat.operate.links import links_of
@@ -57,7 +57,7 @@ def acls_command(
         )
     if not adopts and (workers_run_on or {alias, offsets_topic, group} != {None}):
         raise click.UsageError("options about a MirrorMaker 2 need --adopt")
-    config = load_config(config_file)
+    config = known_config(config_file, link_name)
     found: dict[str, tuple[ClusterGrants, ClusterGrants]] = {}
     for link in links_of(config, link_name):
         peer = peer_of(

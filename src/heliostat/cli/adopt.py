@@ -8,8 +8,8 @@ import click
 
 from heliostat.cli.changes import show
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, peer_options
-from heliostat.config import load_config
 from heliostat.mm2.adopt import adopt, plan_adoption
 from heliostat.mm2.adopt_plan import AdoptionPlan, HandbackPlan, peer_of
 from heliostat.mm2.hand_back import hand_back, plan_handback
@@ -76,7 +76,7 @@ def adopt_command(
         raise click.UsageError(
             "--by-contents reads no positions: without --back and options of MirrorMaker 2"
         )
-    config = load_config(config_file)
+    config = known_config(config_file, link_name)
     link = link_of(config, link_name)
     peer = peer_of(
         link,

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import click
 
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, link_option
-from heliostat.config import Config, LinkConfig, load_config
+from heliostat.config import Config, LinkConfig
 from heliostat.gaps.dead_letters import DeadLetter
 from heliostat.names import PartitionId, TopicName
 from heliostat.operate.dead_letters import drop, letters_of, replay
@@ -49,7 +50,7 @@ def list_command(
       heliostat dlq list -c heliostat.yaml
       heliostat dlq list orders --json | jq '.[].letters[].reason'
     """
-    config = load_config(config_file)
+    config = known_config(config_file, link_name)
     wanted = None if topic is None else TopicName(topic)
     found = {link.name: letters_of(config, link, wanted) for link in links_of(config, link_name)}
     if as_json:
@@ -172,7 +173,7 @@ def drop_command(  # noqa: PLR0917 - click passes them by name
 
 
 def _link(config_file: Path, link_name: str | None) -> tuple[Config, LinkConfig]:
-    config = load_config(config_file)
+    config = known_config(config_file, link_name)
     return config, link_of(config, link_name)
 
 

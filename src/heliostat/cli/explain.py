@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, HALTED, IN_SYNC
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option
-from heliostat.config import load_config
 from heliostat.ops.shown import time_text
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def explain_command(link: str, what: tuple[str, ...], config_file: Path, *, as_j
     from heliostat.explaining.values import Kind
     from heliostat.operate.explain import explain_link
 
-    found = explain_link(load_config(config_file), link, " ".join(what))
+    found = explain_link(known_config(config_file, link), link, " ".join(what))
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=2))
     else:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, link_option
-from heliostat.config import load_config
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.ops.shown import time_text
 
@@ -42,7 +42,7 @@ def gaps_command(config_file: Path, link_name: str | None, as_json: bool) -> Non
     """
     from heliostat.operate.gaps import gap_reports
 
-    reports = gap_reports(load_config(config_file), link_name)
+    reports = gap_reports(known_config(config_file, link_name), link_name)
     if as_json:
         click.echo(json.dumps([report.to_json() for report in reports], indent=2))
     else:
@@ -130,7 +130,7 @@ def resolve_command(  # noqa: PLR0917 - click passes them by name
     from heliostat.operate.links import link_of
     from heliostat.operate.resolve import decide, explain
 
-    config = load_config(config_file)
+    config = known_config(config_file, link_name)
     link = link_of(config, link_name)
     number = None if partition is None else PartitionId(partition)
     explained = explain(config, link, TopicName(topic), number)

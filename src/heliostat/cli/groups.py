@@ -9,8 +9,8 @@ from pathlib import Path
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, link_option
-from heliostat.config import load_config
 from heliostat.groups.values import CommitDecision
 from heliostat.operate.groups import GroupView, LinkGroups, group_views
 
@@ -41,7 +41,7 @@ def groups_command(
       heliostat groups -c heliostat.yaml --explain telegraf-ESS
       heliostat groups -c heliostat.yaml --json | jq '.[].reasons'
     """
-    found = group_views(load_config(config_file), link_name, group)
+    found = group_views(known_config(config_file, link_name), link_name, group)
     if as_json:
         click.echo(json.dumps([each.to_json() for each in found], indent=2))
     else:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 from typing_extensions import override
 
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option
-from heliostat.config import load_config
 from heliostat.ops.shown import time_text
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def history_command(
     if step_s is None and not as_json:
         step_s = next((step for step in STEPS_S if since_s / step <= ROWS), STEPS_S[-1])
         step_s = max(step_s, 60 if topic is not None else 0)
-    past = past_of(load_config(config_file), link, topic, since_s, step_s)
+    past = past_of(known_config(config_file, link), link, topic, since_s, step_s)
     if as_json:
         click.echo(json.dumps(past.to_json(), indent=2))
         return

@@ -56,6 +56,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "acls": Verb("heliostat.cli.acls:acls_command", "Print the ACLs that a link needs."),
         "run": Verb("heliostat.cli.run:run_command", "Mirror until stopped."),
         "serve": Verb("heliostat.cli.serve:serve_command", "Serve metrics and the reading API."),
+        "links": Verb("heliostat.cli.links:links_group", "List, make, change and delete links."),
         "pause": Verb("heliostat.cli.wishes:pause_command", "Let a link or topics rest."),
         "resume": Verb("heliostat.cli.wishes:resume_command", "Let them go on."),
         "stop": Verb("heliostat.cli.wishes:stop_command", "Let a link do nothing at all."),

@@ -11,8 +11,9 @@ from typing import Any, TextIO
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, link_option
-from heliostat.config import LinkConfig, load_config
+from heliostat.config import LinkConfig
 from heliostat.names import Offset, PartitionId, TopicName
 from heliostat.offsets.translation import (
     Answer,
@@ -92,7 +93,7 @@ def translate_command(
         raise click.UsageError("name one topic, partition and offset, or give a --file")
     lines = enumerate(file, 1) if file is not None else [(1, " ".join(question))]
     questions = list(_questions(lines))
-    config = load_config(config_file)
+    config = known_config(config_file, link_name)
     link = link_of(config, link_name)
     found = translated(config, link, questions, Side(to))
     answers = list(found.answers)
@@ -131,7 +132,7 @@ def show_command(
       heliostat offsets show -c heliostat.yaml
       heliostat offsets show -c heliostat.yaml orders 0 --json
     """
-    config = load_config(config_file)
+    config = known_config(config_file, link_name)
     link = link_of(config, link_name)
     name = None if topic is None else TopicName(topic)
     number = None if partition is None else PartitionId(partition)
@@ -179,7 +180,7 @@ def rebuild_command(
       heliostat offsets rebuild -c heliostat.yaml
       heliostat offsets rebuild -c heliostat.yaml orders 0 --json
     """
-    config = load_config(config_file)
+    config = known_config(config_file, link_name)
     name = None if topic is None else TopicName(topic)
     number = None if partition is None else PartitionId(partition)
     found: list[Rebuilt] = []

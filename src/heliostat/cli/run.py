@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import click
 
 from heliostat.cli.exit_codes import HALTED
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, link_option, log_option
 from heliostat.cli.stop_signal import STOP, StopSignal
 from heliostat.clock import SystemClock
-from heliostat.config import load_config
 from heliostat.errors import SparkUnavailable
 from heliostat.ops.events import Subject
 
@@ -64,7 +64,7 @@ def run_command(
     from heliostat.operate.links import links_of
     from heliostat.ops.events import Events, LogFormat
 
-    config = load_config(config_file)
+    config = known_config(config_file, link_name)
     links = links_of(config, link_name)
     stop = STOP
     stop.install()

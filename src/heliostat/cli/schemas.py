@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, link_option
-from heliostat.config import load_config
 from heliostat.operate.derived_schemas import DerivedSchema
 from heliostat.operate.schemas import LinkSchemas, link_schemas, row_json, verify_schemas
 from heliostat.operate.subject_modes import LinkModes, close_subjects, open_subjects
@@ -62,7 +62,7 @@ def status_command(
       heliostat schemas status -c heliostat.yaml
       heliostat schemas status -c heliostat.yaml --json | jq '.[].versions[].reason'
     """
-    found = link_schemas(load_config(config_file), link_name)
+    found = link_schemas(known_config(config_file, link_name), link_name)
     if as_json:
         click.echo(json.dumps([each.to_json() for each in found], indent=2))
     else:
@@ -85,7 +85,7 @@ def map_command(*, config_file: Path, link_name: str | None, as_json: bool) -> N
       heliostat schemas map -c heliostat.yaml
       heliostat schemas map -c heliostat.yaml --json | jq '.[].ids["17"]'
     """
-    found = link_schemas(load_config(config_file), link_name)
+    found = link_schemas(known_config(config_file, link_name), link_name)
     if as_json:
         told = [
             {"link": each.link, "ids": {str(own): there for own, there in each.plan.ids.items()}}
@@ -115,7 +115,7 @@ def verify_command(
     Examples:
       heliostat schemas verify -c heliostat.yaml
     """
-    found = list(verify_schemas(load_config(config_file), link_name))
+    found = list(verify_schemas(known_config(config_file, link_name), link_name))
     if as_json:
         told = [
             {
@@ -178,7 +178,7 @@ def open_command(
       heliostat schemas open summit-to-usdf -c heliostat.yaml --dry-run
       heliostat schemas open summit-to-usdf -c heliostat.yaml
     """
-    modes = open_subjects(load_config(config_file), link_name, dry_run=dry_run)
+    modes = open_subjects(known_config(config_file, link_name), link_name, dry_run=dry_run)
     _show_modes(context, modes, as_json=as_json)
 
 
@@ -205,7 +205,7 @@ def close_command(
     Examples:
       heliostat schemas close summit-to-usdf -c heliostat.yaml
     """
-    modes = close_subjects(load_config(config_file), link_name, dry_run=dry_run)
+    modes = close_subjects(known_config(config_file, link_name), link_name, dry_run=dry_run)
     _show_modes(context, modes, as_json=as_json)
 
 

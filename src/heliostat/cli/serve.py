@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from heliostat.cli.options import config_option, link_option, log_option
-from heliostat.config import load_config
+from heliostat.config import read_config_file
 
 
 @click.command("serve")
@@ -45,15 +45,16 @@ def serve_command(
     """
     from heliostat.clock import SystemClock
     from heliostat.config.service import ServiceConfig
-    from heliostat.operate.links import links_of
+    from heliostat.operate.links import known_links
     from heliostat.ops.events import Events, LogFormat
     from heliostat.serve.process import serve
 
-    config = load_config(config_file)
+    file = read_config_file(config_file)
+    config = file.config
     if listen is not None:
         fields = {**config.service.model_dump(), "listen": listen}
         config = config.model_copy(update={"service": ServiceConfig.model_validate(fields)})
-    config = config.model_copy(update={"links": links_of(config, link_name)})
+    config = config.model_copy(update={"links": known_links(config, link_name)})
     form = LogFormat(log_form)
     events = Events(SystemClock().wall_ms, form=form)
 
@@ -63,4 +64,4 @@ def serve_command(
         else:
             click.echo(f"serving at {url}")
 
-    serve(config, config_file, announce, ends_with_parent=ends_with_parent, form=form)
+    serve(config, file, announce, only=link_name, ends_with_parent=ends_with_parent, form=form)

@@ -9,8 +9,8 @@ import click
 
 from heliostat.cli.changes import show
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option
-from heliostat.config import load_config
 from heliostat.operate.links import link_of
 from heliostat.operate.pipes_alone import pipes_alone
 from heliostat.rebuild.plan import RebuildPlan
@@ -64,7 +64,7 @@ def rebuild_command(
       heliostat state rebuild summit-to-usdf -c heliostat.yaml --yes
       heliostat state rebuild -c heliostat.yaml --topics 'lsst[.].*' --yes --json
     """
-    config = load_config(config_file)
+    config = known_config(config_file, link_name)
     link = link_of(config, link_name)
     if topics is not None:
         try:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, HALTED, IN_SYNC
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, link_option
-from heliostat.config import load_config
 from heliostat.errors import HeliostatError
 from heliostat.status.order import ORDERS, chosen, ordered
 from heliostat.status.values import MAX_LAG_S
@@ -83,7 +83,7 @@ def status_command(
 
     if nagios:
         sys.exit(_plugin(config_file, link_name, max_lag_s))
-    found = statuses_apart(load_config(config_file), link_name)
+    found = statuses_apart(known_config(config_file, link_name), link_name)
     statuses = [status for status, _ in found]
     is_fine = all(status.is_in_sync(max_lag_s) for status in statuses)
     if as_json:
@@ -110,7 +110,7 @@ def _plugin(config_file: Path, link_name: str | None, max_lag_s: float) -> int:
     from heliostat.status.nagios import Service, line_of, nagios_line
 
     try:
-        found = statuses_apart(load_config(config_file), link_name)
+        found = statuses_apart(known_config(config_file, link_name), link_name)
     except HeliostatError as error:
         service, line = Service.UNKNOWN, line_of(Service.UNKNOWN, str(error))
     else:

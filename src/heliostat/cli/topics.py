@@ -10,9 +10,10 @@ from pathlib import Path
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, HALTED, IN_SYNC
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.cli.schemas import schema_lines
-from heliostat.config import LinkConfig, load_config
+from heliostat.config import LinkConfig
 from heliostat.errors import (
     BrokerError,
     ConnectionLost,
@@ -55,7 +56,7 @@ def topics_command(config_file: Path, link_name: str | None, as_json: bool) -> N
       heliostat topics -c heliostat.yaml
       heliostat topics -c heliostat.yaml --link summit-to-usdf --json
     """
-    rows = preview_topics(load_config(config_file), link_name)
+    rows = preview_topics(known_config(config_file, link_name), link_name)
     if as_json:
         click.echo(json.dumps([asdict(row) for row in rows], indent=2))
         return
@@ -94,7 +95,7 @@ def plan_command(
       heliostat plan -c heliostat.yaml
       heliostat plan -c heliostat.yaml --json | jq '.[].refuse'
     """
-    config = load_config(config_file)
+    config = known_config(config_file, link_name)
     plans: dict[str, TopicPlan] = {}
     schemas: dict[str, LinkSchemas] = {}
 

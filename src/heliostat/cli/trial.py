@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option
-from heliostat.config import load_config
 from heliostat.errors import HeliostatError, Refused
 from heliostat.names import TopicName
 from heliostat.operate.links import links_of
@@ -102,7 +102,7 @@ def try_command(
         return LastRecords(last) if found is None else found
 
     def tried(trials: Trials) -> Trial:
-        config = load_config(config_file)
+        config = known_config(config_file, link_name)
         (link,) = links_of(config, link_name)
         try:
             return trials.tried(config, link, TopicName(topic), records())
@@ -154,7 +154,7 @@ def _watch(
     while True:  # until Ctrl-C
         before = stamps_of(files, packages)
         try:
-            (link,) = links_of(load_config(files[0]), link_name)
+            (link,) = links_of(known_config(files[0], link_name), link_name)
             packages = packages_of(link)
             before = stamps_of(files, packages)
             began_s = time.monotonic()

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.cli.progress_lines import ProgressLines
-from heliostat.config import load_config
 from heliostat.errors import HeliostatError, Refused
 from heliostat.operate.links import links_of
 from heliostat.operate.verify import to_verify, verify_links
@@ -70,7 +70,7 @@ def verify_command(
       heliostat verify -c heliostat.yaml --link summit-to-usdf --topic ESS-0 --json
       heliostat verify -c heliostat.yaml --complete      after the producers have stopped
     """
-    config = load_config(config_file)
+    config = known_config(config_file, link_name)
     lines = ProgressLines() if tells_progress else None
     try:
         wanted = to_verify(config, links_of(config, link_name), topics)

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option
-from heliostat.config import load_config
 
 if TYPE_CHECKING:
     from heliostat.operate.wishes import WishAnswer
@@ -132,7 +132,7 @@ def _wish(
     from heliostat.operate.wishes import make_wish
     from heliostat.wishes.wish import WishedState
 
-    config = load_config(config_file)
+    config = known_config(config_file, link)
     answer = make_wish(
         config,
         link_of(config, link),

@@ -7,7 +7,7 @@ file and words every problem, `checks` has checks across fields and of the clust
 from heliostat.config.checks import check_distinct_clusters
 from heliostat.config.gaps import ErrorRule, ErrorsConfig, GapsConfig, SchemaErrorRule
 from heliostat.config.groups import GroupsConfig
-from heliostat.config.load import load_config
+from heliostat.config.load import ConfigFile, load_config, read_config_file
 from heliostat.config.model import (
     BUILT_IN_EXCLUDE,
     CONFIG_EXCLUDE_DEFAULT,
@@ -44,6 +44,7 @@ __all__ = [
     "STATE_TOPIC_PREFIX",
     "ClusterConfig",
     "Config",
+    "ConfigFile",
     "ErrorRule",
     "ErrorsConfig",
     "FormatNaming",
@@ -71,4 +72,5 @@ __all__ = [
     "compile_pattern",
     "is_plain_name",
     "load_config",
+    "read_config_file",
 ]

@@ -42,6 +42,8 @@ def cross_problems(raw: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(home, str) and home not in aliases:
         yield f"service.home: {_no_such_cluster(home, aliases)}"
     links = raw.get("links")
+    if isinstance(links, list) and not links and home is None:
+        yield "links: must not be empty, unless service.home is set (got [])"
     seen: dict[str, int] = {}
     for index, link in enumerate(links if isinstance(links, list) else ()):
         if not isinstance(link, dict):

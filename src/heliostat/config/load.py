@@ -6,6 +6,7 @@ import difflib
 import os
 import re
 from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -41,7 +42,22 @@ _REPLACED_WHOLE = frozenset({"naming", "start"})  # choices: a mix of two would 
 _Path = tuple[str | int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    """A configuration file that was accepted."""
+
+    path: Path
+    raw: Mapping[str, Any]
+    """What it holds, with variables of the environment filled in; no secrets."""
+    config: Config
+
+
 def load_config(path: str | Path, env: Mapping[str, str] | None = None) -> Config:
+    """Read, merge and check the configuration file, see `read_config_file`."""
+    return read_config_file(path, env).config
+
+
+def read_config_file(path: str | Path, env: Mapping[str, str] | None = None) -> ConfigFile:
     """Read, merge and check the configuration file; touches no cluster.
 
     Parameters
@@ -60,21 +76,26 @@ def load_config(path: str | Path, env: Mapping[str, str] | None = None) -> Confi
     if not isinstance(raw, dict):
         raise _refusal(path, problems)
     raw = _with_environment(raw, os.environ if env is None else env, (), problems)
-    problems.extend(cross_problems(raw))
-    config = None
+    config, more = check(raw)
+    problems.extend(more)
+    if config is None or problems:
+        raise _refusal(path, problems)
+    return ConfigFile(Path(path), raw, config)
+
+
+def check(raw: dict[str, Any]) -> tuple[Config | None, list[str]]:
+    """Return what a file holds as values, if it can be, and everything that is wrong with it."""
+    problems = list(cross_problems(raw))
     try:
         config = Config.model_validate(_merged(raw))
     except ValidationError as error:
-        problems.extend(_worded(error, raw))
-    if config is not None:
-        problems.extend(target_problems(config))
-        problems.extend(schema_problems(config))
-        problems.extend(progress_group_problems(config))
-        problems.extend(group_naming_problems(config))
-        problems.extend(registry_topic_problems(config))
-    if config is None or problems:
-        raise _refusal(path, problems)
-    return config
+        return None, [*problems, *_worded(error, raw)]
+    problems.extend(target_problems(config))
+    problems.extend(schema_problems(config))
+    problems.extend(progress_group_problems(config))
+    problems.extend(group_naming_problems(config))
+    problems.extend(registry_topic_problems(config))
+    return config, problems
 
 
 def _refusal(path: str | Path, problems: list[str]) -> ConfigError:
@@ -154,7 +175,7 @@ def _with_environment(value: Any, env: Mapping[str, str], where: _Path, problems
 
     def look_up(match: re.Match[str]) -> str:
         if match[1] not in env:
-            problems.append(f"{_field(where)}: no such environment variable (got {match[0]!r})")
+            problems.append(f"{field_path(where)}: no such environment variable (got {match[0]!r})")
         return env.get(match[1], "")
 
     return _ENVIRONMENT.sub(look_up, value)
@@ -186,7 +207,7 @@ def _worded(error: ValidationError, raw: dict[str, Any]) -> Iterator[str]:
         where = tuple(part for part in detail["loc"] if not str(part).startswith(":"))
         if where[:1] == ("links",) and _is_inherited(where, raw):
             continue  # reported once, where it is: under defaults
-        yield f"{_field(where)}: {_reason(detail, where)}{_got(detail, where)}"
+        yield f"{field_path(where)}: {_reason(detail, where)}{_got(detail, where)}"
 
 
 def _is_inherited(where: _Path, raw: dict[str, Any]) -> bool:
@@ -265,7 +286,8 @@ def _shown(value: Any) -> str:
     return text if len(text) <= SHOWN_CHARACTERS_MAX else text[: SHOWN_CHARACTERS_MAX - 3] + "..."
 
 
-def _field(where: _Path) -> str:
+def field_path(where: _Path) -> str:
+    """Return a place in the file as people write it."""
     text = ""
     for part in where:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else str(part)

@@ -404,10 +404,8 @@ class Config(Frozen):
     """Where people and programs watch links."""
     metrics: Annotated[MetricsConfig, Field(title="Metrics")] = MetricsConfig()
     """What is measured."""
-    links: Annotated[
-        tuple[LinkConfig, ...], Strict(strict=False), Field(title="Links", min_length=1)
-    ]
-    """The links."""
+    links: Annotated[tuple[LinkConfig, ...], Strict(strict=False), Field(title="Links")]
+    """The links. There may be none if `service.home` is set: then all are made by API."""
 
     def link(self, name: str) -> LinkConfig:
         """Return the link of that name.

@@ -86,6 +86,9 @@ class ServiceConfig(Frozen):
     home: Annotated[Alias | None, Field(title="Home")] = None
     """Cluster on which links that are made by API or Kafka Connect's API are kept, in the topic
     `heliostat.links`; null = links are in this file only."""
+    allow: Annotated[Patterns, Field(title="Allowed")] = ()
+    """Names or regular expressions of files, Python functions and expressions that call Java, which
+    links made by API may name; none by default. What stands in this file needs no such entry."""
     host_names: Annotated[tuple[str, ...], Strict(strict=False), Field(title="Host names")] = ()
     """Further names by which browsers may call a service on this machine's own address."""
 

@@ -21,6 +21,8 @@ class DefinitionKind(Enum):
     """A link, as `links:` of the file has it, without its name."""
     CONNECTOR = "connector"
     """A connector's configuration, as it was given to Kafka Connect's API."""
+    REQUEST = "request"
+    """What was asked under an idempotency key, and for which link: it is carried out once."""
 
 
 NOT_WRITTEN = Offset(-1)
@@ -53,6 +55,11 @@ class DefinitionKey:
         return cls(DefinitionKind(kind), name)
 
 
+NOT_WRITTEN = Offset(-1)
+LEAVING = "leaving"
+"""In what a link's row keeps beside its content: it is gone but for topics that it leaves."""
+
+
 @dataclass(frozen=True, slots=True)
 class Definition:
     """A definition: what, who, when and why."""
@@ -67,6 +74,11 @@ class Definition:
     """What else its kind keeps beside the content, such as a connector's wished state."""
     generation: Offset = NOT_WRITTEN
     """Offset of its row; -1: it is not written yet."""
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the link is deleted, and only topics of it are still to be."""
+        return LEAVING in (self.extra or {})
 
     def to_json(self) -> dict[str, Any]:
         """Return its row."""

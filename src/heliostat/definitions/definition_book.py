@@ -5,16 +5,29 @@ A record that is no definition is ignored and told.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from heliostat.access import Reachable
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords
 from heliostat.clusters.keyed_topic import Change, KeyedTopic, OwnRows
 from heliostat.definitions.definition import Definition, DefinitionKey
+from heliostat.errors import ConnectionLost
 from heliostat.names import Offset
 from heliostat.state_topics import DEFINITIONS_TOPIC
 
 CLIENT_ID = "heliostat-definitions"
+READ_BACK_S, LOOK_S = 10.0, 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class DefinitionRow:
+    """A row as it was written: a definition, or None where one was removed."""
+
+    key: DefinitionKey
+    definition: Definition | None
+    offset: Offset
 
 
 class DefinitionBook:
@@ -34,6 +47,15 @@ class DefinitionBook:
         """Create the topic if it is missing."""
         self._topic.ensure(replication_factor)
 
+    def exists_now(self) -> None:
+        """Note that the topic exists: it is not taken for empty if a broker doesn't know it."""
+        self._topic.exists_now()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the topic existed when it was read last."""
+        return self._reader.is_there
+
     def close(self) -> None:
         """Close the connections."""
         self._reader.close()
@@ -48,35 +70,65 @@ class DefinitionBook:
         """Read all definitions; a topic that does not exist holds none."""
         changes = self._reader.read_changes()
         self._definitions = {}
-        for change in changes:
-            self._take(change)
+        self._take(changes)
 
     def consume(self, wait_s: float) -> bool:
         """Take what was written since; return whether anything was, within `wait_s`."""
         changes = self._reader.poll(wait_s)
-        for change in changes:
-            self._take(change)
+        self._take(changes)
         return bool(changes)
+
+    def rows_to(self, end: Offset) -> list[DefinitionRow]:
+        """Take what was written since, at least to this offset; return it in order."""
+        rows: list[DefinitionRow] = []
+        until_s = time.monotonic() + READ_BACK_S
+        while self.position <= end:
+            changes = self._reader.poll(LOOK_S)
+            rows += self._take(changes)
+            if not changes and time.monotonic() > until_s:
+                raise ConnectionLost("what was written to the home can't be read back in time")
+            if not self.is_there:  # brokers hear of a new topic one after the other
+                time.sleep(LOOK_S)
+        return rows
 
     @property
     def position(self) -> Offset:
         """Offset of the first record that was not read yet."""
         return self._reader.position
 
-    def _take(self, change: Change) -> None:
-        try:
-            if change.value is None:
-                self._definitions.pop(DefinitionKey.of_key(change.key), None)
+    def _take(self, changes: Iterable[Change]) -> list[DefinitionRow]:
+        rows: list[DefinitionRow] = []
+        for change in changes:
+            try:
+                key = DefinitionKey.of_key(change.key)
+                row = None
+                if change.value is not None:
+                    row = Definition.from_json(change.key, change.value, change.offset)
+            except NOT_A_ROW as error:
+                self._foreign.note(self._topic.topic, change.offset, change.key, error)
+                continue
+            if row is None:
+                self._definitions.pop(key, None)
             else:
-                row = Definition.from_json(change.key, change.value, change.offset)
-                self._definitions[row.key] = row
-        except NOT_A_ROW as error:
-            self._foreign.note(self._topic.topic, change.offset, change.key, error)
+                self._definitions[key] = row
+            rows.append(DefinitionRow(key, row, change.offset))
+        return rows
 
-    def write(self, definition: Definition) -> Offset:
-        """Write one; return its generation."""
-        return self._topic.write(definition.key.key, definition.to_json())
+    def write(self, *definitions: Definition) -> Offset:
+        """Write them in this order; a topic that was missing when it was read is made.
 
-    def remove(self, keys: Iterable[DefinitionKey]) -> None:
-        """Remove definitions."""
-        self._topic.write_many({key.key: None for key in keys})
+        Returns
+        -------
+        Offset
+            Generation of the last one.
+        """
+        return self._write({each.key.key: each.to_json() for each in definitions})
+
+    def remove(self, keys: Sequence[DefinitionKey]) -> Offset:
+        """Remove definitions; return the offset of the last one's removal."""
+        return self._write({key.key: None for key in keys})
+
+    def _write(self, rows: Mapping[str, Mapping[str, object] | None]) -> Offset:
+        if not self.is_there:
+            self.ensure()
+        return max(self._topic.write_many(rows).values())

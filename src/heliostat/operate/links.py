@@ -23,6 +23,14 @@ def links_of(config: Config, link_name: str | None) -> tuple[LinkConfig, ...]:
         raise ConfigError(f"there is no link {link_name}", hint=f"there are {known}") from None
 
 
+def known_links(config: Config, link_name: str | None) -> tuple[LinkConfig, ...]:
+    """Return the named link, or all; none where the home is to be asked for it."""
+    names = {link.name for link in config.links}
+    if config.service.home is not None and link_name is not None and link_name not in names:
+        return ()
+    return links_of(config, link_name)
+
+
 def link_of(config: Config, link_name: str | None) -> LinkConfig:
     """Return the named link, or the only one there is.
 

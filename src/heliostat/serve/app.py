@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import platform
+from collections.abc import Callable
 from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path as FilePath
 from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query, Request
@@ -14,6 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from heliostat import __version__
+from heliostat.config import Config, ConfigFile
 from heliostat.errors import HeliostatError
 from heliostat.metrics.text import CONTENT_TYPE
 from heliostat.names import LinkName
@@ -27,6 +31,7 @@ from heliostat.serve.groups_routes import add_groups
 from heliostat.serve.history_routes import add_history
 from heliostat.serve.jobs import Jobs
 from heliostat.serve.levels_routes import add_levels
+from heliostat.serve.links_routes import add_definitions
 from heliostat.serve.messages import (
     BeatingFlow,
     Health,
@@ -63,11 +68,21 @@ MaxLag = Annotated[
 ]
 TITLE = "Heliostat"
 API_VERSION = "1"
-ABOUT = "Watches links between Kafka clusters, and compares their two sides. It only reads."
+ABOUT = "Watches and steers links between Kafka clusters, and compares their two sides."
 
 
-def make_app(watch: Watch, jobs: Jobs | None = None) -> FastAPI:
-    """Return what answers requests."""
+def make_app(
+    watch: Watch, jobs: Jobs | None = None, file: Callable[[], ConfigFile] | None = None
+) -> FastAPI:
+    """Return what answers requests.
+
+    Parameters
+    ----------
+    watch, jobs
+        What is known, and what was begun.
+    file
+        Returns the configuration file; by default one that holds what the watch has.
+    """
     app = FastAPI(
         title=TITLE,
         version=__version__,
@@ -92,9 +107,15 @@ def make_app(watch: Watch, jobs: Jobs | None = None) -> FastAPI:
     add_wishes(app, asking)
     add_restarts(app, asking)
     add_levels(app, asking)
+    add_definitions(app, watch, file or partial(_as_file, watch.config))
     add_page(app)
     _add_problems(app)
     return app
+
+
+def _as_file(config: Config) -> ConfigFile:
+    raw = config.model_dump(mode="json", exclude_unset=True)
+    return ConfigFile(FilePath("heliostat.yaml"), raw, config)
 
 
 def health_app(watch: Watch) -> FastAPI:

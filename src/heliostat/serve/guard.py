@@ -24,6 +24,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 OPEN_PATHS = frozenset({"/livez", "/readyz"})
 """Asked by supervisors that have no token."""
+JSON_TYPES = frozenset({"application/json", "application/merge-patch+json"})
 BODY_BYTES_MAX = 1 << 20
 PAGE_PATH, STATIC_PATHS = "/", "/static/"
 """The page itself holds nothing of the clusters; it asks for a token before it shows any."""
@@ -116,7 +117,7 @@ def _is_json(headers: Headers) -> bool:
     """Whether a body is one that no form of another site's page can send."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     has_body = _length(headers) > 0 or "transfer-encoding" in headers
-    return kind == "application/json" or (not has_body and not kind)
+    return kind in JSON_TYPES or (not has_body and not kind)
 
 
 def _is_open(path: str) -> bool:

@@ -7,13 +7,14 @@ import socket
 import sys
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 import uvicorn
 
 from heliostat.clock import SystemClock
-from heliostat.config import Config, ServiceConfig
+from heliostat.config import Config, ConfigFile, ServiceConfig
+from heliostat.config.defined import WholeConfig
 from heliostat.config.service import HOST_NAMES, ServiceTls, is_loopback, parts_of
+from heliostat.definitions.follow import HomeFollower
 from heliostat.metrics.voice import Place
 from heliostat.ops.events import LogFormat
 from heliostat.serve.app import health_app, make_app
@@ -29,9 +30,10 @@ ENDS_WITHIN_S = 5
 
 def serve(
     config: Config,
-    config_file: Path,
+    file: ConfigFile,
     announce: Callable[[str], None],
     *,
+    only: str | None = None,
     ends_with_parent: bool,
     form: LogFormat = LogFormat.TEXT,
 ) -> None:
@@ -39,10 +41,12 @@ def serve(
 
     Parameters
     ----------
-    config, config_file
-        The configuration, and where it stands, for processes of the service's.
+    config, file
+        What is to be served, and the file that it is of.
     announce
         Takes the address once it is bound.
+    only
+        Serve only this link; None: all, those of the home included.
     ends_with_parent
         Whether to stop when the process that has started this one has ended, which logs by itself
         what its links do.
@@ -62,8 +66,8 @@ def serve(
     driver = Place(socket.gethostname(), os.getppid()) if ends_with_parent else None
     log = None if ends_with_parent else sys.stderr
     watch = Watch(config, SystemClock(), driver, log=log, form=form)
-    jobs = Jobs(watch, config_file)
-    api = make_app(watch, jobs)
+    jobs = Jobs(watch, file.path)
+    api = make_app(watch, jobs, lambda: file)
     guard = Guard(api, hosts=_hosts(listener, service), tokens=tokens)
     app = watch.routes.timed(guard)
     server = uvicorn.Server(_settings(app, service.tls))
@@ -72,14 +76,31 @@ def serve(
     if ends_with_parent:
         _end_with_parent(server)
     watch.start()
+    home = _home_follower(watch, file, only)
     announce(url_of(listener, service))
     try:
         server.run(sockets=[listener])
     finally:
         for other in others:
             other.should_exit = True
+        if home is not None:
+            home.stop()
         jobs.stop()
         watch.stop()
+
+
+def _home_follower(watch: Watch, file: ConfigFile, only: str | None) -> HomeFollower | None:
+    """Follow the links of the home, if the file names one and not a link of its own is served."""
+    if file.config.service.home is None or any(each.name == only for each in file.config.links):
+        return None
+
+    def change(whole: WholeConfig) -> None:
+        links = tuple(each for each in whole.config.links if only in (None, each.name))
+        watch.change_to(watch.config.model_copy(update={"links": links}))
+
+    follower = HomeFollower(lambda: file, change, watch.service_events.warn)
+    follower.start()
+    return follower
 
 
 def _settings(app: App, tls: ServiceTls | str | None) -> uvicorn.Config:

@@ -6,7 +6,7 @@ import platform
 import sys
 import threading
 from collections.abc import Mapping
-from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TextIO
 
@@ -14,10 +14,7 @@ import psutil
 
 from heliostat import __version__
 from heliostat.clock import Clock
-from heliostat.clusters.foreign_records import ForeignRecords
-from heliostat.clusters.past_records import PastRecords
-from heliostat.config import Config
-from heliostat.errors import HeliostatError
+from heliostat.config import Config, LinkConfig
 from heliostat.metrics import families as f
 from heliostat.metrics.influx.writer import InfluxWriter
 from heliostat.metrics.link_samples import LinkSamples, WatchedLink
@@ -25,27 +22,35 @@ from heliostat.metrics.mirrormaker_families import FAMILIES as MIRRORMAKER_FAMIL
 from heliostat.metrics.mirrormaker_samples import MirrorMakerSamples
 from heliostat.metrics.text import Samples, labels
 from heliostat.metrics.voice import Place, Voice, voice_of
-from heliostat.names import LinkName
+from heliostat.names import Alias, LinkName
 from heliostat.operate.history import Past, link_past
 from heliostat.ops.events import LogFormat
 from heliostat.serve.bodies import FRESH_S
+from heliostat.serve.followed_past import FollowedPast
 from heliostat.serve.route_times import RouteTimes
-from heliostat.state_topics import history_topic
 from heliostat.status.cluster_watch import ClusterWatch
 from heliostat.status.event_log import EventLog, EventRow
 from heliostat.status.follower import LinkFollower
-from heliostat.status.history import FINE_COUNT, FINE_S, History, point_of
-from heliostat.status.past import LinkPast, events_in, read_link
+from heliostat.status.history import FINE_S, History, point_of
+from heliostat.status.past import LinkPast
 from heliostat.status.values import PartitionStatus
 
-DAY_MS = 86_400_000
-EVENTS_WAIT_S = 1.0
-RECALL_AGAIN_S = 5.0
-"""Between two tries to read a link's history, when the target does not answer."""
+
+@dataclass(slots=True)
+class LinkWatch:
+    """What is kept of one link."""
+
+    follower: LinkFollower
+    samples: LinkSamples
+    mirrormaker: MirrorMakerSamples
+    history: History
+    seen_at_s: float = 0.0
+    last: WatchedLink | None = None
+    """As it was seen last, and when (monotonic)."""
 
 
 class Watch:
-    """Follows links and watches their clusters.
+    """Follows links and watches their clusters; which links, may change meanwhile.
 
     Parameters
     ----------
@@ -71,57 +76,94 @@ class Watch:
         self.config = config
         self._driver = driver
         self.clock = clock
-        aliases = {alias for link in config.links for alias in (link.source, link.target)}
-        self._service_events = EventLog(clock.wall_ms, LinkName(""), sys.stderr, form)
-        self._clusters = {
-            alias: ClusterWatch(config.clusters[alias].access(), clock, self._service_events)
-            for alias in aliases
-        }
-        self._followers = {
-            LinkName(link.name): LinkFollower(
-                config,
-                link,
-                clock,
-                self._clusters[link.source],
-                self._clusters[link.target],
-                events=EventLog(clock.wall_ms, LinkName(link.name), log, form),
-            )
-            for link in config.links
-        }
-        self._samples = {
-            name: LinkSamples(follower.link, config.metrics)
-            for name, follower in self._followers.items()
-        }
-        self._mirrormaker = {
-            name: MirrorMakerSamples(follower.link, config.metrics)
-            for name, follower in self._followers.items()
-        }
-        self._histories = {name: History() for name in self._followers}
+        self._log, self._form = log, form
+        self.service_events = EventLog(clock.wall_ms, LinkName(""), sys.stderr, form)
+        """What happens to the service itself, and what is changed through it."""
+        self._clusters: dict[Alias, ClusterWatch] = {}
+        self._links: dict[LinkName, LinkWatch] = {}
+        """Replaced as a whole when links come or go."""
+        for link in config.links:
+            self._add(link)
         influx = config.metrics.influx
         self._influx = (
             None
             if influx is None
-            else InfluxWriter(influx, self.write_samples, self._service_events, clock)
+            else InfluxWriter(influx, self.write_samples, self.service_events, clock)
         )
         self.routes = RouteTimes()
         """How long the answers of this service take."""
+        self._is_started = False
         self._stopping = threading.Event()
         self._process = psutil.Process()
-        self._observations: dict[LinkName, tuple[float, WatchedLink]] = {}
         self._lock = threading.Lock()
+
+    def _add(self, link: LinkConfig) -> LinkWatch:
+        source, target = (self._cluster(alias) for alias in (link.source, link.target))
+        events = EventLog(self.clock.wall_ms, LinkName(link.name), self._log, self._form)
+        watched = LinkWatch(
+            LinkFollower(self.config, link, self.clock, source, target, events=events),
+            LinkSamples(link, self.config.metrics),
+            MirrorMakerSamples(link, self.config.metrics),
+            History(),
+        )
+        self._links = {**self._links, LinkName(link.name): watched}
+        return watched
+
+    def _cluster(self, alias: Alias) -> ClusterWatch:
+        if alias not in self._clusters:
+            access = self.config.clusters[alias].access()
+            self._clusters[alias] = ClusterWatch(access, self.clock, self.service_events)
+        return self._clusters[alias]
+
+    def change_to(self, config: Config) -> None:
+        """Follow the links of another configuration from now on; its clusters are the same.
+
+        From one thread only.
+        """
+        self.config = config
+        wanted = {LinkName(link.name): link for link in config.links}
+        for name, link in wanted.items():
+            before = self._links.get(name)
+            if before is not None and _has_ends_of(before.follower.link, link):
+                before.follower.link = link
+                continue
+            if before is not None and self._is_started:
+                before.follower.stop()
+            aliases = set(self._clusters)
+            added = self._add(link)
+            if self._is_started:
+                for alias in self._clusters.keys() - aliases:
+                    self._clusters[alias].start()
+                self._start(name, added.follower)
+        for name in self._links.keys() - wanted.keys():
+            if self._is_started:
+                self._links[name].follower.stop()
+        self._links = {name: self._links[name] for name in wanted}
 
     def start(self) -> None:
         """Begin to follow and watch."""
+        self._is_started = True
         for cluster in self._clusters.values():
             cluster.start()
-        for follower in self._followers.values():
-            follower.start()
+        for name, link in self._links.items():
+            self._start(name, link.follower)
         threading.Thread(target=self._keep_history, name="history", daemon=True).start()
-        for name, follower in self._followers.items():
-            recall = partial(self._recall, name, follower)
-            threading.Thread(target=recall, name=f"{name} past", daemon=True).start()
         if self._influx is not None:
             self._influx.start()
+
+    def _start(self, name: LinkName, follower: LinkFollower) -> None:
+        follower.start()
+        past = FollowedPast(
+            follower,
+            self.config.clusters[follower.link.target].access(),
+            self.clock,
+            partial(self.remember, name),
+            lambda: self._stopping.is_set() or not self._follows(follower),
+        )
+        threading.Thread(target=past.run, name=f"{name} past", daemon=True).start()
+
+    def _follows(self, follower: LinkFollower) -> bool:
+        return any(link.follower is follower for link in self._links.values())
 
     def stop(self) -> None:
         """End."""
@@ -130,27 +172,29 @@ class Watch:
             self._influx.stop()
         for cluster in self._clusters.values():
             cluster.stop()
-        for follower in self._followers.values():
-            follower.stop()
+        for link in self._links.values():
+            link.follower.stop()
 
     @property
     def names(self) -> tuple[LinkName, ...]:
         """Names of the links."""
-        return tuple(self._followers)
+        return tuple(self._links)
 
     def follower(self, link: LinkName) -> LinkFollower:
         """Return who follows a link; raises `KeyError` if there is none of that name."""
-        return self._followers[link]
+        return self._links[link].follower
 
     def observe(self, link: LinkName) -> WatchedLink:
         """Return a link as it is seen now; raises `KeyError` if there is none of that name."""
-        follower = self._followers[link]
+        return self._observe(self._links[link])
+
+    def _observe(self, link: LinkWatch) -> WatchedLink:
         with self._lock:
             now_s = self.clock.monotonic_s()
-            at_s, watched = self._observations.get(link, (0.0, None))
-            if watched is None or now_s - at_s >= FRESH_S:
+            if link.last is None or now_s - link.seen_at_s >= FRESH_S:
+                follower = link.follower
                 source, target = follower.link.source, follower.link.target
-                watched = WatchedLink(
+                link.last = WatchedLink(
                     follower.observation(),
                     self._clusters[source].reach(),
                     self._clusters[target].reach(),
@@ -158,78 +202,55 @@ class Watch:
                     follower.latencies,
                     follower.retention.seconds,
                 )
-                self._observations[link] = now_s, watched
-            return watched
+                link.seen_at_s = now_s
+            return link.last
 
     def voice(self, link: LinkName) -> Voice:
         """Return what is told of a link to those who add figures of several services up."""
-        owner = self.observe(link).observation.status.owner
+        return self._voice(self.observe(link))
+
+    def _voice(self, watched: WatchedLink) -> Voice:
+        owner = watched.observation.status.owner
         return voice_of(owner, self._driver, foreign=self.config.metrics.foreign)
 
     def partitions(self, link: LinkName) -> list[PartitionStatus]:
         """Return all partitions of a link as they are now."""
-        return self._followers[link].partitions()
+        return self._links[link].follower.partitions()
 
     def events(self, link: LinkName | None, after: int) -> list[EventRow]:
         """Return events with larger numbers: of a link, or of all links and the service itself."""
-        chosen = self._followers.values() if link is None else [self._followers[link]]
-        rows = [row for follower in chosen for row in follower.events.rows(after)]
+        chosen = self._links.values() if link is None else [self._links[link]]
+        rows = [row for each in chosen for row in each.follower.events.rows(after)]
         if link is None:
-            rows += self._service_events.rows(after)
+            rows += self.service_events.rows(after)
         return sorted(rows, key=lambda row: row.id)
 
     def history(self, link: LinkName, step_s: int) -> dict[str, list[Any]]:
         """Return a link's figures over time as columns, see `History`."""
         with self._lock:
-            return self._histories[link].columns(step_s)
+            return self._links[link].history.columns(step_s)
 
     def topic_past(self, link: LinkName, topic: str, since_s: float) -> Past:
         """Return a topic's figures over time; its link's target is asked."""
-        config = self._followers[link].link
+        config = self._links[link].follower.link
         return link_past(config, self.config.clusters[config.target].access(), topic, since_s)
 
     def note(self) -> None:
         """Add what is seen now to histories and events."""
-        for name, follower in self._followers.items():
-            status = self.observe(name).observation.status
-            follower.look_for_changes(status)
+        for link in self._links.values():
+            status = self._observe(link).observation.status
+            link.follower.look_for_changes(status)
             with self._lock:
-                self._histories[name].add(point_of(status))
-
-    def _recall(self, link: LinkName, follower: LinkFollower) -> None:
-        """Put what the link's history tells before what is seen from now on, and follow it."""
-        foreign = ForeignRecords(follower.events.warn)
-        target = self.config.clusters[follower.link.target].access()
-        while not self._stopping.wait(0):
-            now_ms = self.clock.wall_ms()
-            with closing(PastRecords(target, history_topic(link), "heliostat-history")) as records:
-                try:
-                    past = read_link(
-                        *(records, now_ms - DAY_MS, foreign),
-                        fine_from_ms=now_ms - FINE_S * FINE_COUNT * 1000,
-                    )
-                except HeliostatError:  # its status tells that the target does not answer
-                    self._stopping.wait(RECALL_AGAIN_S)
-                    continue
-                self.remember(link, past)
-                self._take_events(records, follower.events, foreign)
-
-    def _take_events(self, records: PastRecords, events: EventLog, foreign: ForeignRecords) -> None:
-        """Take what the link's driver tells from now on: who wishes what, what was changed."""
-        while not self._stopping.wait(0):
-            try:
-                rows = records.after(EVENTS_WAIT_S)
-            except HeliostatError:  # as above
-                self._stopping.wait(RECALL_AGAIN_S)
-                continue
-            for event in events_in(records.topic, rows, foreign):
-                events.take(event)
+                link.history.add(point_of(status))
 
     def remember(self, link: LinkName, past: LinkPast) -> None:
         """Put what was noted earlier before what is kept of a link."""
-        self._followers[link].events.remember(past.events)
+        kept = self._links.get(link)
+        if kept is None:
+            return  # it has gone meanwhile
+        kept.follower.events.remember(past.events)
         with self._lock:
-            self._histories[link].remember(past.fine, past.whole)
+            kept.history.remember(past.fine, past.whole)
 
     def _keep_history(self) -> None:
         while not self._stopping.wait(FINE_S):
@@ -237,7 +258,7 @@ class Watch:
 
     def observe_all(self) -> Mapping[LinkName, WatchedLink]:
         """Return all links as they are seen now."""
-        return {name: self.observe(name) for name in self._followers}
+        return {name: self._observe(link) for name, link in self._links.items()}
 
     def metrics(self) -> bytes:
         """Return all metrics as text."""
@@ -248,37 +269,47 @@ class Watch:
 
     def write_samples(self, samples: Samples) -> None:
         """Add all samples, for whichever reader."""
-        build = {"version": __version__, "python": platform.python_version()}
-        samples.add(f.BUILD_INFO, labels(build), 1)
         dropped, drivers = 0, set[tuple[object, object]]()
-        for name, watched in self.observe_all().items():
-            match self.voice(name):
+        for link in self._links.values():
+            watched = self._observe(link)
+            match self._voice(watched):
                 case Voice.ALL:
                     status = watched.observation.status
-                    dropped += self._samples[name].write(samples, watched)
+                    dropped += link.samples.write(samples, watched)
                     driver = status.owner.get("host"), status.owner.get("pid")
-                    self._samples[name].write_processes(
-                        samples, status, with_driver=driver not in drivers
-                    )
+                    link.samples.write_processes(samples, status, with_driver=driver not in drivers)
                     drivers.add(driver)
                 case Voice.STANDBY:
-                    self._samples[name].write_standby(samples)
+                    link.samples.write_standby(samples)
                 case Voice.NOTHING:
                     pass
         samples.add(f.DROPPED, "", dropped)
         if self._influx is not None:
             self._influx.write(samples)
-        with self._process.oneshot():
-            times = self._process.cpu_times()
-            samples.add(f.PROCESS_CPU, "", round(times.user + times.system, 3))
-            samples.add(f.PROCESS_MEMORY, "", self._process.memory_info().rss)
-            samples.add(f.PROCESS_SOCKETS, "", self._process.num_fds())
-            samples.add(f.PROCESS_START, "", self._process.create_time())
+        _write_process(samples, self._process)
 
     def mirrormaker2(self) -> bytes:
         """Return figures of links under the names of MirrorMaker 2's metrics, as text."""
         samples = Samples(MIRRORMAKER_FAMILIES)
-        for name, watched in self.observe_all().items():
-            if self.voice(name) is Voice.ALL:
-                self._mirrormaker[name].write(samples, watched)
+        for link in self._links.values():
+            watched = self._observe(link)
+            if self._voice(watched) is Voice.ALL:
+                link.mirrormaker.write(samples, watched)
         return samples.text().encode()
+
+
+def _has_ends_of(one: LinkConfig, other: LinkConfig) -> bool:
+    """Whether two links join the same clusters."""
+    return (one.source, one.target) == (other.source, other.target)
+
+
+def _write_process(samples: Samples, process: psutil.Process) -> None:
+    """Add what this process is and uses."""
+    build = {"version": __version__, "python": platform.python_version()}
+    samples.add(f.BUILD_INFO, labels(build), 1)
+    with process.oneshot():
+        times = process.cpu_times()
+        samples.add(f.PROCESS_CPU, "", round(times.user + times.system, 3))
+        samples.add(f.PROCESS_MEMORY, "", process.memory_info().rss)
+        samples.add(f.PROCESS_SOCKETS, "", process.num_fds())
+        samples.add(f.PROCESS_START, "", process.create_time())

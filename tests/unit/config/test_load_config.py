@@ -285,7 +285,7 @@ CASES = {
         "defaults: {records: {in_flight_max: 6}}\n" + LINK,
         "defaults.records.in_flight_max: input should be less than or equal to 5 (got 6)",
     ),
-    "no links": ("links: []\n", "links: must not be empty (got [])"),
+    "no links": ("links: []\n", "links: must not be empty, unless service.home is set (got [])"),
     "links left out": ("spark: {}\n", "links: must be given"),
     "alias in upper case": (
         LINK.replace("links", "  Usdf: {bootstrap: ['127.0.0.1:1']}\nlinks"),
@@ -396,7 +396,11 @@ def test_the_error_survives_pickling(tmp_path):
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, CLUSTERS + "links: []\n")
     copy = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own bytes
-    assert copy.problems == caught.value.problems == ("links: must not be empty (got [])",)
+    assert (
+        copy.problems
+        == caught.value.problems
+        == ("links: must not be empty, unless service.home is set (got [])",)
+    )
 
 
 def test_one_cluster_under_two_aliases_is_refused():

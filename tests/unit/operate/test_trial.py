@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from heliostat.cli import trial as cli_trial
 from heliostat.cli.trial import try_command
+from heliostat.config import load_config
 from heliostat.operate.pipeline_files import forget, packages_of, stamps_of
 from heliostat.operate.tried_records import NO_CLUSTER
 from heliostat.records.spark import trial as in_spark
@@ -134,7 +135,7 @@ def test_a_module_that_has_changed_is_read_again(
     (package / "one.py").write_text("NUMBER = 1\n")
     (tmp_path / "tried_alone.py").write_text("")
     steps = [{"function": "tried_steps.one:f"}, {"function": "tried_alone:f"}]
-    config = cli_trial.load_config(write(tmp_path / "c.yaml", *steps))
+    config = load_config(write(tmp_path / "c.yaml", *steps))
     packages = packages_of(config.links[0])
     assert packages == {"tried_steps", "tried_alone"}
     files = [tmp_path / "c.yaml", tmp_path / "gone"]

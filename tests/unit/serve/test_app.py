@@ -261,7 +261,7 @@ def test_another_name_is_refused(client: TestClient, host: str) -> None:
 def test_nothing_is_changed_from_another_site(
     client: TestClient, headers: dict[str, str], status: int
 ) -> None:
-    assert client.post("/api/v1/links", headers=headers).status_code == status
+    assert client.post("/api/v1/links/l", headers=headers).status_code == status
 
 
 def test_each_answer_forbids_what_a_page_does_not_need(client: TestClient) -> None:
@@ -311,9 +311,9 @@ def test_only_a_token_opens(watch: Watch, tmp_path: Path, authorization: str, st
 def test_who_may_look_may_not_change(watch: Watch, tmp_path: Path) -> None:
     with guarded(watch, Tokens(tokens_file(tmp_path))) as client:
         headers = {"Authorization": f"Bearer {TOKEN}"}
-        assert client.post("/api/v1/links", headers=headers).status_code == 403
+        assert client.post("/api/v1/links/l", headers=headers).status_code == 403
     with guarded(watch, Tokens(tokens_file(tmp_path, "operate"))) as client:
-        assert client.post("/api/v1/links", headers=headers).status_code == 405
+        assert client.post("/api/v1/links/l", headers=headers).status_code == 405
 
 
 def test_a_changed_file_counts_at_once(tmp_path: Path) -> None:
