@@ -1,9 +1,9 @@
 """What differs between two configurations, and how each difference takes effect in a process.
 
-    LIVE       while the link copies: the next reconciliation goes by it
-    ANEW       the link ends gracefully and begins with it; other links copy on
-    SERVICE    the process that serves page and API begins anew
-    RESTART    only when the process is started again
+LIVE       while the link copies: the next reconciliation goes by it
+ANEW       the link ends gracefully and begins with it; other links copy on
+SERVICE    the process that serves page and API begins anew
+RESTART    only when the process is started again
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ def _differences(
             continue
         field = f"{where}.{name}" if where else name
         if isinstance(old, BaseModel) and type(old) is type(new):
-            yield from _differences(old, cast("BaseModel", new), field)
+            yield from _differences(old, new, field)
         else:
             yield field, old, new
 
@@ -220,7 +220,9 @@ def _word(value: object) -> str:
         return "null"
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, str | int | float):
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, str | int):
         return str(value)
     if isinstance(value, Mapping):
         entries = cast("Mapping[str, Any]", value).items()

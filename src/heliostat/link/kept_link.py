@@ -10,6 +10,7 @@ from heliostat.errors import HeliostatError, Verdict
 from heliostat.link.restart_keeper import RestartKeeper
 from heliostat.link.service import LinkService
 from heliostat.link.troubles import START, Troubles
+from heliostat.names import TopicName
 from heliostat.ops.events import Events
 from heliostat.status.board import StatusBoard
 
@@ -28,7 +29,7 @@ class KeptLink:
     Parameters
     ----------
     link
-        Its configuration.
+        Its configuration at first.
     make
         A service for the next try.
     board
@@ -50,6 +51,7 @@ class KeptLink:
         troubles: Troubles,
     ) -> None:
         self.link = link
+        """The configuration that it should have; its services take it from here."""
         self.board = board
         self.failure: BaseException | None = None
         """Why it has halted; None: it has not, or it has begun again."""
@@ -70,6 +72,18 @@ class KeptLink:
     def start(self) -> None:
         """Start the link."""
         self._thread.start()
+
+    def change_to(self, link: LinkConfig) -> None:
+        """Have it go by another configuration, of which its lanes don't depend, at once."""
+        self.link = link
+        service = self._service
+        if service is not None:
+            service.look_again()
+
+    @property
+    def source_topics(self) -> frozenset[TopicName] | None:
+        """All topics of its source, as seen last; None: not yet."""
+        return None if self._service is None else self._service.source_topics
 
     def stop(self) -> None:
         """End it gracefully; returns when its rounds and loops have ended."""

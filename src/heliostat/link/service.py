@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
 
 from heliostat.access import ClusterAccess, Reachable
 from heliostat.clock import Clock
@@ -23,12 +24,13 @@ from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.gaps.ledger import gaps_topic
-from heliostat.link.copying import LinkContext, Resources
+from heliostat.link.copying import Resources
 from heliostat.link.copying_switch import CopyingSwitch
 from heliostat.link.flow import Lanes
 from heliostat.link.history_part import HistoryPart
 from heliostat.link.lane_set import Runner
 from heliostat.link.leases import renew_every_s
+from heliostat.link.link_context import LinkContext
 from heliostat.link.loops import Loops
 from heliostat.link.meters import Meters
 from heliostat.link.order_part import OrderPart
@@ -75,6 +77,10 @@ class LinkService:
         Which target topics other links of the file write.
     processes
         Returns what the processes of this driver have used.
+    wanted
+        Returns the configuration that the link should have now; by default that of its beginning.
+    remarks
+        Returns what the status says of the link's configuration.
     """
 
     def __init__(
@@ -90,6 +96,8 @@ class LinkService:
         board: StatusBoard,
         claimed: NeighbourClaims,
         processes: Callable[[], Mapping[str, ProcessUse]] = dict,
+        wanted: Callable[[], LinkConfig] | None = None,
+        remarks: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._meters = Meters(
             processes, troubles, board, {link.source: "source", link.target: "target"}
@@ -98,6 +106,7 @@ class LinkService:
         self._wake = threading.Event()
         """Ends a pause of the loop that keeps leases."""
         self._lease_s = link.lanes.lease_s
+        self._remarks = remarks
         self._beginning = threading.Lock()
         source, target = config.clusters[link.source], config.clusters[link.target]
         foreign = ForeignRecords(events.warn)
@@ -123,6 +132,7 @@ class LinkService:
             events=events,
             metrics=config.metrics,
             wishes=self._wishes.now,
+            wanted=wanted or (lambda: link),
         )
         self._history = HistoryPart(state.history, board, clock, events)
         self._loops = Loops(link.name, owner.halt, clock, troubles)
@@ -171,6 +181,11 @@ class LinkService:
     def restarts(self) -> RestartMemory | None:
         """What the target remembers of the link's restarts, read as the link began."""
         return self._wishes.restarts
+
+    @property
+    def source_topics(self) -> frozenset[TopicName] | None:
+        """All topics of the source, as seen last; None: not yet."""
+        return self._switch.known.source_topics
 
     # -- beginning -----------------------------------------------------------------------------
 
@@ -243,6 +258,7 @@ class LinkService:
 
     def _report(self, state: str) -> dict[str, object]:
         now_ms, ownership = self._context.clock.wall_ms(), self._context.owner.ownership
+        switched = self._switch.report()
         source, target = self._switch.source, self._switch.target
         return {
             "at_ms": now_ms,
@@ -250,7 +266,8 @@ class LinkService:
             "instance": ownership.instance,
             "claim": ownership.claim_number,
             "owner": ownership.place,
-            **self._switch.report(),
+            **switched,
+            "notes": [*self._remarks(), *cast("list[str]", switched["notes"])],
             "wishes": self._wishes.report(),
             "no_progress": self._context.board.no_progress(now_ms),
             "loops": self._loops.report(now_ms) + self._copy_loops.report(now_ms),
@@ -261,6 +278,10 @@ class LinkService:
                 }
             ),
         }
+
+    def look_again(self) -> None:
+        """Have the link look at once at what it should be."""
+        self._switch.refresh()
 
     # -- ending --------------------------------------------------------------------------------
 
