@@ -27,10 +27,13 @@ from support.spark import shared_rounds
 
 from heliostat.cli.exit_codes import HALTED, IN_SYNC
 from heliostat.cli.main import exit_code_of
+from heliostat.cli.run import UsersOfFile
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import LATEST, ClusterAdmin
-from heliostat.config import load_config
+from heliostat.config import Config, load_config
+from heliostat.config.changed_file import ChangedFile
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
+from heliostat.link.followed_file import FollowedFile
 from heliostat.link.running import Running
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.ops.events import Events
@@ -92,8 +95,12 @@ def kill(processes: Iterable[psutil.Process]) -> int:
 class RunningLink:
     """What `heliostat run` runs, in this process; stops with the block, whatever happens in it."""
 
-    def __init__(self, config: Path) -> None:
+    def __init__(self, config: Path, *, follows_file: bool = False) -> None:
         self.config = config
+        self.running: Running | None = None
+        self._file = ChangedFile(config, SystemClock()) if follows_file else None
+        self.confirm = threading.Event()
+        """Set in place of SIGHUP, which a test's process can't get."""
         self.log = config.with_name(f"run-{time.monotonic_ns()}.log")
         self.code: int | None = None
         """Exit code that the process would have; None while it runs."""
@@ -112,7 +119,11 @@ class RunningLink:
                 running = Running(
                     loaded, loaded.links, events, clock, self._stop_asked, rounds=self._rounds
                 )
+                self.running = running
+                followed = self._followed(loaded, running, events)
                 failure = self._drive(running)
+                if followed is not None:
+                    followed.stop()
                 code = HALTED if failure is not None or running.failures else IN_SYNC
                 out.write("" if failure is None else f"halted: {failure}\n")
             except HeliostatError as error:
@@ -124,6 +135,16 @@ class RunningLink:
             finally:
                 out.flush()
                 self.code = code
+
+    def _followed(self, config: Config, running: Running, events: Events) -> FollowedFile | None:
+        if self._file is None:
+            return None
+        users = UsersOfFile(running, None, None)
+        followed = FollowedFile(
+            self._file, config, None, users, events=events, confirm=self.confirm
+        )
+        followed.start()
+        return followed
 
     def _drive(self, running: Running) -> BaseException | None:
         failure: BaseException | None = None

@@ -11,9 +11,10 @@ import click
 
 from heliostat.cli.exit_codes import HALTED
 from heliostat.cli.options import config_option, link_option, log_option
-from heliostat.cli.stop_signal import STOP, StopSignal
+from heliostat.cli.stop_signal import STOP, ConfirmSignal, StopSignal
 from heliostat.clock import SystemClock
 from heliostat.config import load_config
+from heliostat.config.changed_file import ChangedFile
 from heliostat.errors import SparkUnavailable
 from heliostat.ops.events import Subject
 
@@ -22,9 +23,10 @@ if TYPE_CHECKING:
 
     from heliostat.cli.live_screen import LiveScreen
     from heliostat.clock import Clock
-    from heliostat.config import LinkConfig
+    from heliostat.config import Config, LinkConfig
     from heliostat.link.running import Running
     from heliostat.ops.events import Events
+    from heliostat.serve.beside import ServeBeside
     from heliostat.status.values import LinkStatus
 
 VIEW_EVERY_S = 1.0
@@ -55,6 +57,9 @@ def run_command(
     SIGTERM. If it is killed, the next start continues where the target's logs end. `heliostat
     serve` runs beside it, at the address that the log's first line names (service.listen).
 
+    A changed file takes effect once it has rested for two seconds, without a new start; what could
+    end links or delete records waits for SIGHUP. An invalid file changes nothing.
+
     \b
     Examples:
       heliostat run -c heliostat.yaml
@@ -64,41 +69,41 @@ def run_command(
     from heliostat.operate.links import links_of
     from heliostat.ops.events import Events, LogFormat
 
+    clock = SystemClock()
+    changed = ChangedFile(config_file, clock)
     config = load_config(config_file)
     links = links_of(config, link_name)
-    stop = STOP
-    stop.install()
-    clock = SystemClock()
+    stop, confirm = STOP, ConfirmSignal(STOP)
+    confirm.install()
     is_live = sys.stdout.isatty() and not plain
     events = Events(clock.wall_ms, None if is_live else sys.stderr, LogFormat(log_form))
     if stop.is_set.is_set():
         return
     # Takes seconds: meanwhile the rest is loaded.
     starting = SparkStart(config, links, lambda line: events.warn(f"Spark: {line}"))
+    from heliostat.link.followed_file import FollowedFile
     from heliostat.link.running import Running
     from heliostat.serve.beside import ServeBeside
 
     beside = None if no_serve else ServeBeside(config_file, link_name, events).start()
-    headlines = Headlines(events, clock)
-
-    def tell(text: str, error: BaseException) -> None:
-        if is_live or log_form == LogFormat.TEXT.value:
-            click.echo(text, err=True)
-        else:
-            events.warn(text, Subject(code=getattr(error, "code", "")))
-
+    tell = Halts(events, is_shown=is_live or log_form == LogFormat.TEXT.value).tell
     running = Running(config, links, events, clock, stop.is_set, starting=starting)
+    users = UsersOfFile(running, beside, link_name)
+    file = FollowedFile(changed, config, link_name, users, events=events, confirm=confirm.is_set)
+    file.start()
     ends_at_s = clock.monotonic_s() + seconds if seconds is not None else float("inf")
     failure: BaseException | None = None
+    headlines = None if is_live else Headlines(events, clock)
     try:
         with live_screen(running, links, stop, events, clock) if is_live else nullcontext():
             running.start()
-            failure = follow(running, stop, None if is_live else headlines, ends_at_s)
+            failure = follow(running, stop, headlines, ends_at_s)
         if stop.is_set.is_set() and isinstance(failure, SparkUnavailable):
             failure = None  # who ends us may end Spark's JVM as well
         if failure is not None:
             tell(f"halted: {failure}", failure)  # first: stopping may take a while
     finally:
+        file.stop()
         running.stop()
         if beside is not None:
             beside.stop()
@@ -107,6 +112,55 @@ def run_command(
             tell(f"link {name} had halted: {error}", error)
     if failure is not None or running.failures:
         sys.exit(HALTED)
+
+
+class Halts:
+    """Tells why links have halted, on the terminal or in a log for programs.
+
+    Parameters
+    ----------
+    events
+        That log.
+    is_shown
+        Whether people read what is written on errors.
+    """
+
+    def __init__(self, events: Events, *, is_shown: bool) -> None:
+        self._events = events
+        self._is_shown = is_shown
+
+    def tell(self, text: str, error: BaseException) -> None:
+        """Tell it."""
+        if self._is_shown:
+            click.echo(text, err=True)
+        else:
+            self._events.warn(text, Subject(code=getattr(error, "code", "")))
+
+
+class UsersOfFile:
+    """What goes by the configuration file: the links, and the service beside them.
+
+    Parameters
+    ----------
+    running, beside
+        The links, and the service.
+    only
+        The only link that runs; None: all do.
+    """
+
+    def __init__(self, running: Running, beside: ServeBeside | None, only: str | None) -> None:
+        self._running = running
+        self._beside = beside
+        self._only = only
+        self.source_topics = running.source_topics
+        self.remark = running.remark
+
+    def change_to(self, config: Config) -> None:
+        """Go by another configuration; returns when links that end have ended."""
+        links = tuple(link for link in config.links if self._only in {None, link.name})
+        self._running.change_to(config, links)
+        if self._beside is not None:
+            self._beside.begin_anew()
 
 
 def live_screen(

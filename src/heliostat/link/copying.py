@@ -24,7 +24,6 @@ from heliostat.link.flow import Lanes, Reconciler
 from heliostat.link.known import Known
 from heliostat.link.lane_set import LaneSet, Runner
 from heliostat.link.link_context import LinkContext
-from heliostat.link.loops import Loops
 from heliostat.link.losses import Losses
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.ordered_restarts import OrderedRestarts
@@ -107,8 +106,6 @@ class Copying:
         What the link knows, kept up to date here.
     template, wake
         See `LaneSet`.
-    loops
-        The loops of the copying parts.
     after_generation
         The newest one that this owner has used.
     """
@@ -123,7 +120,6 @@ class Copying:
         known: Known,
         template: LaneSpec,
         wake: Callable[[], None],
-        loops: Loops,
         after_generation: int = 0,
     ) -> None:
         self._context = context
@@ -131,7 +127,6 @@ class Copying:
         self._source = source
         self._target = target
         self._known = known
-        self._loops = loops
         self.refresh = threading.Event()
         """Set to have a reconciliation at once."""
         pipelines = pipelines_from(context.link, source.cluster_id)
@@ -299,14 +294,14 @@ class Copying:
         if wanted.link == now.link:
             return
         if not are_alike(now.link, wanted.link):
-            self._loops.end_parts(self._side.loops)
+            now.loops.end_parts(self._side.loops)
             self._side.close()
             self._side = SideParts(wanted, self._source, self._target, self._known)
-            self._loops.start(*self._side.begin())
+            now.loops.start(*self._side.begin())
         self._gaps.go_by(wanted.link.gaps, wanted.link.errors)
         if self._reconciler is not None:
             self._reconciler = self._reconciler.with_link(wanted.link)
-        self._loops.pace(REFRESH, wanted.link.topics.refresh_interval_s)
+        now.loops.pace(REFRESH, wanted.link.topics.refresh_interval_s)
         self._context = wanted
         wanted.events.info("goes by its new configuration")
 

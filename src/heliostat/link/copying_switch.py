@@ -152,7 +152,6 @@ class CopyingSwitch:
             known=self.known,
             template=template,
             wake=self._wake,
-            loops=self._loops,
             after_generation=self._last_generation,
         )
         self._loops.start(*copying.begin())

@@ -10,6 +10,7 @@ from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import ClusterConfig, LinkConfig, MetricsConfig
 from heliostat.groups.progress import progress_group
 from heliostat.link.known import Known
+from heliostat.link.loops import Loops
 from heliostat.link.owner_guard import OwnerGuard
 from heliostat.names import GroupId, LinkName
 from heliostat.ops.events import Events
@@ -45,6 +46,8 @@ class LinkContext:
         Returns what operators wish now.
     wanted
         Returns the configuration that the link should have now, which may be a newer one.
+    loops
+        Those of the parts that copy.
     """
 
     link: LinkConfig
@@ -59,6 +62,7 @@ class LinkContext:
     metrics: MetricsConfig
     wishes: Callable[[], Wishes]
     wanted: Callable[[], LinkConfig]
+    loops: Loops
 
     def as_wanted(self) -> LinkContext:
         """Return it with the configuration that is wanted now."""

@@ -120,6 +120,7 @@ class LinkService:
         )
         owner = OwnerGuard(ownership)
         self._wishes = self._wish_part(target.access(), owner, foreign, clock, events)
+        self._copy_loops = Loops(link.name, owner.halt, clock, troubles)
         self._context = LinkContext(
             link,
             source,
@@ -133,10 +134,10 @@ class LinkService:
             metrics=config.metrics,
             wishes=self._wishes.now,
             wanted=wanted or (lambda: link),
+            loops=self._copy_loops,
         )
         self._history = HistoryPart(state.history, board, clock, events)
         self._loops = Loops(link.name, owner.halt, clock, troubles)
-        self._copy_loops = Loops(link.name, owner.halt, clock, troubles)
         self._admins: list[ClusterAdmin] = []
         self._switch = CopyingSwitch(
             self._context,
