@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from heliostat.cli.live_screen import LiveScreen
     from heliostat.clock import Clock
-    from heliostat.config import Config, LinkConfig
+    from heliostat.config import Config
     from heliostat.link.running import Running
     from heliostat.ops.events import Events
     from heliostat.serve.beside import ServeBeside
@@ -95,7 +95,7 @@ def run_command(
     failure: BaseException | None = None
     headlines = None if is_live else Headlines(events, clock)
     try:
-        with live_screen(running, links, stop, events, clock) if is_live else nullcontext():
+        with live_screen(running, stop, events, clock) if is_live else nullcontext():
             running.start()
             failure = follow(running, stop, headlines, ends_at_s)
         if stop.is_set.is_set() and isinstance(failure, SparkUnavailable):
@@ -163,13 +163,14 @@ class UsersOfFile:
             self._beside.begin_anew()
 
 
-def live_screen(
-    running: Running, links: Sequence[LinkConfig], stop: StopSignal, events: Events, clock: Clock
-) -> LiveScreen:
+def live_screen(running: Running, stop: StopSignal, events: Events, clock: Clock) -> LiveScreen:
     """Return the screen that shows links as they start and run; its key `q` stops them."""
     from heliostat.cli.live_screen import LiveScreen
 
-    directions: dict[str, str] = {link.name: f"{link.source} → {link.target}" for link in links}
+    def directions() -> dict[str, str]:
+        links = [kept.link for kept in running.kept]
+        return {str(link.name): f"{link.source} → {link.target}" for link in links}
+
     return LiveScreen(directions, running.statuses, events, clock, stop.is_set.set)
 
 

@@ -150,9 +150,13 @@ class FollowedFile:
         """Say in the status of each link what of the file is not in force for it."""
         of_process = changes_between(self._begun, taken.config).process
         later = [each.line() for each in of_process if each.effect is Effect.RESTART]
+        of_ours = [held for held in taken.held if self._is_ours(held.link)]
+        # Who asks with the new file does not see a link that is gone from it: all say so.
+        later += [f"link {held.link}: {held.line()}" for held in of_ours if not held.field]
         remarks = {LinkName(link.name): list(later) for link in taken.config.links}
-        for held in taken.held:
-            remarks[held.link].append(held.line())
+        for held in of_ours:
+            if held.field:
+                remarks[held.link].append(held.line())
         self._users.remark({link: tuple(lines) for link, lines in remarks.items() if lines})
 
     def _of_ours(self, config: Config) -> Config:
