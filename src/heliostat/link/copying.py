@@ -30,7 +30,7 @@ from heliostat.link.ordered_restarts import OrderedRestarts
 from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.pipeline_rules import pipelines_from
 from heliostat.link.planning import Planner
-from heliostat.link.side_parts import SideParts, are_alike
+from heliostat.link.side_parts import SideParts
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
 from heliostat.link.unread_records import UnreadRecords
@@ -127,8 +127,7 @@ class Copying:
         self._source = source
         self._target = target
         self._known = known
-        self.refresh = threading.Event()
-        """Set to have a reconciliation at once."""
+        self.refresh = threading.Event()  # set to have a reconciliation at once
         pipelines = pipelines_from(context.link, source.cluster_id)
         refused = resources.runner.refused(pipelines)
         for text in refused.values():
@@ -293,11 +292,7 @@ class Copying:
         now, wanted = self._context, self._context.as_wanted()
         if wanted.link == now.link:
             return
-        if not are_alike(now.link, wanted.link):
-            now.loops.end_parts(self._side.loops)
-            self._side.close()
-            self._side = SideParts(wanted, self._source, self._target, self._known)
-            now.loops.start(*self._side.begin())
+        self._side = self._side.as_in(wanted)
         self._gaps.go_by(wanted.link.gaps, wanted.link.errors)
         if self._reconciler is not None:
             self._reconciler = self._reconciler.with_link(wanted.link)

@@ -179,4 +179,6 @@ class CopyingSwitch:
         """Return these parts' fields of the driver's report."""
         copying = self.copying
         parts = REPORT_WITHOUT_SOURCE if copying is None else copying.report()
-        return {**self.known.report(), **parts}
+        known = self.known.report()
+        known["notes"] = [*self._context.wanted.remarks, *known["notes"]]
+        return {**known, **parts}

@@ -15,6 +15,7 @@ from heliostat.link.flow import Lanes
 from heliostat.link.history_part import KeptEvents
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_set import Runner
+from heliostat.link.link_context import WantedLink
 from heliostat.link.report_reader import ReportReader
 from heliostat.link.restart_book import RestartBook
 from heliostat.link.restart_keeper import RestartKeeper
@@ -77,8 +78,7 @@ class DrivenLink:
         self._stopping = threading.Event()
         self._neighbours = Neighbours(config, link, process.names_of)
         self._lanes = process.lane_count(link)
-        self.remarks: tuple[str, ...] = ()
-        """What the status says of the link's configuration."""
+        self.wanted = WantedLink(link)
         source, target = (config.clusters[each].access() for each in (link.source, link.target))
         name, clock = LinkName(link.name), process.clock
         board = self.board = StatusBoard(name)
@@ -94,7 +94,7 @@ class DrivenLink:
             events=self._events,
         )
         self.kept = KeptLink(
-            link,
+            self.wanted,
             self._service,
             board,
             restarts=restarts,
@@ -116,7 +116,7 @@ class DrivenLink:
     @property
     def name(self) -> LinkName:
         """The link's name."""
-        return LinkName(self.kept.link.name)
+        return LinkName(self.wanted.link.name)
 
     def start(self) -> None:
         """Start the link, and the reader of its reports: neither waits for another link (I7)."""
@@ -127,7 +127,7 @@ class DrivenLink:
         """Have the link go by another configuration of which lanes don't depend."""
         self._config = config
         self._neighbours = Neighbours(config, link, self._process.names_of)
-        if link != self.kept.link:
+        if link != self.wanted.link:
             self.kept.change_to(link)
 
     def stop(self) -> None:
@@ -148,7 +148,7 @@ class DrivenLink:
         process = self._process
         return LinkService(
             self._config,
-            self.kept.link,
+            self.wanted,
             process.runner,
             self._lanes,
             board=self.board,
@@ -157,8 +157,6 @@ class DrivenLink:
             troubles=self._troubles,
             claimed=self._claims,
             processes=process.processes,
-            wanted=lambda: self.kept.link,
-            remarks=lambda: self.remarks,
         )
 
     def _claims(self, wanted: Collection[TopicName], ours: Collection[TopicName]) -> Claims:

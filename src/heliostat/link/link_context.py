@@ -20,6 +20,15 @@ from heliostat.status.board import StatusBoard
 from heliostat.wishes.wish import Wishes
 
 
+@dataclass(slots=True)
+class WantedLink:
+    """What a link should be now; whoever changes it replaces these, and the link takes them."""
+
+    link: LinkConfig
+    remarks: tuple[str, ...] = ()
+    """What the status says of its configuration."""
+
+
 @dataclass(frozen=True, slots=True)
 class LinkContext:
     """What all parts of one link share.
@@ -45,7 +54,7 @@ class LinkContext:
     wishes
         Returns what operators wish now.
     wanted
-        Returns the configuration that the link should have now, which may be a newer one.
+        What the link should be now, which may be newer than `link`.
     loops
         Those of the parts that copy.
     """
@@ -61,12 +70,12 @@ class LinkContext:
     events: Events
     metrics: MetricsConfig
     wishes: Callable[[], Wishes]
-    wanted: Callable[[], LinkConfig]
+    wanted: WantedLink
     loops: Loops
 
     def as_wanted(self) -> LinkContext:
         """Return it with the configuration that is wanted now."""
-        return replace(self, link=self.wanted())
+        return replace(self, link=self.wanted.link)
 
     @property
     def progress_group(self) -> GroupId | None:

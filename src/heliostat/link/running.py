@@ -167,7 +167,7 @@ class Running:
     def remark(self, remarks: Mapping[LinkName, tuple[str, ...]]) -> None:
         """Say this in the status of links until it is called again."""
         for driven in list(self.driven):
-            driven.remarks = remarks.get(driven.name, ())
+            driven.wanted.remarks = remarks.get(driven.name, ())
 
     def source_topics(self, link: LinkName) -> frozenset[TopicName] | None:
         """Return all topics of a link's source, as seen last; None: not yet."""

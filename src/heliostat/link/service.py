@@ -14,14 +14,13 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from typing import cast
+from collections.abc import Callable, Mapping
 
 from heliostat.access import ClusterAccess, Reachable
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.foreign_records import ForeignRecords
-from heliostat.config import Config, LinkConfig
+from heliostat.config import Config
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.gaps.ledger import gaps_topic
 from heliostat.link.copying import Resources
@@ -30,7 +29,7 @@ from heliostat.link.flow import Lanes
 from heliostat.link.history_part import HistoryPart
 from heliostat.link.lane_set import Runner
 from heliostat.link.leases import renew_every_s
-from heliostat.link.link_context import LinkContext
+from heliostat.link.link_context import LinkContext, WantedLink
 from heliostat.link.loops import Loops
 from heliostat.link.meters import Meters
 from heliostat.link.order_part import OrderPart
@@ -63,7 +62,7 @@ class LinkService:
 
     Parameters
     ----------
-    config, link
+    config, wanted
         The configuration, and the link of it to run.
     runner
         Runs rounds on Spark.
@@ -77,16 +76,12 @@ class LinkService:
         Which target topics other links of the file write.
     processes
         Returns what the processes of this driver have used.
-    wanted
-        Returns the configuration that the link should have now; by default that of its beginning.
-    remarks
-        Returns what the status says of the link's configuration.
     """
 
     def __init__(
         self,
         config: Config,
-        link: LinkConfig,
+        wanted: WantedLink,
         runner: Runner,
         lane_count: Lanes,
         *,
@@ -96,9 +91,8 @@ class LinkService:
         board: StatusBoard,
         claimed: NeighbourClaims,
         processes: Callable[[], Mapping[str, ProcessUse]] = dict,
-        wanted: Callable[[], LinkConfig] | None = None,
-        remarks: Callable[[], Sequence[str]] = tuple,
     ) -> None:
+        link = wanted.link
         self._meters = Meters(
             processes, troubles, board, {link.source: "source", link.target: "target"}
         )
@@ -106,7 +100,6 @@ class LinkService:
         self._wake = threading.Event()
         """Ends a pause of the loop that keeps leases."""
         self._lease_s = link.lanes.lease_s
-        self._remarks = remarks
         self._beginning = threading.Lock()
         source, target = config.clusters[link.source], config.clusters[link.target]
         foreign = ForeignRecords(events.warn)
@@ -133,13 +126,13 @@ class LinkService:
             events=events,
             metrics=config.metrics,
             wishes=self._wishes.now,
-            wanted=wanted or (lambda: link),
+            wanted=wanted,
             loops=self._copy_loops,
         )
         self._history = HistoryPart(state.history, board, clock, events)
         self._loops = Loops(link.name, owner.halt, clock, troubles)
         self._admins: list[ClusterAdmin] = []
-        self._switch = CopyingSwitch(
+        self.switch = CopyingSwitch(
             self._context,
             Resources(runner, lane_count, claimed),
             self._copy_loops,
@@ -158,8 +151,8 @@ class LinkService:
         book = WishBook(owner.ownership.link, target, foreign)  # it waits on its own connection
         orders = OrderPart(
             book,
-            lambda: self._switch.may_restart,  # it is made later
-            lambda place: self._switch.restart(place),  # noqa: PLW0108  # as above
+            lambda: self.switch.may_restart,  # it is made later
+            lambda place: self.switch.restart(place),  # noqa: PLW0108  # as above
             owner.check,
             owner.ownership.instance,
             clock=clock,
@@ -167,8 +160,8 @@ class LinkService:
         )
         return WishPart(
             book,
-            lambda wishes: self._switch.carry_out(wishes),  # noqa: PLW0108  # as above
-            lambda: self._switch.is_carried_out(),  # noqa: PLW0108  # as above
+            lambda wishes: self.switch.carry_out(wishes),  # noqa: PLW0108  # as above
+            lambda: self.switch.is_carried_out(),  # noqa: PLW0108  # as above
             orders,
             events,
         )
@@ -182,11 +175,6 @@ class LinkService:
     def restarts(self) -> RestartMemory | None:
         """What the target remembers of the link's restarts, read as the link began."""
         return self._wishes.restarts
-
-    @property
-    def source_topics(self) -> frozenset[TopicName] | None:
-        """All topics of the source, as seen last; None: not yet."""
-        return self._switch.known.source_topics
 
     # -- beginning -----------------------------------------------------------------------------
 
@@ -212,9 +200,9 @@ class LinkService:
         owner, state = self._context.owner, self._context.state
         opening = PendingAnswer(self._open_source, "opening the source")
         state.prepare()
-        target = self._switch.target = self._opened(state.clusters)
+        target = self.switch.target = self._opened(state.clusters)
         with contextlib.suppress(ConnectionLost, BrokerError):  # a loop retries, and reports it
-            self._switch.opened(opening.answer())
+            self.switch.opened(opening.answer())
         name = LinkName(self._context.link.name)
         state.ensure(target, TopicName(gaps_topic(name)), TopicName(wishes_topic(name)))
         connecting = PendingAnswer(self._wishes.read, "reading wishes")
@@ -231,7 +219,7 @@ class LinkService:
             connecting.answer()
         self._wishes.begin()
         self._loops.start(self._wishes.loop(owner.guarded), self._history.loop(owner.guarded))
-        while not self._switch.begun.wait(LOOK_S):
+        while not self.switch.begun.wait(LOOK_S):
             if self.failure is not None:
                 raise self.failure
             if self._stopping.is_set():
@@ -251,7 +239,7 @@ class LinkService:
     # -- as the owner --------------------------------------------------------------------------
 
     def _keep_owning(self) -> None:
-        owner, copying = self._context.owner, self._switch.copying
+        owner, copying = self._context.owner, self.switch.copying
         if copying is None:
             owner.renew(OWN_LASTS_S)
         else:
@@ -259,16 +247,14 @@ class LinkService:
 
     def _report(self, state: str) -> dict[str, object]:
         now_ms, ownership = self._context.clock.wall_ms(), self._context.owner.ownership
-        switched = self._switch.report()
-        source, target = self._switch.source, self._switch.target
+        source, target = self.switch.source, self.switch.target
         return {
             "at_ms": now_ms,
             "state": state,
             "instance": ownership.instance,
             "claim": ownership.claim_number,
             "owner": ownership.place,
-            **switched,
-            "notes": [*self._remarks(), *cast("list[str]", switched["notes"])],
+            **self.switch.report(),
             "wishes": self._wishes.report(),
             "no_progress": self._context.board.no_progress(now_ms),
             "loops": self._loops.report(now_ms) + self._copy_loops.report(now_ms),
@@ -279,10 +265,6 @@ class LinkService:
                 }
             ),
         }
-
-    def look_again(self) -> None:
-        """Have the link look at once at what it should be."""
-        self._switch.refresh()
 
     # -- ending --------------------------------------------------------------------------------
 
@@ -302,14 +284,14 @@ class LinkService:
     def _end(self) -> None:
         self._loops.stop()
         self._copy_loops.stop()
-        context, copying, owner = self._context, self._switch.copying, self._context.owner
+        context, copying, owner = self._context, self.switch.copying, self._context.owner
         reports = [] if copying is None else copying.reports()
         if copying is not None:
             with contextlib.suppress(LinkTakenOver):  # the link has another owner: no report
                 copying.lanes.stop()
         if owner.ownership.is_ours:
             with contextlib.suppress(LinkTakenOver):
-                owner.run(lambda: context.keep_stops(reports, self._switch.known))
+                owner.run(lambda: context.keep_stops(reports, self.switch.known))
                 owner.run(lambda: context.state.put_driver(self._report("ended")))
                 owner.run(self._history.end)
                 if copying is not None:  # a successor begins at once
@@ -319,7 +301,7 @@ class LinkService:
     def _close(self) -> None:
         self._wishes.close()
         self._context.state.close()
-        if self._switch.copying is not None:
-            self._switch.copying.close()
+        if self.switch.copying is not None:
+            self.switch.copying.close()
         for admin in self._admins:
             admin.close()

@@ -38,6 +38,8 @@ class SideParts:
         self, context: LinkContext, source: ClusterAdmin, target: ClusterAdmin, known: Known
     ) -> None:
         self._context = context
+        self._source = source
+        self._target = target
         self._known = known
         self._interchange = Interchange(
             context.link,
@@ -91,6 +93,26 @@ class SideParts:
             guard=context.owner.check,
             measured=MeasuredGroups(context.metrics.groups, context.board.source_ends),
         )
+
+    def as_in(self, context: LinkContext) -> SideParts:
+        """Return these parts as another configuration wants them, with their loops running.
+
+        Raises
+        ------
+        ConnectionLost
+            A cluster does not answer; then they are ended, and may be asked again.
+        """
+        if are_alike(self._context.link, context.link):
+            return self
+        context.loops.end_parts(self.loops)
+        self.close()
+        parts = SideParts(context, self._source, self._target, self._known)
+        try:
+            context.loops.start(*parts.begin())
+        except BaseException:
+            parts.close()
+            raise
+        return parts
 
     def report(self) -> dict[str, object]:
         """Return these parts' fields of the driver's report."""

@@ -20,6 +20,7 @@ from heliostat.errors import ConnectionLost, HeliostatError, LinkTakenOver, Prot
 from heliostat.link import driven_link, kept_link
 from heliostat.link import running as running_module
 from heliostat.link.kept_link import KeptLink
+from heliostat.link.link_context import WantedLink
 from heliostat.link.restart_keeper import RestartKeeper
 from heliostat.link.running import Running
 from heliostat.link.spark_start import SparkStart
@@ -44,6 +45,7 @@ class Service:
         self.runs = False
         self._ends = ends
         self.stops = self.looks = 0
+        self.switch = self
 
     def start(self) -> bool:
         error = self._ends.pop(0) if self._ends else None
@@ -52,7 +54,7 @@ class Service:
         self.runs = True
         return True
 
-    def look_again(self) -> None:
+    def refresh(self) -> None:
         self.looks += 1
 
     def stop(self) -> None:
@@ -86,7 +88,7 @@ class Kept:
         settings = {"name": "l", "source": "a", "target": "b"}
         board = StatusBoard(LinkName("l"))
         self.link = KeptLink(
-            LinkConfig.model_validate(settings),
+            WantedLink(LinkConfig.model_validate(settings)),
             self._make,
             board,
             restarts=RestartKeeper(
@@ -273,7 +275,8 @@ class Process:
         made.written = self.written
         return made
 
-    def _service(self, _config: object, link: LinkConfig, *_: object, **__: object) -> Any:
+    def _service(self, _config: object, wanted: WantedLink, *_: object, **__: object) -> Any:
+        link = wanted.link
         self.links[link.name] = link
         self.services[link.name] = BlockedService() if link.name == "dead" else Service([])
         return self.services[link.name]
@@ -426,12 +429,15 @@ def test_what_lanes_know_has_its_link_begin_anew(pair: Process) -> None:
 
 
 def test_a_link_that_has_halted_begins_anew_once_its_configuration_changes(pair: Process) -> None:
+    by_hand = {"name": "one", "restarts": {"max": 0}}
+    pair.running.change_to(config_of(by_hand, "two"))
+    eventually(lambda: pair.runs("one"))
     one = pair.services["one"]
     one.failure = ProtocolError("bad")
     eventually(lambda: pair.running.failures)
-    pair.running.change_to(config_of("one", "two"))
+    pair.running.change_to(config_of(by_hand, "two"))
     assert pair.running.failures
-    pair.running.change_to(config_of({"name": "one", "gaps": {"policy": "continue"}}, "two"))
+    pair.running.change_to(config_of({**by_hand, "gaps": {"policy": "continue"}}, "two"))
     eventually(lambda: pair.services["one"] is not one and pair.runs("one"))
     assert not pair.running.failures
 
@@ -448,9 +454,9 @@ def test_spark_runs_on_as_it_began(pair: Process) -> None:
 
 def test_remarks_stand_in_the_status_of_their_link(pair: Process) -> None:
     pair.running.remark({LinkName("two"): ("held back",)})
-    assert [driven.remarks for driven in pair.running.driven] == [(), ("held back",)]
+    assert [driven.wanted.remarks for driven in pair.running.driven] == [(), ("held back",)]
     pair.running.remark({})
-    assert [driven.remarks for driven in pair.running.driven] == [(), ()]
+    assert [driven.wanted.remarks for driven in pair.running.driven] == [(), ()]
 
 
 def test_a_change_before_spark_has_started_is_what_begins(monkeypatch: pytest.MonkeyPatch) -> None:
