@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from heliostat.clock import Clock
 from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.clusters.recent_records import RecentRecords
-from heliostat.config import Config, LinkConfig
+from heliostat.config import ClusterConfig, Config, LinkConfig
 from heliostat.link.flow import Lanes
 from heliostat.link.history_part import KeptEvents
 from heliostat.link.kept_link import KeptLink
@@ -25,7 +25,7 @@ from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
 from heliostat.ops.process_use import ProcessUse
 from heliostat.other_links.claims import Claims
-from heliostat.other_links.same_file import NamesOf, Neighbours
+from heliostat.other_links.same_file import NamesOf, Neighbours, neighbours_of
 from heliostat.state_topics import progress_topic
 from heliostat.status.board import StatusBoard
 from heliostat.status.both_ends import read_ends
@@ -125,8 +125,9 @@ class DrivenLink:
 
     def change_to(self, config: Config, link: LinkConfig) -> None:
         """Have the link go by another configuration of which lanes don't depend."""
+        if _others(config, link) != _others(self._config, self.wanted.link):
+            self._neighbours = Neighbours(config, link, self._process.names_of)
         self._config = config
-        self._neighbours = Neighbours(config, link, self._process.names_of)
         if link != self.wanted.link:
             self.kept.change_to(link)
 
@@ -161,3 +162,8 @@ class DrivenLink:
 
     def _claims(self, wanted: Collection[TopicName], ours: Collection[TopicName]) -> Claims:
         return self._neighbours.claims(wanted, ours)
+
+
+def _others(config: Config, link: LinkConfig) -> list[tuple[LinkConfig, ClusterConfig]]:
+    """Return the links of the file that may write the same mirrors, with their sources."""
+    return [(other, config.clusters[other.source]) for other in neighbours_of(config, link)]

@@ -120,9 +120,9 @@ class FollowedFile:
             taken = hold_back(self._in_force, wanted, self._users.source_topics)
         changes = changes_between(self._of_ours(self._in_force), self._of_ours(taken.config))
         self._tell(changes, taken)
-        self._in_force = taken.config
-        if changes:
+        if taken.config != self._in_force:  # of other links, too: they write to the same targets
             self._users.change_to(taken.config)
+        self._in_force = taken.config
         self._remark(taken)
 
     def _tell(self, changes: ConfigChanges, taken: TakenConfig) -> None:

@@ -187,6 +187,10 @@ def test_a_process_of_one_link_tells_nothing_of_others(tmp_path: Path) -> None:
     process.rest()
     assert not process.taken
     assert "link b" not in process.said()
+    process.write(link("a"), link("b", "x", "y"))
+    process.rest()
+    assert process.taken[-1].link("b").topics.include == ("x", "y"), "it may write a's mirrors"
+    assert "link b" not in process.said()
 
 
 def test_a_fault_of_its_own_ends_no_link_and_is_told(process: Process) -> None:

@@ -468,3 +468,14 @@ def test_a_change_before_spark_has_started_is_what_begins(monkeypatch: pytest.Mo
     process.running.stop()
     process.running.change_to(config_of("two", "three"))
     assert process.services.keys() == {"two"}
+
+
+def test_what_another_link_would_write_is_known_from_then_on(pair: Process) -> None:
+    """Given a neighbour / when its selection changes / then others look at it anew."""
+    one = pair.running.driven[0]
+    before = one._neighbours
+    pair.running.change_to(config_of("one", "two"))
+    assert one._neighbours is before, "and else keeps what it has seen"
+    pair.running.change_to(config_of("one", {"name": "two", "topics": {"include": ["t"]}}))
+    assert one._neighbours is not before
+    assert pair.services["one"].looks == 0
