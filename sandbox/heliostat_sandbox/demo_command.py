@@ -21,7 +21,7 @@ from heliostat.errors import Refused
 from heliostat.serve.listener import bound
 
 if TYPE_CHECKING:
-    from heliostat.config import Config, LinkConfig
+    from heliostat.config import Config
     from heliostat.link.running import Running
     from heliostat.ops.events import Events
     from heliostat_sandbox import Cluster
@@ -133,7 +133,7 @@ class Demo:
         beside = ServeBeside(self._config_file, None, events).start()
         stack.callback(beside.stop)
         try:
-            with self._screen(running, links, events):
+            with self._screen(running, events):
                 running.start()
                 failure = self._watch(running, surprise, events, seconds)
             if failure is not None:
@@ -157,12 +157,10 @@ class Demo:
     def _config_file(self) -> Path:
         return self._folder / "heliostat.yaml"
 
-    def _screen(
-        self, running: Running, links: Sequence[LinkConfig], events: Events
-    ) -> AbstractContextManager[object]:
+    def _screen(self, running: Running, events: Events) -> AbstractContextManager[object]:
         if not self._is_live:
             return nullcontext()
-        return live_screen(running, links, self._stop, events, self._clock)
+        return live_screen(running, self._stop, events, self._clock)
 
     def _watch(
         self, running: Running, surprise: Surprise, events: Events, seconds: float | None

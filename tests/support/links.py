@@ -26,11 +26,15 @@ from support.clusters import TOLD_FROM_S, pause_s
 from support.spark import shared_rounds
 
 from heliostat.cli.exit_codes import HALTED, IN_SYNC
-from heliostat.cli.known_links import known_config
+from heliostat.cli.known_links import with_home
 from heliostat.cli.main import exit_code_of
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import LATEST, ClusterAdmin
+from heliostat.config import ConfigFile, read_config_file
+from heliostat.config.changed_file import ChangedFile
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
+from heliostat.link.followed_file import FollowedFile
+from heliostat.link.links_in_force import LinksInForce
 from heliostat.link.running import Running
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.operate.links import links_of
@@ -93,9 +97,15 @@ def kill(processes: Iterable[psutil.Process]) -> int:
 class RunningLink:
     """What `heliostat run` runs, in this process; stops with the block, whatever happens in it."""
 
-    def __init__(self, config: Path, only: str | None = None) -> None:
+    def __init__(
+        self, config: Path, only: str | None = None, *, follows_file: bool = False
+    ) -> None:
         self.config = config
         self._only = only
+        self.running: Running | None = None
+        self._file = ChangedFile(config, SystemClock()) if follows_file else None
+        self.confirm = threading.Event()
+        """Set in place of SIGHUP, which a test's process can't get."""
         self.log = config.with_name(f"run-{time.monotonic_ns()}.log")
         self.code: int | None = None
         """Exit code that the process would have; None while it runs."""
@@ -109,13 +119,19 @@ class RunningLink:
         clock = SystemClock()
         with self.log.open("a", encoding="utf-8") as out:
             try:
-                loaded = known_config(self.config)
+                file = read_config_file(self.config)
+                loaded = with_home(file, self._only)
                 links = links_of(loaded, self._only)
                 events = Events(clock.wall_ms, out)
                 running = Running(
                     loaded, links, events, clock, self._stop_asked, rounds=self._rounds
                 )
-                failure = self._drive(running)
+                self.running = running
+                in_force = LinksInForce(file, loaded, running, self._only, events=events)
+                followed = self._followed(file, in_force, events)
+                failure = self._drive(running, in_force)
+                if followed is not None:
+                    followed.stop()
                 code = HALTED if failure is not None or running.failures else IN_SYNC
                 out.write("" if failure is None else f"halted: {failure}\n")
             except HeliostatError as error:
@@ -128,13 +144,26 @@ class RunningLink:
                 out.flush()
                 self.code = code
 
-    def _drive(self, running: Running) -> BaseException | None:
+    def _followed(
+        self, file: ConfigFile, in_force: LinksInForce, events: Events
+    ) -> FollowedFile | None:
+        if self._file is None:
+            return None
+        followed = FollowedFile(
+            self._file, file.config, self._only, in_force, events=events, confirm=self.confirm
+        )
+        followed.start()
+        return followed
+
+    def _drive(self, running: Running, in_force: LinksInForce) -> BaseException | None:
         failure: BaseException | None = None
         try:
             running.start()
+            in_force.start()
             while failure is None and not self._stop_asked.is_set():
                 failure = running.wait(LOOK_S)
         finally:
+            in_force.stop()
             running.stop()
         return failure
 

@@ -50,7 +50,7 @@ class LiveScreen:
     Parameters
     ----------
     directions
-        `summit → usdf`, by the link's name.
+        Returns `summit → usdf`, by the link's name.
     statuses
         Returns the status of each link that has begun.
     events
@@ -63,7 +63,7 @@ class LiveScreen:
 
     def __init__(
         self,
-        directions: Mapping[str, str],
+        directions: Callable[[], Mapping[str, str]],
         statuses: Callable[[], list[LinkStatus]],
         events: Events,
         clock: Clock,
@@ -126,7 +126,7 @@ class LiveScreen:
         waited_s = now_s - self._began_s
         return Scene(
             statuses=statuses,
-            directions=self._directions,
+            directions=self._directions(),
             level_in_s={name: pace.level_in_s() for name, pace in self._paces.items()},
             events=self._events.recent(self._console.size.height),
             now_ms=self._clock.wall_ms(),

@@ -10,10 +10,12 @@ from typing import TYPE_CHECKING
 import click
 
 from heliostat.cli.exit_codes import HALTED
-from heliostat.cli.known_links import known_config
+from heliostat.cli.known_links import with_home
 from heliostat.cli.options import config_option, link_option, log_option
-from heliostat.cli.stop_signal import STOP, StopSignal
+from heliostat.cli.stop_signal import STOP, ConfirmSignal, StopSignal
 from heliostat.clock import SystemClock
+from heliostat.config import read_config_file
+from heliostat.config.changed_file import ChangedFile
 from heliostat.errors import SparkUnavailable
 from heliostat.ops.events import Subject
 
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
     from heliostat.cli.live_screen import LiveScreen
     from heliostat.clock import Clock
-    from heliostat.config import LinkConfig
     from heliostat.link.running import Running
     from heliostat.ops.events import Events
     from heliostat.status.values import LinkStatus
@@ -55,6 +56,9 @@ def run_command(
     SIGTERM. If it is killed, the next start continues where the target's logs end. `heliostat
     serve` runs beside it, at the address that the log's first line names (service.listen).
 
+    A changed file takes effect once it has rested for two seconds, without a new start; what could
+    end links or delete records waits for SIGHUP. An invalid file changes nothing.
+
     \b
     Examples:
       heliostat run -c heliostat.yaml
@@ -64,41 +68,54 @@ def run_command(
     from heliostat.operate.links import links_of
     from heliostat.ops.events import Events, LogFormat
 
-    config = known_config(config_file, link_name)
-    links = links_of(config, link_name)
-    stop = STOP
-    stop.install()
     clock = SystemClock()
+    changed = ChangedFile(config_file, clock)
+    file = read_config_file(config_file)
+    config = with_home(file, link_name)
+    links = links_of(config, link_name)
+    stop, confirm = STOP, ConfirmSignal(STOP)
+    confirm.install()
     is_live = sys.stdout.isatty() and not plain
     events = Events(clock.wall_ms, None if is_live else sys.stderr, LogFormat(log_form))
     if stop.is_set.is_set():
         return
     # Takes seconds: meanwhile the rest is loaded.
     starting = SparkStart(config, links, lambda line: events.warn(f"Spark: {line}"))
+    from heliostat.link.followed_file import FollowedFile
+    from heliostat.link.links_in_force import LinksInForce
     from heliostat.link.running import Running
     from heliostat.serve.beside import ServeBeside
 
     beside = None if no_serve else ServeBeside(config_file, link_name, events).start()
-    headlines = Headlines(events, clock)
-
-    def tell(text: str, error: BaseException) -> None:
-        if is_live or log_form == LogFormat.TEXT.value:
-            click.echo(text, err=True)
-        else:
-            events.warn(text, Subject(code=getattr(error, "code", "")))
-
+    tell = Halts(events, is_shown=is_live or log_form == LogFormat.TEXT.value).tell
     running = Running(config, links, events, clock, stop.is_set, starting=starting)
+    in_force = LinksInForce(
+        file,
+        config,
+        running,
+        link_name,
+        events=events,
+        on_file=(lambda: None) if beside is None else beside.begin_anew,
+    )
+    followed = FollowedFile(
+        changed, file.config, link_name, in_force, events=events, confirm=confirm.is_set
+    )
+    followed.start()
     ends_at_s = clock.monotonic_s() + seconds if seconds is not None else float("inf")
     failure: BaseException | None = None
+    headlines = None if is_live else Headlines(events, clock)
     try:
-        with live_screen(running, links, stop, events, clock) if is_live else nullcontext():
+        with live_screen(running, stop, events, clock) if is_live else nullcontext():
             running.start()
-            failure = follow(running, stop, None if is_live else headlines, ends_at_s)
+            in_force.start()
+            failure = follow(running, stop, headlines, ends_at_s)
         if stop.is_set.is_set() and isinstance(failure, SparkUnavailable):
             failure = None  # who ends us may end Spark's JVM as well
         if failure is not None:
             tell(f"halted: {failure}", failure)  # first: stopping may take a while
     finally:
+        followed.stop()
+        in_force.stop()
         running.stop()
         if beside is not None:
             beside.stop()
@@ -109,13 +126,37 @@ def run_command(
         sys.exit(HALTED)
 
 
-def live_screen(
-    running: Running, links: Sequence[LinkConfig], stop: StopSignal, events: Events, clock: Clock
-) -> LiveScreen:
+class Halts:
+    """Tells why links have halted, on the terminal or in a log for programs.
+
+    Parameters
+    ----------
+    events
+        That log.
+    is_shown
+        Whether people read what is written on errors.
+    """
+
+    def __init__(self, events: Events, *, is_shown: bool) -> None:
+        self._events = events
+        self._is_shown = is_shown
+
+    def tell(self, text: str, error: BaseException) -> None:
+        """Tell it."""
+        if self._is_shown:
+            click.echo(text, err=True)
+        else:
+            self._events.warn(text, Subject(code=getattr(error, "code", "")))
+
+
+def live_screen(running: Running, stop: StopSignal, events: Events, clock: Clock) -> LiveScreen:
     """Return the screen that shows links as they start and run; its key `q` stops them."""
     from heliostat.cli.live_screen import LiveScreen
 
-    directions: dict[str, str] = {link.name: f"{link.source} → {link.target}" for link in links}
+    def directions() -> dict[str, str]:
+        links = [kept.link for kept in running.kept]
+        return {str(link.name): f"{link.source} → {link.target}" for link in links}
+
     return LiveScreen(directions, running.statuses, events, clock, stop.is_set.set)
 
 

@@ -1,7 +1,8 @@
-"""Ctrl-C and SIGTERM, caught from the process's first moment: imports next to nothing."""
+"""Ctrl-C, SIGTERM and SIGHUP, caught from the process's first moment: imports next to nothing."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from types import FrameType
@@ -28,3 +29,33 @@ class StopSignal:
 
 STOP = StopSignal()
 """The process's own: who needs it installs it, if the entry point has not yet."""
+
+
+class ConfirmSignal:
+    """Event set by SIGHUP: the configuration file is taken as it is.
+
+    A terminal that is closed sends it as well: then the process is to end, as before. Under `nohup`
+    it stays ignored.
+    """
+
+    def __init__(self, stop: StopSignal) -> None:
+        self.is_set = threading.Event()
+        self._stop = stop
+        self._has_terminal = False
+
+    def install(self) -> None:
+        """Catch it from now on, and what ends the process."""
+        self._stop.install()
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            self._has_terminal = has_terminal()
+            signal.signal(signal.SIGHUP, self._caught)
+
+    def _caught(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        is_left = self._has_terminal and not has_terminal()
+        (self._stop if is_left else self).is_set.set()
+
+
+def has_terminal() -> bool:
+    """Return whether this process reads from or writes to a terminal that is there."""
+    return any(os.isatty(number) for number in (0, 1, 2))

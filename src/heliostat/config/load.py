@@ -75,7 +75,12 @@ def read_config_file(path: str | Path, env: Mapping[str, str] | None = None) -> 
     raw, problems = _read(Path(path))
     if not isinstance(raw, dict):
         raise _refusal(path, problems)
-    raw = _with_environment(raw, os.environ if env is None else env, (), problems)
+    try:
+        raw = _with_environment(raw, os.environ if env is None else env, (), problems)
+    except RecursionError:
+        raise _refusal(
+            path, [*problems, f"file: a value holds itself (got {str(path)!r})"]
+        ) from None
     config, more = check(raw)
     problems.extend(more)
     if config is None or problems:
@@ -117,10 +122,14 @@ def _read(path: Path) -> tuple[Any, list[str]]:
 
 
 def _parsed(path: Path, text: str) -> tuple[Any, list[str]]:
-    loader = _Loader(text)
+    try:
+        loader = _Loader(text)
+    except yaml.reader.ReaderError as error:
+        what = f"{error.reason}, at character {error.position}"
+        return None, [f"file: bad YAML: {what} (got {str(path)!r})"]
     try:
         raw = loader.get_single_data()
-    except (yaml.YAMLError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, ValueError) as error:  # `ValueError`: as 2026-13-45
         mark = getattr(error, "problem_mark", None)
         words = f"bad YAML in line {mark.line + 1}" if mark is not None else "bad YAML"
         if _OURS.search(text) is None:

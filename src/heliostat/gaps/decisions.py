@@ -35,14 +35,14 @@ class Decisions:
     ledger
         Holds the decisions of operators.
     config
-        Holds the policy where no operator has decided.
+        Holds the policy where no operator has decided; the link's keeper replaces it.
     errors
         Holds it for records that can't be copied.
     """
 
     def __init__(self, ledger: GapLedger, config: GapsConfig, errors: RecordErrors) -> None:
         self._ledger = ledger
-        self._config = config
+        self.config = config
         self._errors = errors
 
     def chosen(
@@ -71,7 +71,7 @@ class Decisions:
                 choice = self._errors.chosen(source, code, position)
                 if choice is not None or rule.policy != "stop" or code not in BY_GAPS_POLICY:
                     return None if choice is None else Chosen(choice, "policy")
-            policy = self._config.policy_of(topic)
+            policy = self.config.policy_of(topic)
             return None if policy == "stop" else Chosen(GapChoice(policy), "policy")
         if decision.choice is GapChoice.WAIT:
             return None

@@ -20,7 +20,7 @@ from typing import Any
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.keyed_topic import missing_topics
-from heliostat.config import LinkConfig
+from heliostat.config import ErrorsConfig, GapsConfig, LinkConfig
 from heliostat.errors import HeliostatError
 from heliostat.gaps.choices import MIXES_WRITERS, OF_RECORDS, GapChoice
 from heliostat.gaps.copy_progress import CopyProgress
@@ -84,9 +84,10 @@ class GapKeeper:
         self._progress = CopyProgress(source, ledger, clock=clock, events=events)
         self._cleanup = TargetCleanup(target, ledger, events, warnings)
         fills = link.topics.offsets == "exact"
+        self._decisions = Decisions(ledger, link.gaps, errors)
         self._settlement = Settlement(
             FactFinder(source, target, maps, ledger, self._progress, fills),
-            Decisions(ledger, link.gaps, errors),
+            self._decisions,
             ledger,
             self._progress,
             self._cleanup,
@@ -95,6 +96,11 @@ class GapKeeper:
             events=events,
             warnings=warnings,
         )
+
+    def go_by(self, gaps: GapsConfig, errors: ErrorsConfig) -> None:
+        """Decide by other policies from now on."""
+        self._decisions.config = gaps
+        self._errors.config = errors
 
     def begin(self) -> None:
         """Read what was recorded before."""

@@ -78,7 +78,7 @@ class RecordErrors:
     Parameters
     ----------
     config
-        The rules.
+        The rules; the link's keeper of gaps replaces them.
     source
         The cluster that is copied from.
     target, letters
@@ -102,7 +102,7 @@ class RecordErrors:
         schemas: MissingSchemas | None = None,
         on_retry: Callable[[TopicPartition], None] = lambda _: None,
     ) -> None:
-        self._config = config
+        self.config = config
         self._source = source
         self._target = target
         self._letters = letters
@@ -122,15 +122,15 @@ class RecordErrors:
         """Return the rule for a cause; None: no record is at fault."""
         match cause:
             case Cause.RECORD_FAILED:
-                return self._config.transform
+                return self.config.transform
             case Cause.SCHEMA_MISSING:
-                return self._config.schema_missing
+                return self.config.schema_missing
             case Cause.RECORD_TOO_LARGE:
-                return self._config.too_large
+                return self.config.too_large
             case Cause.RECORD_REFUSED:
-                return self._config.refused
+                return self.config.refused
             case Cause.RECORD_CORRUPT:
-                return self._config.corrupt
+                return self.config.corrupt
             case _:
                 return None
 
@@ -242,7 +242,7 @@ class RecordErrors:
     def waiting(self, reports: Iterable[PartitionReport]) -> list[PartitionReport]:
         """Return those of partitions that wait for a schema, if a rule says how long."""
         schemas = self._schemas
-        if schemas is None or self._config.schema_missing.policy == "stop":
+        if schemas is None or self.config.schema_missing.policy == "stop":
             return []
         for each in [one for one in self._missing_since if schemas.is_readable(one)]:
             del self._missing_since[each]
@@ -289,7 +289,7 @@ class RecordErrors:
     def _is_due(self, schema_id: int) -> bool:
         now_s = self._clock.monotonic_s()
         since_s = self._missing_since.setdefault(schema_id, now_s)
-        return now_s - since_s >= self._config.schema_missing.retry_for_s
+        return now_s - since_s >= self.config.schema_missing.retry_for_s
 
     def _is_given_up(self, topic: TopicName, record: PlainRecord) -> bool:
         if self._schemas is None:
@@ -314,7 +314,7 @@ class RecordErrors:
                     fails_at=offset,
                     fail_code=StopReason.SCHEMA_UNREADABLE.name,
                     why_fails=f"source offset {offset}: schema id {shown_id(schema_id)} could not "
-                    f"be read at the target for {self._config.schema_missing.retry_for_s:g} s",
+                    f"be read at the target for {self.config.schema_missing.retry_for_s:g} s",
                 )
         return found
 

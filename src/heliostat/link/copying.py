@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -10,41 +9,35 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.clusters.foreign_records import ForeignRecords
-from heliostat.config import ClusterConfig, LinkConfig, MetricsConfig
 from heliostat.gaps.dead_letters import DeadLetters
 from heliostat.gaps.keeper import GapKeeper
 from heliostat.gaps.ledger import GapLedger
 from heliostat.gaps.record_errors import MissingSchemas, RecordErrors
-from heliostat.groups.measured import MeasuredGroups
 from heliostat.groups.progress import EVERY_S as PROGRESS_EVERY_S
-from heliostat.groups.progress import ProgressGroup, progress_group
+from heliostat.groups.progress import ProgressGroup
 from heliostat.invariants import first_generation
 from heliostat.link.beginnings import Beginnings
 from heliostat.link.compacted_later import CompactedLater
 from heliostat.link.deletions import PAUSE_MAX_S, DeletionFollower
 from heliostat.link.flow import Lanes, Reconciler
-from heliostat.link.group_part import GroupPart
 from heliostat.link.known import Known
 from heliostat.link.lane_set import LaneSet, Runner
+from heliostat.link.link_context import LinkContext
 from heliostat.link.losses import Losses
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.ordered_restarts import OrderedRestarts
-from heliostat.link.owner_guard import OwnerGuard
 from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.pipeline_rules import pipelines_from
 from heliostat.link.planning import Planner
+from heliostat.link.side_parts import SideParts
 from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
 from heliostat.link.unread_records import UnreadRecords
 from heliostat.link.wish_part import Steering
-from heliostat.mm2.emitters import Interchange
-from heliostat.names import GroupId, LinkName, TopicName
+from heliostat.names import LinkName, TopicName
 from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.asked import both
-from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.other_links.at_source import Upstream
 from heliostat.other_links.at_target import OtherLinks
@@ -57,15 +50,13 @@ from heliostat.records.copier.lane import (
     SchemaFrames,
 )
 from heliostat.records.copier.pipeline_steps import Pipeline
-from heliostat.state.link_state import LinkState
-from heliostat.status.board import StatusBoard
 from heliostat.status.open_transactions import LOOK_EVERY_S, OpenTransactions
-from heliostat.wishes.wish import Wishes
 
 if TYPE_CHECKING:
     from heliostat.link.schema_part import SchemaPart
 
 STOPS_EVERY_S = 2.0
+REFRESH = "refresh"
 REPORT_WITHOUT_SOURCE: dict[str, object] = {
     "groups": {},
     "gaps": {},
@@ -80,55 +71,6 @@ REPORT_WITHOUT_SOURCE: dict[str, object] = {
     "rounds": [],
 }
 """`Copying.report` of a link whose source has not been reachable yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class LinkContext:
-    """What all parts of one link share.
-
-    Parameters
-    ----------
-    link
-        Its configuration.
-    source, target
-        How both clusters are configured.
-    state
-        The link's durable state, on the target.
-    foreign
-        Told of records that others wrote into its topics.
-    board
-        The link's status, updated from the lanes' reports.
-    owner
-        Checks that the link is still ours.
-    clock, events
-        Time, and where changes are logged.
-    metrics
-        What is measured.
-    wishes
-        Returns what operators wish now.
-    """
-
-    link: LinkConfig
-    source: ClusterConfig
-    target: ClusterConfig
-    state: LinkState
-    foreign: ForeignRecords
-    board: StatusBoard
-    owner: OwnerGuard
-    clock: Clock
-    events: Events
-    metrics: MetricsConfig
-    wishes: Callable[[], Wishes] = Wishes
-
-    @property
-    def progress_group(self) -> GroupId | None:
-        """Under which the copied offsets are committed at the source; None: under none."""
-        return progress_group(self.metrics.progress_group, LinkName(self.link.name))
-
-    def keep_stops(self, reports: list[PartitionReport], known: Known) -> None:
-        """Make stops durable soon, so that a status shows them before a lane finds them again."""
-        self.state.stops.keep(reports, known.mirrored())
-        self.board.know_stops(self.state.stops.known)
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +128,7 @@ class Copying:
         self._source = source
         self._target = target
         self._known = known
-        self._refresh = threading.Event()  # set to have a reconciliation at once
+        self.refresh = threading.Event()  # set to have a reconciliation at once
         pipelines = pipelines_from(context.link, source.cluster_id)
         refused = resources.runner.refused(pipelines)
         for text in refused.values():
@@ -218,25 +160,15 @@ class Copying:
             self.lanes.renewals.order,
             context.board.reports,
             self._errors.try_again,
-            refresh=self._refresh.set,
+            refresh=self.refresh.set,
             wake=wake,
         )
         self.steering = Steering(self.lanes.assign, context.wishes, restarts)
         losses = Losses(self._gaps.note_lost, known)
         context.board.listener = partial(self._take_report, losses)
-        self._interchange = Interchange(
-            context.link,
-            source,
-            target,
-            source_access=context.source.access(),
-            target_access=context.target.access(),
-            mirrors=lambda: known.mirrors,
-            maps=context.state.offsets.fresh,
-            landed=context.board.landed,
-            clock=context.clock,
-        )
+        self._side = SideParts(context, source, target, known)
         self._transactions = OpenTransactions(source, context.board.held, context.clock.wall_ms)
-        self._groups: GroupPart | None = None
+        self._reconciler: Reconciler | None = None
 
     def begin(self) -> list[LoopSpec]:
         """Read stored gaps and maps; return the loops to run from now on.
@@ -246,11 +178,10 @@ class Copying:
         ConnectionLost, BrokerError
             A cluster does not answer or refuses; `close` what was begun.
         """
-        _, reconciler = both(self._gaps.begin, self._reconciler)
-        self._groups = _group_part(self._context, self._interchange, self._known)
-        return list(self._loops(reconciler))
+        _, self._reconciler = both(self._gaps.begin, self._begun_reconciler)
+        return [*self._specs(), *self._side.begin()]
 
-    def _reconciler(self) -> Reconciler:
+    def _begun_reconciler(self) -> Reconciler:
         context, source, target = self._context, self._source, self._target
         state, events, target_id = context.state, context.events, target.cluster_id()
         maps = MapKeeper(
@@ -289,7 +220,7 @@ class Copying:
             gaps=self._gaps,
             maps=maps,
             compacted_later=CompactedLater(source),
-            deletions=_deletions(context, source, target, self._gaps),
+            deletions=_deletions(lambda: self._context, source, target, self._gaps),
             reports=self.reports,
             frames=(lambda _: NO_FRAMES) if self._schemas is None else self._schemas.frames,
             faults=self._faults,
@@ -328,30 +259,47 @@ class Copying:
     def _reframed(self, frames: Mapping[TopicName, SchemaFrames]) -> None:
         if self._context.link.schemas.strategy == "rewrite":
             self._context.owner.run(lambda: self._context.state.put_frames(frames))
-        self._refresh.set()
+        self.refresh.set()
 
-    def _loops(self, reconciler: Reconciler) -> Iterator[LoopSpec]:
+    def _specs(self) -> Iterator[LoopSpec]:
         context, guarded = self._context, self._context.owner.guarded
-        turn = guarded(lambda: self._reconcile(reconciler))
-        yield LoopSpec("refresh", context.link.topics.refresh_interval_s, turn, self._refresh)
-        for part in self._interchange.parts():
-            yield part._replace(turn=guarded(part.turn))
+        every_s, turn = context.link.topics.refresh_interval_s, guarded(self._reconcile)
+        yield LoopSpec(REFRESH, every_s, turn, self.refresh)
         yield LoopSpec("stops", STOPS_EVERY_S, self._keep_stops)
         yield LoopSpec("transactions", LOOK_EVERY_S, self._transactions.look)
         yield from _progress_loops(context, self._known, self._source)
-        if self._groups is not None:
-            yield LoopSpec("groups", context.link.groups.interval_s, guarded(self._groups.turn))
         if self._schemas is not None:
             yield self._schemas.loop(guarded)
 
-    def _reconcile(self, reconciler: Reconciler) -> None:
-        schemas = self._schemas
+    def _reconcile(self) -> None:
+        self._take_configuration()
+        schemas, reconciler = self._schemas, self._reconciler
+        assert reconciler is not None
         framing = None if schemas is None else schemas.framing()
         self.steering.restarts.turn_begins()
         reconciler.run(self._known, self._context.board.load())
         self.steering.restarts.turn_ends()
         if schemas is not None:
             schemas.planned(framing)
+
+    def _take_configuration(self) -> None:
+        """Go by the configuration that is wanted now, as far as lanes don't depend on it.
+
+        Raises
+        ------
+        ConnectionLost
+            A cluster does not answer; the next reconciliation tries it again.
+        """
+        now, wanted = self._context, self._context.as_wanted()
+        if wanted.link == now.link:
+            return
+        self._side = self._side.as_in(wanted)
+        self._gaps.go_by(wanted.link.gaps, wanted.link.errors)
+        if self._reconciler is not None:
+            self._reconciler = self._reconciler.with_link(wanted.link)
+        now.loops.pace(REFRESH, wanted.link.topics.refresh_interval_s)
+        self._context = wanted
+        wanted.events.info("goes by its new configuration")
 
     def _keep_stops(self) -> None:
         reports = self.reports()
@@ -370,16 +318,15 @@ class Copying:
                 self._schemas.wants(report)
             self._faults.heard(report)
             if self._errors.is_news(report):
-                self._refresh.set()
+                self.refresh.set()
         self.lanes.reported(report)
 
     def report(self) -> dict[str, object]:
         """Return these parts' fields of the driver's report."""
         return {
-            "groups": self._groups.report() if self._groups else {},
+            **self._side.report(),
             "gaps": self._gaps.report(),
             "held_back": self._transactions.report(),
-            "interchange": self._interchange.report(),
             "schemas": self._schemas.report() if self._schemas else {},
             "generations": {str(lane): n for lane, n in self.lanes.generations.items()},
             **self.lanes.report(),
@@ -391,9 +338,7 @@ class Copying:
 
     def close(self) -> None:
         """Close the connections; call it when the loops and the rounds have ended."""
-        self._interchange.close()
-        if self._groups is not None:
-            self._groups.close()
+        self._side.close()
         if self._schemas is not None:
             self._schemas.close()
         self._gaps.close()
@@ -432,49 +377,20 @@ def _gap_keeper(
     )
 
 
-def _group_part(context: LinkContext, interchange: Interchange, known: Known) -> GroupPart | None:
-    """Return the part that publishes offsets of consumer groups, if that is configured."""
-    if not context.link.groups.sync and not interchange.wants_groups:
-        return None
-    return GroupPart(
-        _link_of_groups(context),
-        source_access=context.source.access(),
-        target_access=context.target.access(),
-        mirrors=lambda: dict(known.mirrors),
-        maps=context.state.offsets.fresh,
-        positions=context.board.landed,
-        foreign=context.foreign,
-        interchange=interchange,
-        clock=context.clock,
-        events=context.events,
-        guard=context.owner.check,
-        measured=MeasuredGroups(context.metrics.groups, context.board.source_ends),
-    )
-
-
 def _deletions(
-    context: LinkContext, source: ClusterAdmin, target: ClusterAdmin, gaps: GapKeeper
+    now: Callable[[], LinkContext], source: ClusterAdmin, target: ClusterAdmin, gaps: GapKeeper
 ) -> DeletionFollower:
+    context = now()
     return DeletionFollower(
         source,
         target,
         gaps=gaps,
         maps=context.state.offsets.fresh,
-        unread=UnreadRecords(context.link, source, target).of,
-        pause_max_s=max(PAUSE_MAX_S, 3 * context.link.topics.refresh_interval_s),
+        unread=lambda specs: UnreadRecords(now().link, source, target).of(specs),
+        pause_max_s=lambda: max(PAUSE_MAX_S, 3 * now().link.topics.refresh_interval_s),
         clock=context.clock,
         events=context.events,
     )
-
-
-def _link_of_groups(context: LinkContext) -> LinkConfig:
-    """Return the link without its own progress among the groups: that is of its source alone."""
-    link = context.link
-    if context.progress_group is None:
-        return link
-    left_out = (*link.groups.exclude, re.escape(context.progress_group))
-    groups = link.groups.model_copy(update={"exclude": left_out})
-    return link.model_copy(update={"groups": groups})
 
 
 def _progress_loops(context: LinkContext, known: Known, source: ClusterAdmin) -> Iterator[LoopSpec]:

@@ -12,10 +12,11 @@ from collections.abc import Callable
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import check_distinct_clusters
-from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, LinkContext, Resources
+from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, Resources
 from heliostat.link.identity import known_of, own_identity
 from heliostat.link.known import Known
 from heliostat.link.lane_template import lane_template
+from heliostat.link.link_context import LinkContext
 from heliostat.link.loops import Loop, Loops
 from heliostat.link.ordered_restarts import Pending
 from heliostat.names import LinkName
@@ -94,6 +95,11 @@ class CopyingSwitch:
         if (copying := self.copying) is not None:
             copying.steering.again()
 
+    def refresh(self) -> None:
+        """Have a reconciliation at once, if it copies."""
+        if (copying := self.copying) is not None:
+            copying.refresh.set()
+
     def is_carried_out(self) -> bool:
         """Return whether that has reached all lanes."""
         copying = self.copying
@@ -117,7 +123,7 @@ class CopyingSwitch:
             if self._beginning is not None:
                 self._loops.end(self._beginning)
             return
-        context, target = self._context, self.target
+        context, target = self._context.as_wanted(), self.target
         assert target is not None
         source = self.opened()
         name = LinkName(context.link.name)
@@ -173,4 +179,6 @@ class CopyingSwitch:
         """Return these parts' fields of the driver's report."""
         copying = self.copying
         parts = REPORT_WITHOUT_SOURCE if copying is None else copying.report()
-        return {**self.known.report(), **parts}
+        known = self.known.report()
+        known["notes"] = [*self._context.wanted.remarks, *known["notes"]]
+        return {**known, **parts}

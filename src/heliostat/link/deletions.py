@@ -89,7 +89,7 @@ class DeletionFollower:
     unread
         Where groups are that must not lose what they have not read.
     pause_max_s
-        See `PAUSE_MAX_S`.
+        Returns the longest pause, see `PAUSE_MAX_S`.
     clock, events
         Time, and where deletions are told.
     """
@@ -102,7 +102,7 @@ class DeletionFollower:
         gaps: GapKeeper,
         maps: Callable[[], MapReader],
         unread: Unread,
-        pause_max_s: float,
+        pause_max_s: Callable[[], float],
         clock: Clock,
         events: Events,
     ) -> None:
@@ -143,7 +143,7 @@ class DeletionFollower:
         """
         wanted = {source: spec for source, spec in specs.items() if source.topic in rules}
         now_s = self._clock.monotonic_s()
-        if now_s - self._turn_s > self._pause_max_s:
+        if now_s - self._turn_s > self._pause_max_s():
             self._watches.clear()
         self._turn_s = now_s
         self._watches = {

@@ -21,7 +21,7 @@ its partitions change.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import LinkConfig
@@ -167,6 +167,11 @@ class Reconciler:
         backlog = self.notes.old_backlog(known, applied)  # takes a while, and copying doesn't wait
         self.notes.remark(known, plan.notes + held + backlog + notes)
         known.turns += 1
+
+    def with_link(self, link: LinkConfig) -> Reconciler:
+        """Return it with another configuration of the link, for what lanes don't depend on."""
+        self.planner.upstream.link = link
+        return replace(self, link=link, planner=replace(self.planner, link=link))
 
     def _look_at_own(self, known: Known) -> None:
         """Look at the link's own topics, while both clusters' topics are looked at."""

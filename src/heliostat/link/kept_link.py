@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError, Verdict
+from heliostat.link.link_context import WantedLink
 from heliostat.link.restart_keeper import RestartKeeper
 from heliostat.link.service import LinkService
 from heliostat.link.troubles import START, Troubles
+from heliostat.names import TopicName
 from heliostat.ops.events import Events
 from heliostat.status.board import StatusBoard
 
@@ -27,8 +29,8 @@ class KeptLink:
 
     Parameters
     ----------
-    link
-        Its configuration.
+    wanted
+        What it should be; its services take it from here.
     make
         A service for the next try.
     board
@@ -41,7 +43,7 @@ class KeptLink:
 
     def __init__(
         self,
-        link: LinkConfig,
+        wanted: WantedLink,
         make: Callable[[], LinkService],
         board: StatusBoard,
         *,
@@ -49,7 +51,7 @@ class KeptLink:
         events: Events,
         troubles: Troubles,
     ) -> None:
-        self.link = link
+        self.wanted = wanted
         self.board = board
         self.failure: BaseException | None = None
         """Why it has halted; None: it has not, or it has begun again."""
@@ -60,7 +62,14 @@ class KeptLink:
         self._stopping = threading.Event()
         self._service: LinkService | None = None
         self._failures = 0
-        self._thread = threading.Thread(target=self._run, name=f"{link.name} kept", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"{wanted.link.name} kept", daemon=True
+        )
+
+    @property
+    def link(self) -> LinkConfig:
+        """The configuration that it should have."""
+        return self.wanted.link
 
     @property
     def over(self) -> BaseException | None:
@@ -70,6 +79,18 @@ class KeptLink:
     def start(self) -> None:
         """Start the link."""
         self._thread.start()
+
+    def change_to(self, link: LinkConfig) -> None:
+        """Have it go by another configuration, of which its lanes don't depend, at once."""
+        self.wanted.link = link
+        service = self._service
+        if service is not None:
+            service.switch.refresh()
+
+    @property
+    def source_topics(self) -> frozenset[TopicName] | None:
+        """All topics of its source, as seen last; None: not yet."""
+        return None if self._service is None else self._service.switch.known.source_topics
 
     def stop(self) -> None:
         """End it gracefully; returns when its rounds and loops have ended."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import chain
+from typing import Any
 
 from heliostat.names import LaneId, ProducerId, TopicName, TopicPartition
 from heliostat.records.copier.lane import SchemaFrames
@@ -49,7 +50,7 @@ class Known:
         copied = frozenset(chain.from_iterable(self.packing.values()))
         return lambda each: not self.turns or each in copied or each.topic in self.refused
 
-    def report(self) -> dict[str, object]:
+    def report(self) -> dict[str, Any]:
         """Return the topics' part of the driver's report: limited, as it is written each second."""
         refused = sorted(self.refused.items())
         notes = list(self.notes[:REPORTED_MAX])

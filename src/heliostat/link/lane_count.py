@@ -49,7 +49,7 @@ class LaneCount:
         How many lanes Spark can run at once now, beside one of each pipeline: a lane more would
         wait for ever.
     links
-        How many links share them.
+        Returns how many links share them.
     monotonic_s
         The clock.
     by_load
@@ -61,7 +61,7 @@ class LaneCount:
         configured: int | str,
         cores: Callable[[], int],
         slots: Callable[[], int],
-        links: int,
+        links: Callable[[], int],
         monotonic_s: Callable[[], float],
         *,
         by_load: bool = False,
@@ -105,7 +105,7 @@ class LaneCount:
     def _wanted(self, partitions: int, bytes_per_s: float | None) -> int:
         if isinstance(self._configured, int):
             return self._configured
-        count = max(1, self._cores() // self._links)
+        count = max(1, self._cores() // self._links())
         if self._by_load and bytes_per_s is not None:
             needed = max(bytes_per_s / LANE_BYTES_PER_S, partitions / LANE_PARTITIONS, 1.0)
             count = min(count, math.ceil(needed))
@@ -118,4 +118,4 @@ class LaneCount:
             for name, known in self._known.items()
             if name != pipeline
         )
-        return max(1, self._slots() // self._links - taken + bool(pipeline))
+        return max(1, self._slots() // self._links() - taken + bool(pipeline))

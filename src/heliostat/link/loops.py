@@ -7,7 +7,7 @@ runs. A failure is told once, see `troubles`: some loops run each second.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from heliostat.clock import Clock
@@ -70,7 +70,7 @@ class Loop:
         wake: threading.Event | None = None,
     ) -> None:
         name = f"{link} {part}"
-        self._part = part
+        self.part = part
         self.health = LoopHealth(name, interval_s)
         self._wake = wake or threading.Event()
         self._turn = turn
@@ -102,7 +102,7 @@ class Loop:
                 if error.verdict is Verdict.HALT:
                     self._on_halt(error)
                     return
-                self._troubles.failed(self._part, error)
+                self._troubles.failed(self.part, error)
             except Exception as error:  # noqa: BLE001  # a bug in a loop must be seen, not vanish
                 self._failed(error)
                 self._on_halt(error)
@@ -111,9 +111,13 @@ class Loop:
                 self.health.last_good_ms = self._wall_ms()
                 self.health.failures_in_a_row = 0
                 self.health.last_error = ""
-                self._troubles.works(self._part)
+                self._troubles.works(self.part)
             self._wake.wait(self._pause_s())
             self._wake.clear()
+
+    def is_ending(self) -> bool:
+        """Return whether it was asked to end."""
+        return self._stop.is_set()
 
     def _failed(self, error: BaseException) -> None:
         self.health.failures_in_a_row += 1
@@ -171,16 +175,28 @@ class Loops:
     def end(self, loop: Loop) -> None:
         """Stop a loop that has done its work, and drop it from reports."""
         loop.stop(STOP_WITHIN_S)
-        self._loops.remove(loop)
+        if loop in self._loops:  # nobody forgot all of them meanwhile
+            self._loops.remove(loop)
+
+    def end_parts(self, parts: Collection[str]) -> None:
+        """Stop the loops of these names, if there are any; another loop may call this."""
+        for loop in [loop for loop in self._loops if loop.part in parts]:
+            self.end(loop)
+
+    def pace(self, part: str, interval_s: float) -> None:
+        """Have a loop run at another interval from its next pause on."""
+        for loop in self._loops:
+            if loop.part == part:
+                loop.health.interval_s = interval_s
 
     def forget(self) -> None:
         """Drop loops that were stopped from reports."""
         self._loops.clear()
 
     def stop(self) -> None:
-        """Stop all, including those that another loop starts meanwhile."""
-        for loop in self._loops:
-            loop.stop(STOP_WITHIN_S)
+        """Stop all, including those that another loop starts or ends meanwhile."""
+        while left := [loop for loop in self._loops if not loop.is_ending()]:
+            left[0].stop(STOP_WITHIN_S)
 
     def report(self, now_ms: int) -> list[dict[str, object]]:
         """Return the loops' part of the driver's report."""

@@ -2,49 +2,26 @@
 
 from __future__ import annotations
 
-import functools
 import threading
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
 from heliostat.clock import Clock, SystemClock
-from heliostat.clusters.foreign_records import ForeignRecords
-from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
-from heliostat.link.flow import Lanes
-from heliostat.link.history_part import KeptEvents
+from heliostat.config.changes import ConfigChanges, LinkChange, LinkFate, changes_between
+from heliostat.link.driven_link import DrivenLink, ProcessParts
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_count import LaneCount
 from heliostat.link.lane_set import Runner
 from heliostat.link.meters import DriverProcesses
 from heliostat.link.places import Places, least_lanes, turns_text
-from heliostat.link.report_reader import ReportReader
-from heliostat.link.restart_book import RestartBook
-from heliostat.link.restart_keeper import RestartKeeper
-from heliostat.link.service import LinkService
 from heliostat.link.spark_start import SparkStart
-from heliostat.link.troubles import Troubles
-from heliostat.names import LinkName
+from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
-from heliostat.other_links.same_file import Neighbours, TopicNames, ask_topics
+from heliostat.other_links.same_file import TopicNames, ask_topics
 from heliostat.records.spark.pipeline import SparkRounds
-from heliostat.state_topics import progress_topic
-from heliostat.status.board import StatusBoard
-from heliostat.status.both_ends import read_ends
-from heliostat.status.known_ends import KnownEnds
 from heliostat.status.values import LinkStatus
 
 POLL_S = 0.5
-READERS_END_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class _Shared:
-    """What all tries of one link, and the reader of its reports, share."""
-
-    board: StatusBoard
-    events: Events
-    troubles: Troubles
 
 
 class Running:
@@ -87,14 +64,14 @@ class Running:
         self._starting = starting
         self.spark: SparkRounds | None = None
         self._processes = DriverProcesses(self._jvm_pid, self._clock)
-        self._readers: list[ReportReader] = []
         self._stop_asked = stop_asked or threading.Event()
         self._stopping = threading.Event()
-        self._names = TopicNames(functools.partial(ask_topics, config))
-        self.kept: list[KeptLink] = []
-        """The links, in the order of the file."""
-        self._ends: dict[str, KnownEnds] = {}
-        """Where logs end whose lags are not reported, by link."""
+        self._changing = threading.Lock()
+        """Held while links come and go."""
+        self._parts: ProcessParts | None = None
+        """What links need to begin; None: Spark has not started."""
+        self.driven: list[DrivenLink] = []
+        """The links, in the order in which they began."""
 
     def start(self) -> None:
         """Start Spark, then every link; returns while they begin, each by itself.
@@ -118,10 +95,17 @@ class Running:
             refused=spark.refused,
             places=Places(lambda: self._places(spark), self._clock.monotonic_s),
         )
-        for link in self._links:
-            if self._stop_asked.is_set():
-                return
-            self._begin(link, runner, self._lane_count(link, spark))
+        names = TopicNames(lambda alias: ask_topics(self._config, alias))
+        with self._changing:
+            self._parts = ProcessParts(
+                self._events,
+                self._clock,
+                runner,
+                lambda link: self._lane_count(link, spark),
+                names.of,
+                self._processes.report,
+            )
+            self._begin_links()
 
     def _session(self) -> SparkRounds | None:
         """Return the session, once it has started; None if asked to stop meanwhile."""
@@ -133,56 +117,72 @@ class Running:
                 return None
         return self._starting.rounds()
 
-    def _begin(self, link: LinkConfig, runner: Runner, lanes: LaneCount) -> None:
-        """Start a link, and the reader of its reports: neither waits for another link (I7)."""
-        shared = self._shared(link)
-        kept = KeptLink(
-            link,
-            functools.partial(self._service, link, runner, lanes, shared),
-            shared.board,
-            restarts=self._restarts(link, shared),
-            events=shared.events,
-            troubles=shared.troubles,
-        )
-        source, target = (
-            self._config.clusters[each].access() for each in (link.source, link.target)
-        )
-        self._ends[link.name] = KnownEnds(functools.partial(read_ends, source, target), self._clock)
-        self.kept.append(kept)
-        kept.start()
-        reader = self._reader(link, shared)
-        self._readers.append(reader)
-        reader.start()
+    def _begin_links(self) -> None:
+        """Begin the links that have not begun."""
+        begun = {driven.name for driven in self.driven}
+        for link in self._links:
+            if self._parts is None or self._stop_asked.is_set() or self._stopping.is_set():
+                return
+            if link.name not in begun:
+                driven = DrivenLink(self._config, link, self._parts)
+                self.driven.append(driven)
+                driven.start()
 
-    def _restarts(self, link: LinkConfig, shared: _Shared) -> RestartKeeper:
-        return RestartKeeper(
-            link.name,
-            link.restarts.max,
-            RestartBook(link, self._config.clusters[link.target].access()),
-            shared.board,
-            clock=self._clock,
-            events=shared.events,
-        )
+    def change_to(self, config: Config, links: Sequence[LinkConfig] | None = None) -> ConfigChanges:
+        """Go by another configuration from now on; returns when links that end have ended.
 
-    def _shared(self, link: LinkConfig) -> _Shared:
-        board = StatusBoard(LinkName(link.name))
-        events = KeptEvents(self._events.of(link.name), link.name, self._clock.wall_ms)
-        access = [self._config.clusters[alias].access() for alias in (link.source, link.target)]
-        aliases = {each.described: each.alias for each in access}
+        Links whose configuration is equal are not touched. One that has halted begins anew if its
+        own has changed. From any thread; before `start` it only takes the configuration.
 
-        def behind() -> int | None:
-            return board.status(self._clock.wall_ms()).lag_records
+        Parameters
+        ----------
+        config
+            The configuration.
+        links
+            Which of its links to run; by default all.
 
-        return _Shared(board, events, Troubles(aliases, self._clock, events, behind))
+        Returns
+        -------
+        What differs. What needs another process to take effect (`Effect.RESTART`) is left to it.
+        """
+        with self._changing:
+            wanted = config.links if links is None else tuple(links)
+            changes = changes_between(
+                self._config.model_copy(update={"links": tuple(self._links)}),
+                config.model_copy(update={"links": wanted}),
+            )
+            # Spark runs on as it began.
+            self._config = config.model_copy(update={"spark": self._config.spark})
+            self._links = wanted
+            changed = {change.link: change for change in changes.links}
+            ending = [driven for driven in self.driven if _ends(driven, changed)]
+            _stop_all(ending)
+            self.driven = [driven for driven in self.driven if driven not in ending]
+            by_name = {LinkName(link.name): link for link in wanted}
+            for driven in self.driven:
+                driven.change_to(config, by_name[driven.name])
+            self._begin_links()
+        return changes
+
+    def remark(self, remarks: Mapping[LinkName, tuple[str, ...]]) -> None:
+        """Say this in the status of links until it is called again."""
+        for driven in list(self.driven):
+            driven.wanted.remarks = remarks.get(driven.name, ())
+
+    def source_topics(self, link: LinkName) -> frozenset[TopicName] | None:
+        """Return all topics of a link's source, as seen last; None: not yet."""
+        of = (driven for driven in list(self.driven) if driven.name == link)
+        return next((driven.kept.source_topics for driven in of), None)
 
     def statuses(self) -> list[LinkStatus]:
         """Return the status of each link that has begun; never waits for a cluster."""
-        now_ms, found = self._clock.wall_ms(), list[LinkStatus]()
-        for kept in list(self.kept):
-            unreported = functools.partial(kept.board.to_read, now_ms)
-            ends = self._ends[kept.link.name].newest(unreported)
-            found.append(kept.board.status(now_ms, ends))
-        return found
+        now_ms = self._clock.wall_ms()
+        return [driven.status(now_ms) for driven in list(self.driven)]
+
+    @property
+    def kept(self) -> list[KeptLink]:
+        """The links themselves."""
+        return [driven.kept for driven in list(self.driven)]
 
     @property
     def failures(self) -> dict[LinkName, BaseException]:
@@ -210,33 +210,12 @@ class Running:
     def stop(self) -> None:
         """Stop all links gracefully, at once, then Spark."""
         self._stopping.set()
-        stops = [threading.Thread(target=kept.stop, daemon=True) for kept in self.kept]
-        for thread in stops:  # one whose cluster is dead takes its time
-            thread.start()
-        for thread in stops:
-            thread.join()
-        for reader in self._readers:
-            reader.join(READERS_END_S)
+        with self._changing:
+            _stop_all(self.driven)
         spark = self.spark if self._starting is None else self._starting.ended()
         if spark is not None and spark is not self._lent:
             spark.stop()
         self.spark = None
-
-    def _service(
-        self, link: LinkConfig, runner: Runner, lanes: Lanes, shared: _Shared
-    ) -> LinkService:
-        return LinkService(
-            self._config,
-            link,
-            runner,
-            lanes,
-            board=shared.board,
-            clock=self._clock,
-            events=shared.events,
-            troubles=shared.troubles,
-            claimed=Neighbours(self._config, link, self._names.of).claims,
-            processes=self._processes.report,
-        )
 
     def _jvm_pid(self) -> int | None:
         return None if self.spark is None else self.spark.jvm_pid
@@ -268,24 +247,28 @@ class Running:
             link.lanes.count,
             lambda: spark.cores,
             lambda: self._slots(spark),
-            len(self._links),
+            lambda: max(1, len(self._links)),
             self._clock.monotonic_s,
             by_load=spark.is_local,
         )
 
-    def _reader(self, link: LinkConfig, shared: _Shared) -> ReportReader:
-        target = self._config.clusters[link.target].access()
-        name = LinkName(link.name)
-        foreign = ForeignRecords(shared.events.warn)
-        return ReportReader(
-            name,
-            lambda: RecentRecords(target, progress_topic(name), foreign),
-            shared.board,
-            clock=self._clock,
-            events=shared.events,
-            troubles=shared.troubles,
-            stopping=self._stopping,
-        )
+
+def _ends(driven: DrivenLink, changed: Mapping[LinkName, LinkChange]) -> bool:
+    """Return whether a link must end, for good or to begin anew."""
+    change = changed.get(driven.name)
+    if change is None:
+        return False
+    has_halted = driven.kept.failure is not None
+    return change.fate is LinkFate.GONE or change.begins_anew or has_halted
+
+
+def _stop_all(links: Sequence[DrivenLink]) -> None:
+    """Stop links gracefully, all at once: one whose cluster is dead takes its time."""
+    stops = [threading.Thread(target=driven.stop, daemon=True) for driven in links]
+    for thread in stops:
+        thread.start()
+    for thread in stops:
+        thread.join()
 
 
 def sent_in_clear(config: Config, links: Sequence[LinkConfig]) -> list[str]:

@@ -20,15 +20,16 @@ from heliostat.access import ClusterAccess, Reachable
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.foreign_records import ForeignRecords
-from heliostat.config import Config, LinkConfig
+from heliostat.config import Config
 from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.gaps.ledger import gaps_topic
-from heliostat.link.copying import LinkContext, Resources
+from heliostat.link.copying import Resources
 from heliostat.link.copying_switch import CopyingSwitch
 from heliostat.link.flow import Lanes
 from heliostat.link.history_part import HistoryPart
 from heliostat.link.lane_set import Runner
 from heliostat.link.leases import renew_every_s
+from heliostat.link.link_context import LinkContext, WantedLink
 from heliostat.link.loops import Loops
 from heliostat.link.meters import Meters
 from heliostat.link.order_part import OrderPart
@@ -61,7 +62,7 @@ class LinkService:
 
     Parameters
     ----------
-    config, link
+    config, wanted
         The configuration, and the link of it to run.
     runner
         Runs rounds on Spark.
@@ -80,7 +81,7 @@ class LinkService:
     def __init__(
         self,
         config: Config,
-        link: LinkConfig,
+        wanted: WantedLink,
         runner: Runner,
         lane_count: Lanes,
         *,
@@ -91,6 +92,7 @@ class LinkService:
         claimed: NeighbourClaims,
         processes: Callable[[], Mapping[str, ProcessUse]] = dict,
     ) -> None:
+        link = wanted.link
         self._meters = Meters(
             processes, troubles, board, {link.source: "source", link.target: "target"}
         )
@@ -111,6 +113,7 @@ class LinkService:
         )
         owner = OwnerGuard(ownership)
         self._wishes = self._wish_part(target.access(), owner, foreign, clock, events)
+        self._copy_loops = Loops(link.name, owner.halt, clock, troubles)
         self._context = LinkContext(
             link,
             source,
@@ -123,12 +126,13 @@ class LinkService:
             events=events,
             metrics=config.metrics,
             wishes=self._wishes.now,
+            wanted=wanted,
+            loops=self._copy_loops,
         )
         self._history = HistoryPart(state.history, board, clock, events)
         self._loops = Loops(link.name, owner.halt, clock, troubles)
-        self._copy_loops = Loops(link.name, owner.halt, clock, troubles)
         self._admins: list[ClusterAdmin] = []
-        self._switch = CopyingSwitch(
+        self.switch = CopyingSwitch(
             self._context,
             Resources(runner, lane_count, claimed),
             self._copy_loops,
@@ -147,8 +151,8 @@ class LinkService:
         book = WishBook(owner.ownership.link, target, foreign)  # it waits on its own connection
         orders = OrderPart(
             book,
-            lambda: self._switch.may_restart,  # it is made later
-            lambda place: self._switch.restart(place),  # noqa: PLW0108  # as above
+            lambda: self.switch.may_restart,  # it is made later
+            lambda place: self.switch.restart(place),  # noqa: PLW0108  # as above
             owner.check,
             owner.ownership.instance,
             clock=clock,
@@ -156,8 +160,8 @@ class LinkService:
         )
         return WishPart(
             book,
-            lambda wishes: self._switch.carry_out(wishes),  # noqa: PLW0108  # as above
-            lambda: self._switch.is_carried_out(),  # noqa: PLW0108  # as above
+            lambda wishes: self.switch.carry_out(wishes),  # noqa: PLW0108  # as above
+            lambda: self.switch.is_carried_out(),  # noqa: PLW0108  # as above
             orders,
             events,
         )
@@ -196,9 +200,9 @@ class LinkService:
         owner, state = self._context.owner, self._context.state
         opening = PendingAnswer(self._open_source, "opening the source")
         state.prepare()
-        target = self._switch.target = self._opened(state.clusters)
+        target = self.switch.target = self._opened(state.clusters)
         with contextlib.suppress(ConnectionLost, BrokerError):  # a loop retries, and reports it
-            self._switch.opened(opening.answer())
+            self.switch.opened(opening.answer())
         name = LinkName(self._context.link.name)
         state.ensure(target, TopicName(gaps_topic(name)), TopicName(wishes_topic(name)))
         connecting = PendingAnswer(self._wishes.read, "reading wishes")
@@ -215,7 +219,7 @@ class LinkService:
             connecting.answer()
         self._wishes.begin()
         self._loops.start(self._wishes.loop(owner.guarded), self._history.loop(owner.guarded))
-        while not self._switch.begun.wait(LOOK_S):
+        while not self.switch.begun.wait(LOOK_S):
             if self.failure is not None:
                 raise self.failure
             if self._stopping.is_set():
@@ -235,7 +239,7 @@ class LinkService:
     # -- as the owner --------------------------------------------------------------------------
 
     def _keep_owning(self) -> None:
-        owner, copying = self._context.owner, self._switch.copying
+        owner, copying = self._context.owner, self.switch.copying
         if copying is None:
             owner.renew(OWN_LASTS_S)
         else:
@@ -243,14 +247,14 @@ class LinkService:
 
     def _report(self, state: str) -> dict[str, object]:
         now_ms, ownership = self._context.clock.wall_ms(), self._context.owner.ownership
-        source, target = self._switch.source, self._switch.target
+        source, target = self.switch.source, self.switch.target
         return {
             "at_ms": now_ms,
             "state": state,
             "instance": ownership.instance,
             "claim": ownership.claim_number,
             "owner": ownership.place,
-            **self._switch.report(),
+            **self.switch.report(),
             "wishes": self._wishes.report(),
             "no_progress": self._context.board.no_progress(now_ms),
             "loops": self._loops.report(now_ms) + self._copy_loops.report(now_ms),
@@ -280,14 +284,14 @@ class LinkService:
     def _end(self) -> None:
         self._loops.stop()
         self._copy_loops.stop()
-        context, copying, owner = self._context, self._switch.copying, self._context.owner
+        context, copying, owner = self._context, self.switch.copying, self._context.owner
         reports = [] if copying is None else copying.reports()
         if copying is not None:
             with contextlib.suppress(LinkTakenOver):  # the link has another owner: no report
                 copying.lanes.stop()
         if owner.ownership.is_ours:
             with contextlib.suppress(LinkTakenOver):
-                owner.run(lambda: context.keep_stops(reports, self._switch.known))
+                owner.run(lambda: context.keep_stops(reports, self.switch.known))
                 owner.run(lambda: context.state.put_driver(self._report("ended")))
                 owner.run(self._history.end)
                 if copying is not None:  # a successor begins at once
@@ -297,7 +301,7 @@ class LinkService:
     def _close(self) -> None:
         self._wishes.close()
         self._context.state.close()
-        if self._switch.copying is not None:
-            self._switch.copying.close()
+        if self.switch.copying is not None:
+            self.switch.copying.close()
         for admin in self._admins:
             admin.close()

@@ -53,7 +53,7 @@ class Upstream:
     Parameters
     ----------
     link
-        Configuration of the link.
+        Configuration of the link; whoever reconciles replaces it when it changes.
     cluster, source
         Configuration of the source cluster, and an admin connection to it.
     target_id
@@ -70,7 +70,7 @@ class Upstream:
         target_id: ClusterId,
         clock: Clock,
     ) -> None:
-        self._link = link
+        self.link = link
         self._cluster = cluster
         self._source = source
         self._target_id = target_id
@@ -142,7 +142,7 @@ class Upstream:
             there = ClusterTopic(self._target_id, record.target)
             loop = feeds.loop_of(here, there, Stage.CLAIMED, made=_Mirror(record.target_id))
             if loop is not None:
-                not_yet[name] = cycle_refusal(loop, self._link, record.target).text()
+                not_yet[name] = cycle_refusal(loop, self.link, record.target).text()
                 if loop.gives_way:
                     let_go.append(name)
                 continue
@@ -161,7 +161,7 @@ class Upstream:
         if was != through:
             since_s = now_s
             self._held[name] = through, now_s
-        hold_s = HOLD_TURNS * self._link.topics.refresh_interval_s
+        hold_s = HOLD_TURNS * self.link.topics.refresh_interval_s
         return through != record.through or now_s - since_s < hold_s
 
 

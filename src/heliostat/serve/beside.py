@@ -57,6 +57,7 @@ class ServeBeside:
         self._process: subprocess.Popen[str] | None = None
         self._lock = threading.Lock()
         self._last_told = ""
+        self._is_renewed = False
         self.url: str | None = None
         """Where it serves, once it does."""
         self._thread = threading.Thread(target=self._keep, name="serve", daemon=True)
@@ -70,6 +71,13 @@ class ServeBeside:
     def pid(self) -> int | None:
         """Id of the process that was started last."""
         return None if self._process is None else self._process.pid
+
+    def begin_anew(self) -> None:
+        """End it and start it again at once: it reads its configuration when it starts."""
+        with self._lock:
+            process, self._is_renewed = self._process, True
+        if process is not None and process.poll() is None:
+            process.terminate()
 
     def stop(self) -> None:
         """End it."""
@@ -93,6 +101,8 @@ class ServeBeside:
             if code not in ASKED_TO_END:
                 self._tell(self._events.warn, f"nothing is served for now: {why}")
             was_up, self.url = self.url is not None, None
+            if self._is_renewed:
+                continue
             wait_s = AGAIN_S if was_up else min(2 * wait_s, AGAIN_MAX_S)
             self._stopping.wait(wait_s)
 
@@ -101,6 +111,7 @@ class ServeBeside:
         with self._lock:
             if self._stopping.is_set():
                 return 0, ""
+            self._is_renewed = False
             # A group of its own: Ctrl-C in a terminal reaches the driver, which ends this one.
             process = self._process = subprocess.Popen(
                 self._command,

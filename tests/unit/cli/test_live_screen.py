@@ -20,7 +20,7 @@ from heliostat.ops.events import Events
 clock, stop = SystemClock(), threading.Event()
 events = Events(clock.wall_ms, None)
 events.warn("link a: base does not answer")
-with LiveScreen({}, list, events, clock, stop.set):
+with LiveScreen(dict, list, events, clock, stop.set):
     stop.wait(30)
 print("stopped" if stop.is_set() else "not stopped")
 """

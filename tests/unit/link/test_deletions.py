@@ -54,7 +54,7 @@ class Pair:
             gaps=self.gaps,
             maps=lambda: self.maps,
             unread=lambda _: self.unread,
-            pause_max_s=120,
+            pause_max_s=lambda: 120,
             clock=self.clock,
             events=self.events,
         )

@@ -18,7 +18,11 @@ class Cores:
 
     def lanes(self, configured: int | str = "auto", links: int = 1) -> LaneCount:
         return LaneCount(
-            configured, lambda: self.number, lambda: 4 * self.number, links, lambda: self.now_s
+            configured,
+            lambda: self.number,
+            lambda: 4 * self.number,
+            lambda: links,
+            lambda: self.now_s,
         )
 
     def needed(self) -> LaneCount:
@@ -27,7 +31,7 @@ class Cores:
             "auto",
             lambda: self.number,
             lambda: 4 * self.number,
-            1,
+            lambda: 1,
             lambda: self.now_s,
             by_load=True,
         )

@@ -72,3 +72,41 @@ def test_a_loop_may_start_others_and_all_of_them_are_stopped() -> None:
     loops.stop()
     turned.clear()
     assert not turned.wait(0.05)
+
+
+def test_loops_are_replaced_by_name_and_another_interval_counts_at_once() -> None:
+    """Given three loops / when one is ended and one paced / then the third has seen nothing."""
+    loops = Loops("l", lambda _: None, SystemClock(), quiet())
+    one, two, three = loops.start(*(LoopSpec(name, 60.0, lambda: None) for name in "abc"))
+    loops.end_parts({"b", "what is not there"})
+    loops.pace("c", 5.0)
+    assert [loop.is_ending() for loop in (one, two, three)] == [False, True, False]
+    assert [loop.health.interval_s for loop in (one, three)] == [60.0, 5.0]
+    assert [row["name"] for row in loops.report(0)] == ["l a", "l c"]
+    loops.stop()
+    assert one.is_ending()
+    assert three.is_ending()
+
+
+def test_all_loops_are_stopped_though_one_of_them_ends_others() -> None:
+    """Given a loop that replaces others while all are stopped / then none runs on."""
+    began, made = threading.Event(), list[Loop]()
+    loops = Loops("l", lambda _: None, SystemClock(), quiet())
+
+    def replace() -> None:
+        ready.wait(WITHIN_S)
+        began.set()
+        while not first.is_ending():  # `stop` waits for this turn
+            threading.Event().wait(0.01)
+        loops.end_parts({"b"})
+        made.extend(loops.start(LoopSpec("b", 60.0, lambda: None)))
+
+    ready = threading.Event()
+    [first] = loops.start(LoopSpec("a", 60.0, replace))
+    loops.start(LoopSpec("b", 60.0, lambda: None), LoopSpec("c", 60.0, lambda: None))
+    ready.set()
+    assert began.wait(WITHIN_S)
+    loops.stop()
+    assert len(made) == 1
+    assert made[0].is_ending()
+    assert all(row["name"] in {"l a", "l b", "l c"} for row in loops.report(0))

@@ -15,11 +15,12 @@ import pytest
 from heliostat.clock import SystemClock
 from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.clusters.recent_records import RecentRecords
-from heliostat.config import LinkConfig
+from heliostat.config import Config, LinkConfig
 from heliostat.errors import ConnectionLost, HeliostatError, LinkTakenOver, ProtocolError
-from heliostat.link import kept_link
+from heliostat.link import driven_link, kept_link
 from heliostat.link import running as running_module
 from heliostat.link.kept_link import KeptLink
+from heliostat.link.link_context import WantedLink
 from heliostat.link.restart_keeper import RestartKeeper
 from heliostat.link.running import Running
 from heliostat.link.spark_start import SparkStart
@@ -43,7 +44,8 @@ class Service:
         self.restarts = None
         self.runs = False
         self._ends = ends
-        self.stops = 0
+        self.stops = self.looks = 0
+        self.switch = self
 
     def start(self) -> bool:
         error = self._ends.pop(0) if self._ends else None
@@ -51,6 +53,9 @@ class Service:
             raise error
         self.runs = True
         return True
+
+    def refresh(self) -> None:
+        self.looks += 1
 
     def stop(self) -> None:
         self.stops += 1
@@ -83,7 +88,7 @@ class Kept:
         settings = {"name": "l", "source": "a", "target": "b"}
         board = StatusBoard(LinkName("l"))
         self.link = KeptLink(
-            LinkConfig.model_validate(settings),
+            WantedLink(LinkConfig.model_validate(settings)),
             self._make,
             board,
             restarts=RestartKeeper(
@@ -172,9 +177,10 @@ def running(*failures: HeliostatError | None) -> Running:
     config = Mock()
     found = Running(config, (), Events(lambda: 0, None))
     for number, failure in enumerate(failures):
-        kept = Mock(failure=failure, over=failure)
-        kept.link.name = f"l{number}"
-        found.kept.append(kept)
+        driven = Mock()
+        driven.kept.failure = driven.kept.over = failure
+        driven.kept.link.name = f"l{number}"
+        found.driven.append(driven)
     return found
 
 
@@ -232,37 +238,51 @@ REPORT = {"at_ms": 1, "state": "running", "instance": "i", "claim": 1, "turns": 
 DRIVER = (b"driver", json.dumps(REPORT).encode())
 
 
+def config_of(*links: str | dict[str, Any], **sections: Any) -> Config:
+    named = [{"name": each} if isinstance(each, str) else each for each in links]
+    given: dict[str, Any] = {
+        "clusters": {"a": {"bootstrap": ["a:1"]}, "b": {"bootstrap": ["b:1"]}},
+        "links": [{"source": "a", "target": "b", **each} for each in named],
+        "spark": {"task_cpus": 0.5},
+        **sections,
+    }
+    return Config.model_validate(given)
+
+
 class Process:
     """A process with two links, of which the source of `dead` is dead."""
 
     def __init__(self, patch: pytest.MonkeyPatch, names: list[str], **options: Any) -> None:
         self.events = Events(lambda: 0, None)
-        settings = [{"name": name, "source": "a", "target": "b"} for name in names]
-        links = [LinkConfig.model_validate(each) for each in settings]
-        config = Mock()
-        config.clusters = {"b": Mock(), "a": Mock()}
-        config.spark.task_cpus = 0.5
+        config = config_of(*names)
         self.stop_asked = threading.Event()
         spark = Mock(cores=2, is_local=True)
         spark.why_ended.return_value = None
         self.written: dict[str, list[tuple[bytes | None, bytes | None]]] = {}
-        patch.setattr(running_module, "RestartBook", lambda *_: NoStore())
-        patch.setattr(running_module, "RecentRecords", self._topic)
+        patch.setattr(driven_link, "RestartBook", lambda *_: NoStore())
+        patch.setattr(driven_link, "RecentRecords", self._topic)
         patch.setattr(running_module, "sent_in_clear", lambda *_: [])
         self.running = Running(
-            config, links, self.events, None, self.stop_asked, **{"rounds": spark, **options}
+            config, config.links, self.events, None, self.stop_asked, **{"rounds": spark, **options}
         )
-        patch.setattr(self.running, "_service", self._service)
+        patch.setattr(driven_link, "LinkService", self._service)
         self.services: dict[str, Service] = {}
+        self.links: dict[str, LinkConfig] = {}
+        """What their newest services began with."""
 
     def _topic(self, _: object, topic: str, foreign: ForeignRecords) -> Progress:
         made = Progress("127.0.0.1:1", topic, foreign)
         made.written = self.written
         return made
 
-    def _service(self, link: LinkConfig, *_: object) -> Any:
+    def _service(self, _config: object, wanted: WantedLink, *_: object, **__: object) -> Any:
+        link = wanted.link
+        self.links[link.name] = link
         self.services[link.name] = BlockedService() if link.name == "dead" else Service([])
         return self.services[link.name]
+
+    def runs(self, name: str) -> bool:
+        return name in self.services and self.services[name].runs
 
     def report(self, name: str, *records: tuple[bytes | None, bytes | None]) -> None:
         self.written[f"heliostat.{name}.progress"] = list(records)
@@ -329,7 +349,7 @@ def test_statuses_show_lags_that_no_lane_reports(
     source = TopicPartition(TopicName("t"), PartitionId(0))
     figures = (70, 70, 0, 0, -1, -1, 1)
     stop = PartitionReport(source, source, PartitionState.GAP, *figures, target_end=70)
-    monkeypatch.setattr(running_module, "read_ends", lambda *_: {source: BothEnds(90, 70, 0)})
+    monkeypatch.setattr(driven_link, "read_ends", lambda *_: {source: BothEnds(90, 70, 0)})
     for name in ("NEEDED_S", "LOOK_S"):
         monkeypatch.setattr(known_ends, name, 0.0)
     process.running.start()
@@ -358,3 +378,104 @@ def test_a_stop_during_sparks_start_begins_no_link(monkeypatch: pytest.MonkeyPat
     may_go_on.set()
     process.running.stop()
     spark.stop.assert_called_once_with()
+
+
+# -- another configuration while links run -----------------------------------------------------
+
+
+@pytest.fixture
+def pair(monkeypatch: pytest.MonkeyPatch) -> Iterator[Process]:
+    """Two links that run."""
+    made = Process(monkeypatch, ["one", "two"])
+    made.running.start()
+    eventually(lambda: made.runs("one") and made.runs("two"))
+    yield made
+    made.running.stop()
+
+
+def test_links_come_and_go_beside_one_that_is_not_touched(pair: Process) -> None:
+    """Given two links / when one goes and another comes / then the first has seen nothing of it."""
+    one, two = pair.services["one"], pair.services["two"]
+    changes = pair.running.change_to(config_of("one", "three"))
+    assert changes.lines() == ["link three begins", "link two ends; its mirrors and its state stay"]
+    assert two.stops
+    eventually(lambda: pair.runs("three"))
+    assert [one.stops, one.looks] == [0, 0]
+    assert [status.link for status in pair.running.statuses()] == ["one", "three"]
+    assert not pair.running.change_to(config_of("one", "three"))
+    assert pair.services["one"] is one
+
+
+def test_what_lanes_do_not_know_changes_while_a_link_copies(pair: Process) -> None:
+    """Given a further topic in `include` / then the link looks again, and none begins anew."""
+    services = dict(pair.services)
+    further = {"name": "one", "topics": {"include": ["t"]}}
+    pair.running.change_to(config_of(further, "two"))
+    assert pair.services == services
+    assert [services[name].looks for name in ("one", "two")] == [1, 0]
+    assert pair.running.kept[0].link.topics.include == ("t",)
+    assert not any(service.stops for service in services.values())
+
+
+def test_what_lanes_know_has_its_link_begin_anew(pair: Process) -> None:
+    """Given another number of lanes of one link / then it ends and begins, and the other copies."""
+    one, two = pair.services["one"], pair.services["two"]
+    pair.running.change_to(config_of({"name": "one", "lanes": {"count": 3}}, "two"))
+    assert one.stops
+    eventually(lambda: pair.services["one"] is not one and pair.runs("one"))
+    assert pair.links["one"].lanes.count == 3
+    assert pair.services["two"] is two
+    assert not two.stops
+
+
+def test_a_link_that_has_halted_begins_anew_once_its_configuration_changes(pair: Process) -> None:
+    by_hand = {"name": "one", "restarts": {"max": 0}}
+    pair.running.change_to(config_of(by_hand, "two"))
+    eventually(lambda: pair.runs("one"))
+    one = pair.services["one"]
+    one.failure = ProtocolError("bad")
+    eventually(lambda: pair.running.failures)
+    pair.running.change_to(config_of(by_hand, "two"))
+    assert pair.running.failures
+    pair.running.change_to(config_of({**by_hand, "gaps": {"policy": "continue"}}, "two"))
+    eventually(lambda: pair.services["one"] is not one and pair.runs("one"))
+    assert not pair.running.failures
+
+
+def test_spark_runs_on_as_it_began(pair: Process) -> None:
+    """Given another share of a core for a lane / then that is told, and nothing goes by it."""
+    services = dict(pair.services)
+    changes = pair.running.change_to(config_of("one", "two", spark={"task_cpus": 1}))
+    assert changes.lines() == [
+        "spark.task_cpus 0.5 → 1 (takes effect when the process is started again)"
+    ]
+    assert pair.services == services
+
+
+def test_remarks_stand_in_the_status_of_their_link(pair: Process) -> None:
+    pair.running.remark({LinkName("two"): ("held back",)})
+    assert [driven.wanted.remarks for driven in pair.running.driven] == [(), ("held back",)]
+    pair.running.remark({})
+    assert [driven.wanted.remarks for driven in pair.running.driven] == [(), ()]
+
+
+def test_a_change_before_spark_has_started_is_what_begins(monkeypatch: pytest.MonkeyPatch) -> None:
+    process = Process(monkeypatch, ["one"])
+    process.running.change_to(config_of("two"))
+    process.running.start()
+    eventually(lambda: process.runs("two"))
+    assert process.services.keys() == {"two"}
+    process.running.stop()
+    process.running.change_to(config_of("two", "three"))
+    assert process.services.keys() == {"two"}
+
+
+def test_what_another_link_would_write_is_known_from_then_on(pair: Process) -> None:
+    """Given a neighbour / when its selection changes / then others look at it anew."""
+    one = pair.running.driven[0]
+    before = one._neighbours
+    pair.running.change_to(config_of("one", "two"))
+    assert one._neighbours is before, "and else keeps what it has seen"
+    pair.running.change_to(config_of("one", {"name": "two", "topics": {"include": ["t"]}}))
+    assert one._neighbours is not before
+    assert pair.services["one"].looks == 0

@@ -98,3 +98,16 @@ def test_what_the_service_tells_stands_in_the_log_of_the_driver(made: Made) -> N
     service, events = made(TELLS)
     wait_for(lambda: service.url)
     wait_for(lambda: any("WARN service: InfluxDB is away" in line for line in events.recent(9)))
+
+
+def test_one_that_is_to_begin_anew_does_so_at_once(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given long pauses / when the configuration has changed / then another one serves at once."""
+    monkeypatch.setattr(beside, "AGAIN_S", 2 * WITHIN_S)
+    service, events = made(SERVES)
+    wait_for(lambda: service.url)
+    first = service.pid
+    service.begin_anew()
+    wait_for(lambda: service.pid not in (None, first) and service.url)
+    assert "WARN" not in "\n".join(events.recent(9))

@@ -1,0 +1,146 @@
+"""Parts of a link that copying does not wait for, each in loops of its own.
+
+    groups           offsets of consumer groups, published at the target
+    interchange      what is written for MirrorMaker 2's clients
+
+They are replaced together when their configuration changes: lanes don't know them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import LinkConfig
+from heliostat.groups.measured import MeasuredGroups
+from heliostat.link.group_part import GroupPart
+from heliostat.link.known import Known
+from heliostat.link.link_context import LinkContext
+from heliostat.mm2.emitters import Interchange
+from heliostat.ops.loop_spec import LoopSpec
+
+
+class SideParts:
+    """These parts, as one configuration wants them; no request is sent before `begin`.
+
+    Parameters
+    ----------
+    context
+        What all parts of the link share.
+    source, target
+        Both clusters.
+    known
+        What the link knows.
+    """
+
+    def __init__(
+        self, context: LinkContext, source: ClusterAdmin, target: ClusterAdmin, known: Known
+    ) -> None:
+        self._context = context
+        self._source = source
+        self._target = target
+        self._known = known
+        self._interchange = Interchange(
+            context.link,
+            source,
+            target,
+            source_access=context.source.access(),
+            target_access=context.target.access(),
+            mirrors=lambda: known.mirrors,
+            maps=context.state.offsets.fresh,
+            landed=context.board.landed,
+            clock=context.clock,
+        )
+        self._groups: GroupPart | None = None
+        self.loops: frozenset[str] = frozenset()
+        """The names of their loops."""
+
+    def begin(self) -> list[LoopSpec]:
+        """Connect; return the loops to run from now on.
+
+        Raises
+        ------
+        ConnectionLost
+            A cluster does not answer; `close` what was begun.
+        """
+        if self._context.link.groups.sync or self._interchange.wants_groups:
+            self._groups = self._group_part()
+        specs = list(self._specs())
+        self.loops = frozenset(spec.name for spec in specs)
+        return specs
+
+    def _specs(self) -> Iterator[LoopSpec]:
+        context, guarded = self._context, self._context.owner.guarded
+        for part in self._interchange.parts():
+            yield part._replace(turn=guarded(part.turn))
+        if self._groups is not None:
+            yield LoopSpec("groups", context.link.groups.interval_s, guarded(self._groups.turn))
+
+    def _group_part(self) -> GroupPart:
+        context = self._context
+        return GroupPart(
+            _link_of_groups(context),
+            source_access=context.source.access(),
+            target_access=context.target.access(),
+            mirrors=lambda: dict(self._known.mirrors),
+            maps=context.state.offsets.fresh,
+            positions=context.board.landed,
+            foreign=context.foreign,
+            interchange=self._interchange,
+            clock=context.clock,
+            events=context.events,
+            guard=context.owner.check,
+            measured=MeasuredGroups(context.metrics.groups, context.board.source_ends),
+        )
+
+    def as_in(self, context: LinkContext) -> SideParts:
+        """Return these parts as another configuration wants them, with their loops running.
+
+        Raises
+        ------
+        ConnectionLost
+            A cluster does not answer; then they are ended, and may be asked again.
+        """
+        if are_alike(self._context.link, context.link):
+            return self
+        context.loops.end_parts(self.loops)
+        self.close()
+        parts = SideParts(context, self._source, self._target, self._known)
+        try:
+            context.loops.start(*parts.begin())
+        except BaseException:
+            parts.close()
+            raise
+        return parts
+
+    def report(self) -> dict[str, object]:
+        """Return these parts' fields of the driver's report."""
+        return {
+            "groups": self._groups.report() if self._groups else {},
+            "interchange": self._interchange.report(),
+        }
+
+    def close(self) -> None:
+        """Close the connections; call it when the loops have ended."""
+        self._interchange.close()
+        if self._groups is not None:
+            self._groups.close()
+
+
+def are_alike(one: LinkConfig, other: LinkConfig) -> bool:
+    """Return whether two configurations of a link want the same of these parts."""
+    return all(
+        getattr(one, section) == getattr(other, section)
+        for section in ("groups", "heartbeats", "checkpoints", "offset_syncs")
+    )
+
+
+def _link_of_groups(context: LinkContext) -> LinkConfig:
+    """Return the link without its own progress among the groups: that is of its source alone."""
+    link = context.link
+    if context.progress_group is None:
+        return link
+    left_out = (*link.groups.exclude, re.escape(context.progress_group))
+    groups = link.groups.model_copy(update={"exclude": left_out})
+    return link.model_copy(update={"groups": groups})
