@@ -77,8 +77,7 @@ def not_running(evidence: Evidence) -> tuple[Kind, str, tuple[Step, ...]] | None
     match status.state:
         case "running":
             return None
-        case "paused" | "stopped":
-            wish = status.wish
+        case "paused" | "stopped" if (wish := status.wish) is not None:
             since = span_text(max(0.0, (status.at_ms - wish["at_ms"]) / 1000))
             text = f"the link {name} is {status.state} since {since}: {wish['by']} wishes so"
             text += f", {wish['why']}" if wish["why"] else ""

@@ -23,6 +23,7 @@ from heliostat.metrics.text import CONTENT_TYPE
 from heliostat.names import LinkName
 from heliostat.serve.answers import LinkParameter, answer, status_of
 from heliostat.serve.bodies import Bodies
+from heliostat.serve.caller_routes import add_caller
 from heliostat.serve.configuration_routes import add_configuration
 from heliostat.serve.events_routes import add_events
 from heliostat.serve.explain_routes import add_explain
@@ -108,6 +109,7 @@ def make_app(
     add_restarts(app, asking)
     add_levels(app, asking)
     add_definitions(app, watch, file or partial(_as_file, watch.config))
+    add_caller(app)
     add_page(app)
     _add_problems(app)
     return app
@@ -187,8 +189,7 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         def make() -> bytes:
             summary = _summary(watch, status, max_lag_s).model_dump()
             row = {**summary, **asdict(replace(status, topics=[]))}  # thousands, left out anyway
-            for name in ("wish", "restarts"):  # null where there is none
-                row[name] = summary[name]
+            row["restarts"] = summary["restarts"]  # null where there is none
             row.pop("topics")
             return json.dumps(row).encode()
 

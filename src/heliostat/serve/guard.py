@@ -47,8 +47,8 @@ SECURITY_HEADERS = {
 }
 
 
-CALLER = "heliostat.caller"
-"""Under this key a request's scope has the name of the token that was given."""
+CALLER, ROLE = "heliostat.caller", "heliostat.role"
+"""Under these keys a request's scope has name and role of the token that was given."""
 
 
 class Guard:
@@ -139,7 +139,7 @@ def _refusal_of(tokens: Tokens, scope: Scope, headers: Headers) -> App | None:
         )
     if scope["method"] not in SAFE and caller.role < Role.OPERATE:
         return problem(403, f"the token of {caller.name} may only look")
-    scope[CALLER] = caller.name
+    scope[CALLER], scope[ROLE] = caller.name, caller.role
     return None
 
 

@@ -316,9 +316,10 @@ def _standstill_texts(driver: Mapping[str, Any]) -> list[str]:
     return [*found, *([f"and {more} more partitions have not moved"] if more > 0 else [])]
 
 
-def _wish_of(driver: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the wish for a link that is not to run, by its driver's report; empty: it is to."""
-    return dict(driver.get("wishes", {}).get("link") or {})
+def _wish_of(driver: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the wish for a link that is not to run, by its driver's report; None: it is to."""
+    wish: dict[str, Any] | None = driver.get("wishes", {}).get("link")
+    return wish
 
 
 def _is_silent(reported_ms: int, now_ms: int) -> bool:

@@ -193,8 +193,8 @@ class LinkStatus:
     """Partitions that may lack more: their lag was not reported, or not lately."""
     held_back: list[HeldBack] = field(default_factory=list)
     """Open transactions at the source, the oldest first."""
-    wish: dict[str, Any] = field(default_factory=dict)
-    """What is wished of a link that is not to run: `state`, `by`, `at_ms`, `why`."""
+    wish: dict[str, Any] | None = None
+    """What is wished of a link that is not to run: `state`, `by`, `at_ms`, `why`; None: nothing."""
     paused: list[dict[str, Any]] = field(default_factory=list)
     """Topics and partitions that are paused on their own: `place` and the same; 20 at most."""
     paused_count: int = 0

@@ -316,6 +316,29 @@ def test_who_may_look_may_not_change(watch: Watch, tmp_path: Path) -> None:
         assert client.post("/api/v1/links/l", headers=headers).status_code == 405
 
 
+def test_what_a_caller_may_is_told(client: TestClient, watch: Watch, tmp_path: Path) -> None:
+    path, headers = "/api/v1/caller", {"Authorization": f"Bearer {TOKEN}"}
+    anyone = {"name": "", "role": "admin", "may_change": True}
+    assert client.get(path).json() == anyone, "without tokens everybody may"
+    for role, may in (("view", False), ("operate", True)):
+        with guarded(watch, Tokens(tokens_file(tmp_path, role))) as named:
+            told = named.get(path, headers=headers).json()
+            assert told == {"name": "anne", "role": role, "may_change": may}
+            assert named.get(path).status_code == 401
+
+
+WISH = {"state": "paused", "by": "ops", "at_ms": 7, "why": "so"}
+
+
+@pytest.mark.parametrize("standing", [None, WISH])
+def test_a_wish_is_null_where_there_is_none(watch: Watch, standing: Any) -> None:
+    board, path = watch.follower(LinkName("l")).reports.board, "/api/v1/links"
+    board.consume("driver", {**DRIVER, "wishes": {"link": standing}})
+    with TestClient(make_app(watch)) as client:
+        assert client.get(f"{path}/l").json()["wish"] == standing
+        assert client.get(path).json()["items"][0]["wish"] == standing
+
+
 def test_a_changed_file_counts_at_once(tmp_path: Path) -> None:
     path = tokens_file(tmp_path)
     tokens = Tokens(path)
