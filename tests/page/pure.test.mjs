@@ -18,6 +18,7 @@ const pages = await read("pages.js");
 const stream = await read("event_stream.js");
 const jobs = await read("jobs.js");
 const clusters = await read("cluster_answers.js");
+const actions = await read("actions.js");
 
 const TOPIC = { source: "ESS.temperature", target: "summit.ESS.temperature", partitions: 1, records_per_s: 2, bytes_per_s: 20, lag_records: 0, lag_s: null, states: { copying: 1 }, mapped: 0, unknown: 0 };
 const topic = (changes) => ({ ...TOPIC, ...changes });
@@ -364,4 +365,102 @@ test("a job in words", () => {
   assert.equal(jobs.doneShare(job({ progress: { ...progress, offsets: 0 } })), 0);
   assert.deepEqual([["done", "equal"], ["done", "different"], ["done", "open"], ["failed", "open"], ["cancelled", "equal"]].map(([state, verdict]) => jobs.shownJob(job({ state, verdict })).word), ["equal", "different", "not compared", "failed", "cancelled"]);
   assert.equal(jobs.shownJob(job({ state: "newer" })).word, "newer");
+});
+
+const STEERED = { state: "running", target: "usdf", wish: null, paused: [], paused_count: 0 };
+const steered = (changes) => ({ ...STEERED, ...changes });
+const action = (verb) => actions.ACTIONS.find((each) => each.verb === verb);
+const verbs = (kind, standing) => actions.offered(kind, standing).map(({ action: each }) => each.verb);
+const pauseOf = (place) => ({ place, state: "paused", by: "ops", at_ms: 1, why: "" });
+
+test("what is offered in which state", () => {
+  assert.deepEqual(["running", "paused", "stopped", "open"].map((standing) => verbs("link", standing)), [["pause", "stop"], ["resume", "stop"], ["start"], ["pause", "resume", "stop"]]);
+  assert.deepEqual(["running", "paused", "some", "open"].map((standing) => verbs("topic", standing)), [["pause"], ["resume"], ["pause", "resume"], ["pause", "resume"]]);
+  assert.deepEqual(["running", "paused", "open"].map((standing) => verbs("partition", standing)), [["pause"], ["resume"], ["pause", "resume"]]);
+  for (const [state, standing] of [["running", "running"], ["paused", "paused"], ["stopped", "stopped"], ["no_owner", "open"], ["silent", "open"], ["unknown", "open"], ["newer", "open"]]) assert.equal(actions.linkStanding(steered({ state })), standing);
+});
+
+test("a button that takes another's place keeps its key, and no two are the same", () => {
+  const keys = (kind, standing) => actions.offered(kind, standing).map(({ key }) => key);
+  assert.deepEqual(["running", "paused", "stopped"].map((standing) => keys("link", standing)), [["pause", "stop"], ["pause", "stop"], ["stop"]]);
+  assert.deepEqual(keys("link", "open"), ["pause", "resume", "stop"]);
+});
+
+test("how a topic stands on its own", () => {
+  const own = (link, states, pauses = []) => actions.ownStanding(steered(link), states, pauses);
+  assert.equal(own({}, { copying: 3 }), "running");
+  assert.equal(own({}, {}), "running");
+  assert.equal(own({}, { paused: 3 }), "paused");
+  assert.equal(own({}, { paused: 1, copying: 2 }), "some");
+  assert.equal(own({}, { copying: 2 }, [pauseOf("t")]), "some", "told, and not carried out yet");
+  assert.equal(own({}, { copying: 1 }, [pauseOf("t")]), "running", "a partition that was resumed after its topic was paused");
+  assert.equal(own({ state: "paused" }, { paused: 3 }), "running", "it rests because of its link");
+  assert.equal(own({ state: "paused" }, { paused: 3 }, [pauseOf("t")]), "open");
+  assert.equal(own({ state: "stopped", paused_count: 21, paused: [] }, { stopped: 3 }), "open", "not all pauses are told");
+  const link = steered({ paused: [pauseOf("a.b-1"), pauseOf("a.b"), pauseOf("axb-1"), pauseOf("a.b-12"), pauseOf("a.b-x")], paused_count: 5 });
+  assert.deepEqual(actions.pausesOf(link, "a.b").map(({ place }) => place), ["a.b", "a.b-1", "a.b-12"]);
+  assert.deepEqual(actions.pausesOf(link, "a.b", 1).map(({ place }) => place), ["a.b", "a.b-1"]);
+  const row = (source, states) => ({ source, states });
+  assert.equal(actions.topicsStanding(steered({}), [row("a", { paused: 1 }), row("b", { paused: 2 })]), "paused");
+  assert.equal(actions.topicsStanding(steered({}), [row("a", { paused: 1 }), row("b", { copying: 2 })]), "some");
+});
+
+test("why nothing can be changed", () => {
+  const told = (changes) => ({ data: { name: "anne", role: "operate", may_change: true, ...changes }, problem: null });
+  const why = (caller, link, isStale = false) => actions.whyNot(caller, link, isStale);
+  assert.equal(why(told({}), steered({})), "");
+  assert.equal(why(told({}), steered({ state: "no_owner" })), "", "a wish is kept where there is no driver");
+  assert.match(why(told({ role: "view", may_change: false }), steered({})), /token of anne may only look/);
+  assert.match(why({ data: null, problem: null }, steered({})), /not known yet/);
+  assert.match(why({ data: null, problem: {} }, steered({})), /can’t be read/);
+  assert.match(why(told({}), null), /state is not known/);
+  assert.match(why(told({}), steered({ state: "unreachable" })), /usdf does not answer/);
+  assert.match(why(told({}), steered({}), true), /service does not answer/);
+});
+
+test("what is sent, and where", () => {
+  const link = { kind: "link", link: "l" };
+  const topic = { kind: "topic", link: "l", topic: "a/b ?" };
+  const partition = { kind: "partition", link: "l", topic: "t", partition: 0 };
+  const topics = { kind: "topics", link: "l", topics: ["a", "b"] };
+  assert.deepEqual([link, topic, partition, topics].map((place) => actions.pathOf(action("pause"), place)), ["links/l/pause", "links/l/topics/a%2Fb%20%3F/pause", "links/l/topics/t/partitions/0/pause", "links/l/pause"]);
+  assert.deepEqual(actions.bodyOf(link, "  so "), { why: "so" });
+  assert.deepEqual(actions.bodyOf(topics, "so", { rate: "20MB/s" }), { why: "so", rate: "20MB/s", topics: ["a", "b"] });
+  assert.throws(() => actions.bodyOf({ ...topics, topics: [] }, ""), /0 topics/, "no topic would mean the whole link");
+  assert.throws(() => actions.bodyOf({ ...topics, topics: Array(5_001).fill("t") }, ""), /5001/);
+  assert.deepEqual([link, partition, topics, { ...topics, topics: ["a"] }].map(actions.placeWords), ["the link l", "t-0", "2 topics", "a"]);
+});
+
+test("what a dry run foretells", () => {
+  const told = (changes) => ({ places: ["the link"], changed: ["the link"], partitions: 5_000, is_done: false, waits: "", still_paused: [], took_s: 0.1, ...changes });
+  const says = (changes) => actions.foretold(action("pause"), told(changes));
+  assert.deepEqual(says({}), ["5,000 partitions."]);
+  assert.deepEqual(says({ partitions: 1 }), ["1 partition."]);
+  assert.match(says({ partitions: 0 })[0], /none|No partition/);
+  assert.deepEqual(says({ places: ["a", "b", "c"], changed: ["a"] })[0], "1 of 3 places change; the others are paused already.");
+  assert.ok(actions.isNothing(told({ changed: [] })));
+  assert.match(says({ changed: [] })[0], /already/);
+  const order = { verb: "restart", word: "Restart", slot: "restart", offered: { link: ["running"] }, becomes: "", does: "", back: "" };
+  const answer = { places: ["the link"], lanes: 2, stopped: 3, is_done: false, waits: "", took_s: 0 };
+  assert.deepEqual(actions.foretold(order, answer), ["2 lanes.", "3 stopped partitions are tried again."]);
+  assert.ok(!actions.isNothing(answer), "an order is carried out each time");
+  assert.deepEqual(actions.offered("link", "running", [...actions.ACTIONS, order]).map(({ key }) => key), ["pause", "stop", "restart"]);
+  assert.equal(actions.pathOf(order, { kind: "link", link: "l" }), "links/l/restart");
+});
+
+test("what else is to be known, and what became of it", () => {
+  const link = { kind: "link", link: "l" };
+  const topic = { kind: "topic", link: "l", topic: "t" };
+  const told = (changes) => ({ places: [], is_done: false, waits: "", took_s: 0.84, ...changes });
+  const remarks = (verb, place, state, changes) => actions.remarks(action(verb), place, steered({ state }), told(changes)).join(" ");
+  assert.equal(remarks("pause", link, "running"), "");
+  assert.match(remarks("resume", link, "paused", { still_paused: ["a", "b", "c", "d", "e", "f", "g"] }), /stay: a, b, c, d, e and 2 more/);
+  assert.match(remarks("resume", topic, "stopped"), /as a whole is stopped/);
+  assert.match(remarks("pause", link, "no_owner"), /No driver/);
+  assert.match(remarks("pause", link, "silent"), /not reported/);
+  const became = (changes, seen = null) => actions.outcome(action("pause"), told(changes), seen);
+  assert.deepEqual([became({ is_done: true }).word, became({ is_done: true }).tone], ["Done: it is paused (0.8 s).", "ok"]);
+  assert.deepEqual([became({ waits: "the link has no owner now" }).word, became({}).tone], ["Written, and waits: the link has no owner now.", "wait"]);
+  assert.equal(became({ waits: "x" }, true).word, "Done: it is paused.");
+  assert.deepEqual([actions.isSeen(action("stop"), link, "stopped"), actions.isSeen(action("stop"), link, "running"), actions.isSeen(action("pause"), { kind: "topics" }, "paused"), actions.isSeen(action("pause"), topic, null)], [true, false, null, null]);
 });
