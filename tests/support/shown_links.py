@@ -27,6 +27,7 @@ from heliostat.serve.app import make_app
 from heliostat.serve.guard import Guard
 from heliostat.serve.watch import Watch
 from heliostat.status.history import COARSE_S, FINE_S, Point
+from heliostat.wishes.wish import Wishes
 
 HOST_NAMES = ("127.0.0.1", "localhost")
 SYSTEMS = [
@@ -205,6 +206,17 @@ def _trouble(rows: list[Shown], now_ms: int) -> None:
         shown.rate = 0.0
 
 
+def reported(wishes: Wishes) -> dict[str, object]:
+    """Return the wishes' part of a driver's report."""
+    of_link, pauses = wishes.of_link(), list(wishes.pauses())
+    named = [{"place": str(wish.place), **wish.to_json()} for wish in pauses[:20]]
+    return {
+        "link": None if of_link is None else of_link.to_json(),
+        "paused": named,
+        "paused_count": len(pauses),
+    }
+
+
 class Feed:
     """Reports for one link, once a second.
 
@@ -218,6 +230,8 @@ class Feed:
 
     def __init__(self, watch: Watch, link: str, rows: list[Shown]) -> None:
         self.rows = rows
+        self.wishes = Wishes()
+        """What is wished; it is carried out with the next report."""
         self._board = watch.follower(LinkName(link)).reports.board
         self._totals = [[0, 0] for _ in range(LANES)]
         self._turn = 0
@@ -226,7 +240,7 @@ class Feed:
     def report(self, now_ms: int) -> None:
         """Move a second on."""
         self._board.consume("driver", self._driver(now_ms))
-        is_whole = self._turn % 20 == 0
+        is_whole = self._rested() or self._turn % 20 == 0
         for lane in range(LANES):
             own = self.rows[lane::LANES]
             changed = [
@@ -250,6 +264,19 @@ class Feed:
             self._board.take_lane(LaneProgress(report, now_ms, is_whole=is_whole))
         self._turn += 1
 
+    def _rested(self) -> bool:
+        """Let those rest that are to, and the others go on; return whether any changed."""
+        is_changed = False
+        for shown in self.rows:
+            was = shown.report
+            is_paused = self.wishes.is_paused(was.source)
+            if is_paused is (was.state is PartitionState.PAUSED) or was.state.is_stopped:
+                continue
+            state = PartitionState.PAUSED if is_paused else PartitionState.COPYING
+            shown.report = replace(was, state=state, code="", reason="")
+            is_changed = True
+        return is_changed
+
     def _moves(self, shown: Shown, lane: int, now_ms: int) -> bool:
         if shown.rate == 0 and not shown.behind:
             return False
@@ -260,6 +287,8 @@ class Feed:
         shown.behind = max(0.0, shown.behind - 1.2) if shown.behind else 0.0
         lag = int(shown.behind * shown.rate)
         was = shown.report
+        if was.state is PartitionState.PAUSED:
+            lag = was.high_watermark + new - was.position
         end = was.high_watermark + new
         position = max(was.position, end - lag)
         copied = position - was.position
@@ -290,6 +319,7 @@ class Feed:
             "instance": "a",
             "owner": owner,
             "partitions": len(self.rows),
+            "wishes": reported(self.wishes),
             "interchange": {
                 "flows": [["base", "summit", now_ms - 900], ["summit", "usdf", now_ms]]
             },
@@ -393,10 +423,14 @@ def main() -> None:
     if (
         given.answers
     ):  # only then: what it loads counts into the memory of a service that is watched
-        from support import shown_answers
+        from support import shown_answers, shown_wishes
 
         shown_answers.install()
     watch, feeds, clock = shown_watch(given.topics, given.partitions, given.pace)
+    if given.answers:
+        shown_wishes.install(
+            feeds[0].wishes, lambda: [each.report.source for each in feeds[0].rows]
+        )
     listener = socket.create_server(("127.0.0.1", given.port))
     port = listener.getsockname()[1]
     for each in feeds:

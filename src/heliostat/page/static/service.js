@@ -6,6 +6,7 @@ import { whole } from "./pure/pages.js";
 const KEPT = 12;
 const WITHIN_MS = 8_000;
 const CLUSTERS_WITHIN_MS = 45_000;
+const CHANGED_WITHIN_MS = 30_000;
 const AGAIN_MS = 2_000;
 const ABSENT_AGAIN_MS = 15_000;
 const TOKEN = "heliostat.token";
@@ -240,16 +241,40 @@ async function askOnce(path, leaving) {
  * @returns {Promise<Problem | null>} why it was not done
  */
 export async function change(method, path, body) {
-  const headers = headersOf("");
-  if (body) headers["Content-Type"] = "application/json";
   try {
-    const response = await fetch(`api/v1/${path}`, { method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(WITHIN_MS) });
+    const response = await send(method, path, body, AbortSignal.timeout(WITHIN_MS));
     return response.ok ? null : await problemOf(response);
   } catch (error) {
     return unreached(/** @type {Error} */ (error));
   } finally {
     askAll();
   }
+}
+
+/**
+ * The same where the answer says what became of it, or would; clusters are asked for it.
+ * @param {string} path below api/v1/
+ * @param {object} body
+ * @param {AbortSignal} [leaving]
+ * @returns {Promise<{data: any, problem: Problem | null}>}
+ */
+export async function post(path, body, leaving) {
+  const late = AbortSignal.timeout(CHANGED_WITHIN_MS);
+  try {
+    const response = await send("POST", path, body, leaving ? AbortSignal.any([leaving, late]) : late);
+    return response.ok ? { data: await response.json(), problem: null } : { data: null, problem: await problemOf(response) };
+  } catch (error) {
+    return { data: null, problem: unreached(/** @type {Error} */ (error)) };
+  } finally {
+    if (!leaving) askAll();
+  }
+}
+
+/** @param {string} method @param {string} path @param {object | undefined} body @param {AbortSignal} signal */
+function send(method, path, body, signal) {
+  const headers = headersOf("");
+  if (body) headers["Content-Type"] = "application/json";
+  return fetch(`api/v1/${path}`, { method, headers, body: body && JSON.stringify(body), signal, cache: "no-store" });
 }
 
 /** @param {Error} error @returns {Problem} */

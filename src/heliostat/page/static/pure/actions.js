@@ -76,8 +76,8 @@ export function linkStanding({ state }) {
 
 /** The pauses of a topic or one of its partitions that are told; those of a topic come first. @param {Link} link @param {string} topic @param {number} [partition] */
 export function pausesOf(link, topic, partition) {
-  const own = new RegExp(`^${topic.replace(/[.*+?^${}()|[\]\\]/g, "\\$&")}-${partition ?? "\\d+"}$`);
-  return [...link.paused.filter(({ place }) => place === topic), ...link.paused.filter(({ place }) => own.test(place))];
+  const isOwn = (/** @type {string} */ place) => place.startsWith(topic + "-") && (partition === undefined ? /^\d+$/.test(place.slice(topic.length + 1)) : place === `${topic}-${partition}`);
+  return [...link.paused.filter(({ place }) => place === topic), ...link.paused.filter(({ place }) => isOwn(place))];
 }
 
 /**

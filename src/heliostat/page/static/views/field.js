@@ -16,7 +16,7 @@ const LEGEND = /** @type {const} */ ([
   ["quiet", "quiet, level"],
   ["ok", "records cross"],
   ["lag", "behind by more than 10 s"],
-  ["wait", "waits, retries"],
+  ["wait", "waits, retries, is paused"],
   ["unknown", "not known"],
   ["bad", "stopped"],
 ]);

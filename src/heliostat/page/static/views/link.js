@@ -1,10 +1,11 @@
 // One link: how it goes, its figures over time, the field, what needs a person, what has happened.
 import { useRef } from "preact/hooks";
 import { html } from "../html.js";
-import { age, bytes, lag, rate, span } from "../pure/format.js";
+import { age, bytes, lag, rate, span, whole } from "../pure/format.js";
 import { address, ofTopic, ofTopics } from "../pure/route.js";
 import { linkSentence, movingOf, untilLevel } from "../pure/sentence.js";
 import { ofApi, usePolled } from "../service.js";
+import { Rests } from "./actions.js";
 import { Charts } from "./charts.js";
 import { EventList, newestFirst } from "./events.js";
 import { FieldView } from "./field.js";
@@ -32,6 +33,7 @@ export function Link({ name }) {
       </div>
       <div>
         <${Needs} link=${link} />
+        ${link.paused_count > 0 && html`<${PausedByName} link=${link} topics=${field.data?.topics ?? []} />`}
         <${Lately} name=${name} />
       </div>
     </div>`;
@@ -48,6 +50,23 @@ function Saying({ link, field }) {
   const leftS = link.state === "running" ? untilLevel(samples.current) : null;
   const more = leftS === null ? said.more : [`In about ${span(Math.max(1, leftS))} it will be level.`, ...said.more];
   return html`<div class="say"><p class="say-first"><span class="say-mark tone-${said.tone}" aria-hidden="true"></span>${said.text}</p>${more.length > 0 && html`<p class="dim">${more.join(" ")}</p>`}</div>`;
+}
+
+/** @param {{link: any, topics: string[]}} props */
+function PausedByName({ link, topics }) {
+  const known = new Set(topics);
+  const more = link.paused_count - link.paused.length;
+  return html`<section class="card" aria-labelledby="paused-title"><h2 id="paused-title">Paused by name <span class="dim num">${whole(link.paused_count)}</span><a class="all" href=${ofTopics(link.name, { filter: "state:paused" })}>these topics</a></h2>
+    ${link.paused.map((/** @type {any} */ pause) => html`<${Rests} key=${pause.place} wish=${pause} what=${html`<${PlaceLink} link=${link.name} place=${pause.place} topics=${known} />`} />`)}
+    ${more > 0 && html`<p class="dim">and ${whole(more)} more</p>`}
+  </section>`;
+}
+
+/** A topic, or `TOPIC-PARTITION` where there is no topic of that name. @param {{link: string, place: string, topics: Set<string>}} props */
+function PlaceLink({ link, place, topics }) {
+  const dash = place.lastIndexOf("-");
+  const isTopic = topics.has(place) || !topics.has(place.slice(0, dash));
+  return html`<a class="mono" data-step href=${isTopic ? ofTopic(link, place) : ofTopic(link, place.slice(0, dash), Number(place.slice(dash + 1)))}>${place}</a>`;
 }
 
 /** @param {{name: string}} props */

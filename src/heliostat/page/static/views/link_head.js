@@ -5,6 +5,8 @@ import { route } from "../navigation.js";
 import { counted, whole } from "../pure/format.js";
 import { ofLink, ofPart, ofTopics } from "../pure/route.js";
 import { ofApi, usePolled } from "../service.js";
+import { linkStanding } from "../pure/actions.js";
+import { Actions, Rests } from "./actions.js";
 import { State } from "./parts.js";
 
 /** Views that stand below one of a tab. @type {Record<string, string>} */
@@ -38,7 +40,9 @@ export function LinkHead({ name, summary }) {
   return html`<div class="link-head">
     <h1>${name}</h1>
     ${shown && html`<${Pill} link=${shown} />`}
+    ${shown && html`<${Actions} place=${{ kind: "link", link: name }} standing=${linkStanding(shown)} link=${shown} label="the link" />`}
     ${shown && html`<p class="flow dim">${shown.source} → ${shown.target} · ${counted(shown.topics, "topic")} · ${counted(shown.partitions, "partition")}${data ? ` · ${counted(data.lanes.length, "lane")}` : ""}${owner ? ` · owner ${owner}` : ""}</p>`}
+    ${shown?.wish && html`<${Rests} wish=${shown.wish} />`}
     <nav class="tabs" ref=${nav} aria-label="Views of ${name}">${tabs.map(([key, word, href, count]) => html`<a key=${key} href=${href} aria-current=${(ABOVE[view] ?? view) === key ? "page" : undefined}>${word}${count && html` <span class="dim num">${count}</span>`}</a>`)}</nav>
   </div>`;
 }

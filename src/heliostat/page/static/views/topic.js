@@ -4,8 +4,10 @@ import { backToTopics } from "../navigation.js";
 import { age, bytes, counted, lag, rate, span, UNKNOWN, whole } from "../pure/format.js";
 import { question } from "../pure/explanation.js";
 import { ofTopic, ofWhy } from "../pure/route.js";
+import { ownStanding, pausesOf } from "../pure/actions.js";
 import { STOPPED } from "../pure/states.js";
 import { ofApi, usePolled } from "../service.js";
+import { Actions, Rests } from "./actions.js";
 import { TopicCharts } from "./charts.js";
 import { Choices, sentence } from "./needs.js";
 import { State, States, Time, Waiting } from "./parts.js";
@@ -20,6 +22,7 @@ export function TopicView({ link, topic, partition }) {
   const path = ofApi(link, `/topics/${encodeURIComponent(topic)}`);
   const answer = usePolled(path, 1_000);
   const parts = usePolled(path + "/partitions", 1_000);
+  const { data: whole } = usePolled(ofApi(link), 1_000);
   const row = answer.data;
   /** @type {Partition[]} */
   const items = parts.data?.items ?? [];
@@ -29,11 +32,27 @@ export function TopicView({ link, topic, partition }) {
     <h2 id="topic-title" class="topic-title mono">${topic}${partition !== undefined && html`<span class="dim">-${partition}</span>`} <a class="why-link" href=${ofWhy(link, question(topic, partition))}>Why?</a></h2>
     ${row && html`<p class="topic-figures"><${States} states=${row.states} /><span class="dim">→ <span class="mono">${row.target}</span></span><span>${counted(row.partitions, "partition")}</span><span class="num">${rate(row.records_per_s)} rec/s</span><span class="num">${bytes(row.bytes_per_s)}/s</span><span class="num">lag ${lag(row.lag_records, row.unknown)}${row.lag_records ? `, ${age(row.lag_s, row.lag_records, row.unknown)}` : ""}</span></p>`}
     ${!row && html`<${Waiting} answer=${answer} what="the topic" />`}
+    ${row && whole && (partition === undefined || chosen) && html`<${Steering} link=${whole} topic=${topic} states=${chosen ? { [chosen.state]: 1 } : row.states} partition=${partition} />`}
     ${chosen && html`<${Details} link=${link} row=${chosen} />`}
     ${partition !== undefined && parts.data && !chosen && html`<p class="tone-lag">There is no partition ${partition}.</p>`}
     ${items.length > 0 && html`<div class="card over"><${PartitionTable} link=${link} topic=${topic} items=${items} chosen=${partition} /></div>`}
     ${row && partition === undefined && html`<${TopicCharts} link=${link} topic=${topic} />`}
   </section>`;
+}
+
+const PAUSES_SHOWN = 5;
+
+/** What can be changed of it, and by whom it was paused. @param {{link: any, topic: string, states: Record<string, number>, partition?: number}} props */
+function Steering({ link, topic, states, partition }) {
+  const pauses = pausesOf(link, topic, partition);
+  const standing = ownStanding(link, states, pauses);
+  const place = partition === undefined ? { kind: "topic", link: link.name, topic } : { kind: "partition", link: link.name, topic, partition };
+  const isUntold = pauses.length === 0 && standing !== "running" && link.paused_count > link.paused.length;
+  return html`<div class="steering">
+    <${Actions} place=${place} standing=${standing} link=${link} label=${partition === undefined ? "this topic" : "this partition"} />
+    ${pauses.slice(0, PAUSES_SHOWN).map((pause) => html`<${Rests} key=${pause.place} wish=${pause} what=${html`<span class="mono">${pause.place}</span>`} />`)}
+    ${isUntold && html`<p class="dim">Who paused what is told of ${link.paused.length} places at most; ${link.paused_count} are paused by name.</p>`}
+  </div>`;
 }
 
 /** @param {{link: string, topic: string, items: Partition[], chosen?: number}} props */

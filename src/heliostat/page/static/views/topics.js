@@ -6,7 +6,9 @@ import { age, bytes, lag, rate, whole } from "../pure/format.js";
 import { ofTopic } from "../pure/route.js";
 import { inSight, rowsWindow } from "../pure/rows_window.js";
 import { filterOf, sorted } from "../pure/topic_filter.js";
+import { TOPICS_MAX, topicsStanding } from "../pure/actions.js";
 import { ofApi, usePolled } from "../service.js";
+import { Actions } from "./actions.js";
 import { Command, Empty, States, Waiting } from "./parts.js";
 
 /** @typedef {import("../pure/topic_filter.js").Topic} Topic */
@@ -29,6 +31,7 @@ const COLUMNS = /** @type {const} */ ([
 /** @param {{link: string}} props */
 export function Topics({ link }) {
   const answer = usePolled(ofApi(link, "/topics?sort=name&limit=5000"), 2_000, true);
+  const steered = usePolled(ofApi(link), 1_000).data;
   const { filter = "", sort = FIRST, focus = "" } = route.value.query;
   const [text, setText] = useState(filter);
   const field = useRef(/** @type {HTMLInputElement | null} */ (null));
@@ -66,9 +69,18 @@ export function Topics({ link }) {
       <input data-filter ref=${field} type="search" class="filter" value=${text} placeholder="Filter   temperature  /ESS|GIS/  state:blocked  lag>10s" aria-label="Filter topics" aria-invalid=${problem ? "true" : undefined} aria-describedby="filter-says" onInput=${(/** @type {any} */ event) => setText(event.target.value)} onKeyDown=${press} spellcheck=${false} autocomplete="off" />
       <button type="button" class="wide" aria-pressed=${sort === FIRST} onClick=${() => choose(FIRST)}>Problems first</button>
       <span id="filter-says" class="end-of-bar ${problem ? "tone-bad" : "dim"}" role="status">${problem || (text ? `${whole(rows.length)} of ${whole(all.length)}` : `${whole(all.length)} topics`)}</span>
+      ${text && !problem && rows.length > 0 && rows.length <= TOPICS_MAX && steered && html`<${ShownTopics} rows=${rows} link=${steered} />`}
     </div>
     ${!answer.data ? html`<${Waiting} answer=${answer} what="topics" />` : all.length === 0 ? html`<${NoTopics} />` : rows.length === 0 ? html`<${Empty} title="No topic matches."><button type="button" onClick=${() => setText("")}>Clear the filter</button><//>` : html`<${Rows} rows=${rows} link=${link} sort=${sort} choose=${choose} />`}
   </section>`;
+}
+
+/** What can be changed of all topics that the filter leaves. @param {{rows: Topic[], link: any}} props */
+function ShownTopics({ rows, link }) {
+  const topics = rows.map((row) => row.source);
+  const standing = useMemo(() => topicsStanding(link, rows), [link, rows]);
+  const label = rows.length === 1 ? "this topic" : `these ${whole(rows.length)} topics`;
+  return html`<${Actions} place=${{ kind: "topics", link: link.name, topics }} standing=${standing} link=${link} label=${label} isNamed=${true} />`;
 }
 
 function NoTopics() {

@@ -1,0 +1,119 @@
+// Buttons that change something. Each opens a dialog: what will change, for how many, whether it can be taken back, and why.
+import { useEffect, useId, useRef, useState } from "preact/hooks";
+import { html } from "../html.js";
+import * as pure from "../pure/actions.js";
+import { counted, span } from "../pure/format.js";
+import { now, post, service, usePolled } from "../service.js";
+import { Mark, Time, Trouble } from "./parts.js";
+
+/** @typedef {import("../pure/actions.js").Action} Action */
+/** @typedef {import("../pure/actions.js").Place} Place */
+/** @typedef {import("../pure/actions.js").Standing} Standing */
+/** @typedef {import("../pure/actions.js").Link} Link */
+/** @typedef {import("../pure/actions.js").Outcome} Outcome */
+/** @typedef {import("../service.js").Problem} Problem */
+const STALE_AFTER_S = 10;
+const CALLER_EVERY_MS = 60_000;
+const FIELDS_REST_MS = 400;
+const WHY_CHARS_MAX = 1_000;
+
+/**
+ * What can be changed of a place now.
+ * @param {{place: Place, standing: Standing, link: Link | null, label: string, isNamed?: boolean}} props `label` says of what, for those who see no place, or for all
+ */
+export function Actions({ place, standing, link, label, isNamed = false }) {
+  const caller = usePolled("caller", CALLER_EVERY_MS);
+  const [opened, setOpened] = useState(/** @type {{action: Action, place: Place} | null} */ (null));
+  const id = useId();
+  const isStale = (now.value - service.value.okAt) / 1000 >= STALE_AFTER_S;
+  const whyNot = pure.whyNot(caller, link, isStale);
+  return html`<div class="actions" role="group" aria-label="Change ${label}">
+    ${pure.offered(place.kind, standing).map(({ action, key }) => html`<button key=${key} type="button" aria-haspopup="dialog" aria-disabled=${whyNot ? "true" : undefined} aria-describedby=${whyNot ? id : undefined} onClick=${() => whyNot || setOpened({ action, place })}>${action.word}<span class=${isNamed ? "" : "hidden"}> ${label}</span> …</button>`)}
+    ${whyNot && html`<span id=${id} class="dim why-not">${whyNot}</span>`}
+    ${opened && html`<${Change} ...${opened} standing=${place.kind === "topics" ? null : standing} link=${link} close=${() => setOpened(null)} />`}
+  </div>`;
+}
+
+/** @typedef {"asking" | "ready" | "sending" | "sent"} Step */
+/** @typedef {{step: Step, told: Outcome | null, problem: Problem | null}} Course `told` is of the dry run until it is sent */
+/** @type {Course} */
+const BEGUN = { step: "asking", told: null, problem: null };
+
+/** @param {{action: Action, place: Place, standing: Standing | null, link: Link | null, close: () => void}} props */
+function Change({ action, place, standing, link, close }) {
+  const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
+  const end = useRef(/** @type {HTMLButtonElement | null} */ (null));
+  const [course, setCourse] = useState(BEGUN);
+  const [given, setGiven] = useState(/** @type {Record<string, string>} */ ({}));
+  const [turn, setTurn] = useState(0);
+  const fields = action.fields ?? [];
+  const isWhole = fields.every(({ name }) => given[name]);
+  const { step, told, problem } = course;
+  const mayGo = step === "ready" && told !== null && !pure.isNothing(told) && isWhole;
+  useEffect(() => dialog.current?.showModal(), []);
+  useEffect(() => {
+    if (!isWhole) return;
+    const leaving = new AbortController();
+    setCourse(BEGUN);
+    const timer = setTimeout(async () => {
+      const answer = await post(pure.pathOf(action, place) + "?dry_run=true", pure.bodyOf(place, "", given), leaving.signal);
+      if (!leaving.signal.aborted) setCourse({ step: "ready", told: answer.data, problem: answer.problem });
+    }, turn || !fields.length ? 0 : FIELDS_REST_MS);
+    return () => {
+      clearTimeout(timer);
+      leaving.abort();
+    };
+  }, [turn, JSON.stringify(given)]);
+  useEffect(() => {
+    if (step === "sent") end.current?.focus();
+  }, [step]);
+  const go = async (/** @type {SubmitEvent} */ event) => {
+    event.preventDefault();
+    if (!mayGo) return;
+    const why = /** @type {HTMLInputElement} */ (dialog.current?.querySelector("[data-why]")).value;
+    setCourse({ step: "sending", told, problem: null });
+    const answer = await post(pure.pathOf(action, place), pure.bodyOf(place, why, given));
+    if (answer.data) setCourse({ step: "sent", told: answer.data, problem: null });
+    else setCourse({ step: "ready", told, problem: answer.problem });
+  };
+  const isSent = step === "sent";
+  return html`<dialog class="change" ref=${dialog} onClose=${close} aria-labelledby="change-title" aria-describedby="change-does">
+    <form onSubmit=${go}>
+      <h2 id="change-title">${action.word} <span class=${place.kind === "link" || place.kind === "topics" ? "" : "mono"}>${pure.placeWords(place)}</span></h2>
+      <dl class="change-facts">
+        <div><dt>What changes</dt><dd id="change-does">${action.does}${place.topics && html`<${Names} names=${place.topics} />`}</dd></div>
+        <div><dt>For how much</dt><dd role="status" aria-busy=${step === "asking"}>${step === "asking" ? (isWhole ? "Asking the service …" : "It is told once the fields are filled.") : told ? html`<${Foretold} action=${action} place=${place} link=${link} told=${told} isSent=${isSent} />` : "Not known."}</dd></div>
+        <div><dt>Can it be taken back?</dt><dd>${action.back}</dd></div>
+      </dl>
+      ${!isSent && fields.map((field) => html`<${FieldInput} key=${field.name} field=${field} value=${given[field.name] ?? ""} onValue=${(/** @type {string} */ value) => setGiven((was) => ({ ...was, [field.name]: value }))} />`)}
+      ${!isSent && html`<p><label>Why <span class="dim">shown to all wherever it matters</span><input data-why autofocus type="text" maxlength=${WHY_CHARS_MAX} autocomplete="off" readonly=${step === "sending"} /></label></p>`}
+      <div role="status" class="change-course">${step === "sending" && html`<${Mark} of=${{ glyph: "◐", word: "It is written, and its owner asked …", tone: "wait" }} />`}${isSent && told && html`<${Mark} of=${pure.outcome(action, told, pure.isSeen(action, place, standing))} />`}</div>
+      ${problem && html`<${Trouble} problem=${problem}>${!told && html`<button type="button" onClick=${() => setTurn((was) => was + 1)}>Ask again</button>`}<//>`}
+      <p class="end"><button type="button" ref=${end} onClick=${() => dialog.current?.close()}>${isSent ? "Close" : "Cancel"}</button>${!isSent && html` <button type="submit" class="main" aria-disabled=${mayGo ? undefined : "true"}>${action.word}</button>`}</p>
+    </form>
+  </dialog>`;
+}
+
+/** @param {{action: Action, place: Place, link: Link | null, told: Outcome, isSent: boolean}} props */
+function Foretold({ action, place, link, told, isSent }) {
+  const lines = isSent ? [] : pure.remarks(action, place, link, told);
+  return html`<b>${pure.foretold(action, told).join(" ")}</b>${lines.map((line) => html`<span key=${line}>${line}</span>`)}`;
+}
+
+/** @param {{names: string[]}} props */
+function Names({ names }) {
+  return html`<details class="choices"><summary>${counted(names.length, "topic")}</summary><ul class="mono change-names" tabindex="0" aria-label="Topics">${names.map((name) => html`<li key=${name}>${name}</li>`)}</ul></details>`;
+}
+
+/** @param {{field: import("../pure/actions.js").Field, value: string, onValue: (value: string) => void}} props */
+function FieldInput({ field, value, onValue }) {
+  const { label, hint, choices } = field;
+  const take = (/** @type {any} */ event) => onValue(event.target.value.trim());
+  return html`<p><label>${label} <span class="dim">${hint}</span>${choices ? html`<select value=${value} onChange=${take}><option value=""></option>${choices.map((choice) => html`<option key=${choice}>${choice}</option>`)}</select>` : html`<input type="text" value=${value} autocomplete="off" spellcheck=${false} onInput=${take} />`}</label></p>`;
+}
+
+/** Who wishes that something rests, since when, and why. @param {{wish: import("../pure/actions.js").Wish, what?: any}} props */
+export function Rests({ wish, what }) {
+  now.value; // it grows older
+  return html`<p class="rests"><${Mark} of=${{ glyph: "‖", word: wish.state, tone: "wait" }} />${what}<span>by <b>${wish.by}</b> <span class="dim">since <${Time} ms=${wish.at_ms} />, ${span(Math.max(0, (Date.now() - wish.at_ms) / 1000))} ago</span></span>${wish.why && html`<span class="rests-why">“${wish.why}”</span>`}</p>`;
+}
