@@ -193,7 +193,7 @@ test("a link's state as a sentence", () => {
   const restarts = { count: 2, reason: "[PROTOCOL] a foreign record", text: "it begins again in 2 min (restart 2 of 7)" };
   assert.equal(text({ state: "halted", restarts }), "It has halted: [PROTOCOL] a foreign record");
   assert.deepEqual(says.linkSentence(link({ state: "halted", restarts }), at, null).more.map(plain), ["It begins again in 2 min (restart 2 of 7)."]);
-  assert.match(text({ state: "paused", wish: { state: "paused", by: "ops", at_ms: 1, why: "the disk is full" } }), /It is paused, as ops wishes: the disk is full/);
+  assert.match(text({ state: "paused", wish: { state: "paused", by: "ops", at_ms: 1, why: "the disk is full" } }), /Nothing is copied .* the link is paused/);
   const stopped = says.linkSentence(link({ state: "no_owner", lag_records: 7, lag_s: 60, unknown: 1 }), at, null);
   assert.match(plain(stopped.more[0]), /at least 7 records would be missing, the oldest 60 s old/);
   assert.equal(text({ unknown: 2 }), "As far as is known, usdf has everything that summit has.");
@@ -437,7 +437,7 @@ test("what a dry run foretells", () => {
   assert.deepEqual(says({}), ["5,000 partitions."]);
   assert.deepEqual(says({ partitions: 1 }), ["1 partition."]);
   assert.match(says({ partitions: 0 })[0], /none|No partition/);
-  assert.deepEqual(says({ places: ["a", "b", "c"], changed: ["a"] })[0], "1 of 3 places change; the others are paused already.");
+  assert.deepEqual(says({ places: ["a", "b", "c"], changed: ["a"] })[0], "1 of 3 topics changes; the others are wished to be paused already.");
   assert.ok(actions.isNothing(told({ changed: [] })));
   assert.match(says({ changed: [] })[0], /already/);
   const order = { verb: "restart", word: "Restart", slot: "restart", offered: { link: ["running"] }, becomes: "", does: "", back: "" };

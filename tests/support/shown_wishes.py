@@ -45,7 +45,7 @@ def _made(
     assert within_s > TAKES_S
     time.sleep(TAKES_S)
     places = [_place(text, partitions) for text in topics] or [Place()]
-    changed = [place for place in places if wishes.state_of(place) is not wished]
+    changed = [place for place in places if not wishes.is_wished(place, wished)]
     if not dry_run:
         for place in changed:
             wishes.take(Wish(place, wished, by, int(time.time() * 1000), why))

@@ -119,7 +119,7 @@ def make_wish(
             raise Refused("only a link can be stopped", hint="pause the topics")
         book.read()
         wishes = [Wish(place, wished, by, clock.wall_ms(), why) for place in places]
-        changed = [wish for wish in wishes if book.wishes.state_of(wish.place) is not wished]
+        changed = [wish for wish in wishes if not book.wishes.is_wished(wish.place, wished)]
         end = book.position
         is_done, waits = False, ""
         if not dry_run:

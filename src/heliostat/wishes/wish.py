@@ -150,6 +150,18 @@ class Wishes:
         wish = self.last_of(place)
         return WishedState.RUNNING if wish is None else wish.state
 
+    def is_wished(self, place: Place, state: WishedState) -> bool:
+        """Return whether this is wished of a place, and nothing else later of a part of it."""
+        if self.state_of(place) is not state:
+            return False
+        if place.topic is None or place.partition is not None:
+            return True  # a wish for a link lifts none for its topics
+        since, _ = self._by_place.get(place, (0, None))
+        return not any(
+            own.topic == place.topic and count > since and wish.state is not state
+            for own, (count, wish) in self._by_place.items()
+        )
+
     def of_link(self) -> Wish | None:
         """Return the wish for the link as a whole, if it is not to run."""
         _, wish = self._by_place.get(Place(), (0, None))
@@ -178,7 +190,8 @@ class Wishes:
         return self.of_link() is not None or self.pause_of(partition) is not None
 
     def pauses(self) -> Iterator[Wish]:
-        """Yield the pauses of topics and partitions."""
-        for _, wish in self._by_place.values():
-            if wish.place.topic is not None and wish.state is WishedState.PAUSED:
+        """Yield the pauses of topics and partitions, but for those that a later wish has lifted."""
+        for place, (_, wish) in self._by_place.items():
+            is_named = place.topic is not None and wish.state is WishedState.PAUSED
+            if is_named and self._last_of(place) is wish:
                 yield wish

@@ -55,6 +55,32 @@ def test_which_partitions_rest(wishes: list[tuple[Place, WishedState]], paused: 
     assert [name for name, each in PARTITIONS.items() if found.is_paused(each)] == paused.split()
 
 
+@pytest.mark.parametrize(
+    ("wishes", "place", "state", "is_wished"),
+    [
+        ([], T, RUN, True),
+        ([], LINK, PAUSE, False),
+        ([(T, PAUSE)], T, PAUSE, True),
+        ([(T, PAUSE)], T0, PAUSE, True),
+        ([(T0, PAUSE)], T, RUN, False),  # a part of it rests
+        ([(T, PAUSE), (T0, RUN)], T, PAUSE, False),  # a part of it goes on
+        ([(T0, RUN), (T, PAUSE)], T, PAUSE, True),
+        ([(T, PAUSE), (U, PAUSE), (T, RUN)], T, RUN, True),
+        ([(LINK, PAUSE), (T, PAUSE)], LINK, PAUSE, True),
+        ([(T, PAUSE)], LINK, RUN, True),  # a link's wish lifts none of its topics'
+    ],
+)
+def test_whether_a_wish_would_change_anything(
+    wishes: list[tuple[Place, WishedState]], place: Place, state: WishedState, is_wished: bool
+) -> None:
+    assert taken(*wishes).is_wished(place, state) is is_wished
+
+
+def test_a_pause_that_was_lifted_is_told_no_more() -> None:
+    found = taken((T0, PAUSE), (T, RUN), (U, PAUSE))
+    assert [each.place for each in found.pauses()] == [U]
+
+
 def test_what_is_forgotten_counts_no_more() -> None:
     found = taken((T, PAUSE), (T0, PAUSE))
     found.forget(T)

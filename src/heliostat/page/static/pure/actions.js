@@ -152,8 +152,8 @@ export function foretold(action, told) {
   if (isNothing(told)) return [`It is wished to be ${action.becomes} already: nothing would change.`];
   const lines = [];
   const { changed, places, partitions, lanes, stopped } = told;
-  if (changed && changed.length < places.length) lines.push(`${whole(changed.length)} of ${counted(places.length, "place")} change; the others are ${action.becomes} already.`);
-  if (partitions !== undefined) lines.push(partitions > 0 ? `${counted(partitions, "partition")}.` : "No partition of it was reported yet; it counts for those to come.");
+  if (changed && changed.length < places.length) lines.push(`${whole(changed.length)} of ${counted(places.length, "topic")} ${changed.length === 1 ? "changes" : "change"}; the others are wished to be ${action.becomes} already.`);
+  if (partitions !== undefined) lines.push(partitions > 0 ? `${counted(partitions, "partition")}${places.length > 1 ? " in all" : ""}.` : "No partition of it was reported yet; it counts for those to come.");
   if (lanes !== undefined) lines.push(`${counted(lanes, "lane")}.`);
   if (stopped !== undefined && stopped > 0) lines.push(`${counted(stopped, "stopped partition is", "stopped partitions are")} tried again.`);
   return lines;

@@ -15,7 +15,6 @@ import { clock, counted, span, whole } from "./format.js";
  * @property {number | unknown[]} problems
  * @property {number} stopped those of them that wait for a decision
  * @property {number | object} refused
- * @property {{by: string, why: string} | null} [wish] why it is paused or stopped
  * @property {{reason: string, text: string, count: number}} restarts of a link that has halted once
  */
 /** @typedef {{text: string, tone: "ok" | "lag" | "bad" | "unknown" | "quiet", more: string[]}} Said */
@@ -59,9 +58,9 @@ export function linkSentence(link, atMs, moving) {
     case "paused":
     case "stopped":
       return {
-        text: `It is ${link.state}, as ${link.wish?.by ?? "somebody"} wishes${link.wish?.why ? `: ${link.wish.why}` : ""}. Nothing is copied from ${source} to ${target}.`,
+        text: `Nothing is copied from ${source} to ${target}: the link is ${link.state}.`,
         tone: "quiet",
-        more: [...missing(link), `heliostat ${link.state === "paused" ? "resume" : "start"} ${link.name} lets it go on.`],
+        more: [...missing(link), link.state === "paused" ? "“Resume” lets it go on." : "“Start” lets it go on."],
       };
     default:
       return {

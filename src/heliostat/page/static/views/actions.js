@@ -19,18 +19,23 @@ const WHY_CHARS_MAX = 1_000;
 
 /**
  * What can be changed of a place now.
- * @param {{place: Place, standing: Standing, link: Link | null, label: string, isNamed?: boolean}} props `label` says of what, for those who see no place, or for all
+ * @param {{place: Place, standing: Standing | null, link: Link | null, label: string, isNamed?: boolean}} props `standing`: null where there is nothing to change; `label` says of what, for those who see no place, or for all
  */
 export function Actions({ place, standing, link, label, isNamed = false }) {
   const caller = usePolled("caller", CALLER_EVERY_MS);
   const [opened, setOpened] = useState(/** @type {{action: Action, place: Place} | null} */ (null));
   const id = useId();
   const isStale = (now.value - service.value.okAt) / 1000 >= STALE_AFTER_S;
-  const whyNot = pure.whyNot(caller, link, isStale);
+  const whyNot = standing && pure.whyNot(caller, link, isStale);
+  const close = () => {
+    setOpened(null);
+    const instead = document.querySelector("[data-filter]") ?? document.querySelector("main");
+    if (document.activeElement === document.body) /** @type {HTMLElement} */ (instead).focus(); // its button is gone
+  };
   return html`<div class="actions" role="group" aria-label="Change ${label}">
-    ${pure.offered(place.kind, standing).map(({ action, key }) => html`<button key=${key} type="button" aria-haspopup="dialog" aria-disabled=${whyNot ? "true" : undefined} aria-describedby=${whyNot ? id : undefined} onClick=${() => whyNot || setOpened({ action, place })}>${action.word}<span class=${isNamed ? "" : "hidden"}> ${label}</span> …</button>`)}
+    ${(standing ? pure.offered(place.kind, standing) : []).map(({ action, key }) => html`<button key=${key} type="button" aria-haspopup="dialog" aria-disabled=${whyNot ? "true" : undefined} aria-describedby=${whyNot ? id : undefined} onClick=${() => whyNot || setOpened({ action, place })}>${action.word}<span class=${isNamed ? "" : "hidden"}> ${label}</span> …</button>`)}
     ${whyNot && html`<span id=${id} class="dim why-not">${whyNot}</span>`}
-    ${opened && html`<${Change} ...${opened} standing=${place.kind === "topics" ? null : standing} link=${link} close=${() => setOpened(null)} />`}
+    ${opened && html`<${Change} ...${opened} standing=${place.kind === "topics" ? null : standing} link=${link} close=${close} />`}
   </div>`;
 }
 
@@ -81,12 +86,12 @@ function Change({ action, place, standing, link, close }) {
     <form onSubmit=${go}>
       <h2 id="change-title">${action.word} <span class=${place.kind === "link" || place.kind === "topics" ? "" : "mono"}>${pure.placeWords(place)}</span></h2>
       <dl class="change-facts">
-        <div><dt>What changes</dt><dd id="change-does">${action.does}${place.topics && html`<${Names} names=${place.topics} />`}</dd></div>
+        <div><dt>What changes</dt><dd><span id="change-does">${action.does}</span>${place.topics && html`<${Names} names=${place.topics} />`}</dd></div>
         <div><dt>For how much</dt><dd role="status" aria-busy=${step === "asking"}>${step === "asking" ? (isWhole ? "Asking the service …" : "It is told once the fields are filled.") : told ? html`<${Foretold} action=${action} place=${place} link=${link} told=${told} isSent=${isSent} />` : "Not known."}</dd></div>
         <div><dt>Can it be taken back?</dt><dd>${action.back}</dd></div>
       </dl>
       ${!isSent && fields.map((field) => html`<${FieldInput} key=${field.name} field=${field} value=${given[field.name] ?? ""} onValue=${(/** @type {string} */ value) => setGiven((was) => ({ ...was, [field.name]: value }))} />`)}
-      ${!isSent && html`<p><label>Why <span class="dim">shown to all wherever it matters</span><input data-why autofocus type="text" maxlength=${WHY_CHARS_MAX} autocomplete="off" readonly=${step === "sending"} /></label></p>`}
+      ${!isSent && html`<p><label><span>Why <span class="dim">shown to all wherever it matters</span></span><input data-why autofocus type="text" maxlength=${WHY_CHARS_MAX} autocomplete="off" readonly=${step === "sending"} /></label></p>`}
       <div role="status" class="change-course">${step === "sending" && html`<${Mark} of=${{ glyph: "◐", word: "It is written, and its owner asked …", tone: "wait" }} />`}${isSent && told && html`<${Mark} of=${pure.outcome(action, told, pure.isSeen(action, place, standing))} />`}</div>
       ${problem && html`<${Trouble} problem=${problem}>${!told && html`<button type="button" onClick=${() => setTurn((was) => was + 1)}>Ask again</button>`}<//>`}
       <p class="end"><button type="button" ref=${end} onClick=${() => dialog.current?.close()}>${isSent ? "Close" : "Cancel"}</button>${!isSent && html` <button type="submit" class="main" aria-disabled=${mayGo ? undefined : "true"}>${action.word}</button>`}</p>
@@ -109,7 +114,7 @@ function Names({ names }) {
 function FieldInput({ field, value, onValue }) {
   const { label, hint, choices } = field;
   const take = (/** @type {any} */ event) => onValue(event.target.value.trim());
-  return html`<p><label>${label} <span class="dim">${hint}</span>${choices ? html`<select value=${value} onChange=${take}><option value=""></option>${choices.map((choice) => html`<option key=${choice}>${choice}</option>`)}</select>` : html`<input type="text" value=${value} autocomplete="off" spellcheck=${false} onInput=${take} />`}</label></p>`;
+  return html`<p><label><span>${label} <span class="dim">${hint}</span></span>${choices ? html`<select value=${value} onChange=${take}><option value=""></option>${choices.map((choice) => html`<option key=${choice}>${choice}</option>`)}</select>` : html`<input type="text" value=${value} autocomplete="off" spellcheck=${false} onInput=${take} />`}</label></p>`;
 }
 
 /** Who wishes that something rests, since when, and why. @param {{wish: import("../pure/actions.js").Wish, what?: any}} props */

@@ -69,18 +69,21 @@ export function Topics({ link }) {
       <input data-filter ref=${field} type="search" class="filter" value=${text} placeholder="Filter   temperature  /ESS|GIS/  state:blocked  lag>10s" aria-label="Filter topics" aria-invalid=${problem ? "true" : undefined} aria-describedby="filter-says" onInput=${(/** @type {any} */ event) => setText(event.target.value)} onKeyDown=${press} spellcheck=${false} autocomplete="off" />
       <button type="button" class="wide" aria-pressed=${sort === FIRST} onClick=${() => choose(FIRST)}>Problems first</button>
       <span id="filter-says" class="end-of-bar ${problem ? "tone-bad" : "dim"}" role="status">${problem || (text ? `${whole(rows.length)} of ${whole(all.length)}` : `${whole(all.length)} topics`)}</span>
-      ${text && !problem && rows.length > 0 && rows.length <= TOPICS_MAX && steered && html`<${ShownTopics} rows=${rows} link=${steered} />`}
+      <${ShownTopics} rows=${text && !problem && rows.length <= TOPICS_MAX ? rows : NONE} name=${link} link=${steered} />
     </div>
     ${!answer.data ? html`<${Waiting} answer=${answer} what="topics" />` : all.length === 0 ? html`<${NoTopics} />` : rows.length === 0 ? html`<${Empty} title="No topic matches."><button type="button" onClick=${() => setText("")}>Clear the filter</button><//>` : html`<${Rows} rows=${rows} link=${link} sort=${sort} choose=${choose} />`}
   </section>`;
 }
 
-/** What can be changed of all topics that the filter leaves. @param {{rows: Topic[], link: any}} props */
-function ShownTopics({ rows, link }) {
+/** @type {Topic[]} */
+const NONE = [];
+
+/** What can be changed of all topics that the filter leaves; it stands there without any, too: its dialog outlasts them. @param {{rows: Topic[], name: string, link: any}} props */
+function ShownTopics({ rows, name, link }) {
   const topics = rows.map((row) => row.source);
-  const standing = useMemo(() => topicsStanding(link, rows), [link, rows]);
+  const standing = useMemo(() => (link && rows.length > 0 ? topicsStanding(link, rows) : null), [link, rows]);
   const label = rows.length === 1 ? "this topic" : `these ${whole(rows.length)} topics`;
-  return html`<${Actions} place=${{ kind: "topics", link: link.name, topics }} standing=${standing} link=${link} label=${label} isNamed=${true} />`;
+  return html`<${Actions} place=${{ kind: "topics", link: name, topics }} standing=${standing} link=${link} label=${label} isNamed=${true} />`;
 }
 
 function NoTopics() {
