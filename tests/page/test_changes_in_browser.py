@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from typing import Any
 
+import httpx
 import pytest
 from support.browser import axe_script, chromium, shown_links
 
@@ -37,8 +39,9 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture
-def page(browser: Any) -> Iterator[Any]:
+def page(browser: Any, address: str) -> Iterator[Any]:
     """A tab; an error in its console fails the test, but for what the browser tells of a status."""
+    _let_all_go_on(f"{address}api/v1/links/summit-to-usdf")
     context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
     context.set_default_timeout(WITHIN_MS)
     tab, errors = context.new_page(), list[str]()
@@ -47,6 +50,14 @@ def page(browser: Any) -> Iterator[Any]:
     yield tab
     context.close()
     assert [text for text in errors if "Failed to load resource" not in text] == []
+
+
+def _let_all_go_on(link: str) -> None:
+    """Take back what a test before left, if it failed."""
+    while (row := httpx.get(link).json())["wish"] or row["paused"]:
+        for body in ({}, {"topics": [each["place"] for each in row["paused"]]}):
+            httpx.post(f"{link}/resume", json=body).raise_for_status()
+        time.sleep(1)
 
 
 def sent(page: Any) -> list[tuple[str, Any]]:
@@ -81,6 +92,7 @@ def carry_out(page: Any, name: str, why: str = "") -> None:
 def test_a_link_is_paused_and_goes_on_by_keys_alone(page: Any, address: str) -> None:
     posts = sent(page)
     page.goto(address + LINK)
+    page.wait_for_selector(".link-head .actions button:not([aria-disabled])")
     button(page, "Pause the link").focus()
     page.keyboard.press("Enter")
     page.wait_for_selector(".change-facts b")
@@ -154,7 +166,7 @@ def test_topics_that_the_filter_leaves_are_paused_together(page: Any, address: s
     posts = sent(page)
     page.goto(f"{address}{LINK}/topics")
     page.wait_for_selector(".rows .topic-row")
-    assert page.locator(".bar .actions").count() == 0, "all topics are the link"
+    assert page.locator(".bar .actions button").count() == 0, "all topics are the link"
     page.fill("[data-filter]", "Elevation state:copying")
     button(page, "Pause these").click()
     page.wait_for_selector(".change-facts b")
@@ -171,7 +183,7 @@ def test_topics_that_the_filter_leaves_are_paused_together(page: Any, address: s
     page.wait_for_selector(".rows .topic-row >> text=paused")
     page.goto(address + LINK)
     page.wait_for_selector("#paused-title")
-    assert "20" in page.inner_text("#paused-title") or count < 20
+    assert str(count) in page.inner_text("#paused-title")
     page.click("text=these topics")
     page.wait_for_selector(f"#filter-says >> text={count} of")
     carry_out(page, f"Resume these {count} topics")
@@ -273,7 +285,6 @@ def test_dialogs_fit_and_can_be_used_by_all(page: Any, address: str, theme: str)
         page.set_viewport_size({"width": width, "height": 700})
         for view, name in (
             (LINK, "Stop the link"),
-            (f"{TOPIC}/0", "Pause this partition"),
             (f"{LINK}/topics?filter=elevation", "Pause these"),
         ):
             page.goto(f"{address}?theme={theme}{view}")

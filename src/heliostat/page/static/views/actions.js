@@ -87,7 +87,7 @@ function Change({ action, place, standing, link, close }) {
       <h2 id="change-title">${action.word} <span class=${place.kind === "link" || place.kind === "topics" ? "" : "mono"}>${pure.placeWords(place)}</span></h2>
       <dl class="change-facts">
         <div><dt>What changes</dt><dd><span id="change-does">${action.does}</span>${place.topics && html`<${Names} names=${place.topics} />`}</dd></div>
-        <div><dt>For how much</dt><dd role="status" aria-busy=${step === "asking"}>${step === "asking" ? (isWhole ? "Asking the service …" : "It is told once the fields are filled.") : told ? html`<${Foretold} action=${action} place=${place} link=${link} told=${told} isSent=${isSent} />` : "Not known."}</dd></div>
+        <div><dt>For how much</dt><dd><div role="status" class="change-much" aria-busy=${step === "asking"}>${step === "asking" ? (isWhole ? "Asking the service …" : "It is told once the fields are filled.") : told ? html`<${Foretold} action=${action} place=${place} link=${link} told=${told} isSent=${isSent} />` : "Not known."}</div></dd></div>
         <div><dt>Can it be taken back?</dt><dd>${action.back}</dd></div>
       </dl>
       ${!isSent && fields.map((field) => html`<${FieldInput} key=${field.name} field=${field} value=${given[field.name] ?? ""} onValue=${(/** @type {string} */ value) => setGiven((was) => ({ ...was, [field.name]: value }))} />`)}
