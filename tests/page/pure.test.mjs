@@ -374,16 +374,16 @@ const verbs = (kind, standing) => actions.offered(kind, standing).map(({ action:
 const pauseOf = (place) => ({ place, state: "paused", by: "ops", at_ms: 1, why: "" });
 
 test("what is offered in which state", () => {
-  assert.deepEqual(["running", "paused", "stopped", "open"].map((standing) => verbs("link", standing)), [["pause", "stop"], ["resume", "stop"], ["start"], ["pause", "resume", "stop"]]);
-  assert.deepEqual(["running", "paused", "some", "open"].map((standing) => verbs("topic", standing)), [["pause"], ["resume"], ["pause", "resume"], ["pause", "resume"]]);
-  assert.deepEqual(["running", "paused", "open"].map((standing) => verbs("partition", standing)), [["pause"], ["resume"], ["pause", "resume"]]);
+  assert.deepEqual(["running", "paused", "stopped", "open"].map((standing) => verbs("link", standing)), [["pause", "stop", "restart", "limit"], ["resume", "stop", "limit"], ["start"], ["pause", "resume", "stop", "restart", "limit"]]);
+  assert.deepEqual(["running", "paused", "some", "open"].map((standing) => verbs("topic", standing)), [["pause", "restart", "limit", "prefer"], ["resume", "limit", "prefer"], ["pause", "resume", "restart", "limit", "prefer"], ["pause", "resume", "restart", "limit", "prefer"]]);
+  assert.deepEqual(["running", "paused", "open"].map((standing) => verbs("partition", standing)), [["pause", "restart"], ["resume"], ["pause", "resume", "restart"]]);
   for (const [state, standing] of [["running", "running"], ["paused", "paused"], ["stopped", "stopped"], ["no_owner", "open"], ["silent", "open"], ["unknown", "open"], ["newer", "open"]]) assert.equal(actions.linkStanding(steered({ state })), standing);
 });
 
 test("a button that takes another's place keeps its key, and no two are the same", () => {
   const keys = (kind, standing) => actions.offered(kind, standing).map(({ key }) => key);
-  assert.deepEqual(["running", "paused", "stopped"].map((standing) => keys("link", standing)), [["pause", "stop"], ["pause", "stop"], ["stop"]]);
-  assert.deepEqual(keys("link", "open"), ["pause", "resume", "stop"]);
+  assert.deepEqual(["running", "paused", "stopped"].map((standing) => keys("link", standing)), [["pause", "stop", "restart", "limit"], ["pause", "stop", "limit"], ["stop"]]);
+  assert.deepEqual(keys("link", "open"), ["pause", "resume", "stop", "restart", "limit"]);
 });
 
 test("how a topic stands on its own", () => {
@@ -424,28 +424,36 @@ test("what is sent, and where", () => {
   const partition = { kind: "partition", link: "l", topic: "t", partition: 0 };
   const topics = { kind: "topics", link: "l", topics: ["a", "b"] };
   assert.deepEqual([link, topic, partition, topics].map((place) => actions.pathOf(action("pause"), place)), ["links/l/pause", "links/l/topics/a%2Fb%20%3F/pause", "links/l/topics/t/partitions/0/pause", "links/l/pause"]);
-  assert.deepEqual(actions.bodyOf(link, "  so "), { why: "so" });
-  assert.deepEqual(actions.bodyOf(topics, "so", { rate: "20MB/s" }), { why: "so", rate: "20MB/s", topics: ["a", "b"] });
-  assert.throws(() => actions.bodyOf({ ...topics, topics: [] }, ""), /0 topics/, "no topic would mean the whole link");
-  assert.throws(() => actions.bodyOf({ ...topics, topics: Array(5_001).fill("t") }, ""), /5001/);
+  assert.deepEqual(actions.bodyOf(action("pause"), link, "  so "), { why: "so" });
+  assert.deepEqual(actions.bodyOf(action("pause"), topics, "so", { rate: "20MB/s" }), { why: "so", rate: "20MB/s", topics: ["a", "b"] });
+  assert.throws(() => actions.bodyOf(action("pause"), { ...topics, topics: [] }, ""), /0 topics/, "no topic would mean the whole link");
+  assert.throws(() => actions.bodyOf(action("pause"), { ...topics, topics: Array(5_001).fill("t") }, ""), /5001/);
   assert.deepEqual([link, partition, topics, { ...topics, topics: ["a"] }].map(actions.placeWords), ["the link l", "t-0", "2 topics", "a"]);
 });
 
 test("what a dry run foretells", () => {
   const told = (changes) => ({ places: ["the link"], changed: ["the link"], partitions: 5_000, is_done: false, waits: "", still_paused: [], took_s: 0.1, ...changes });
-  const says = (changes) => actions.foretold(action("pause"), told(changes));
+  const says = (changes) => actions.foretold(told(changes));
   assert.deepEqual(says({}), ["5,000 partitions."]);
   assert.deepEqual(says({ partitions: 1 }), ["1 partition."]);
   assert.match(says({ partitions: 0 })[0], /none|No partition/);
-  assert.deepEqual(says({ places: ["a", "b", "c"], changed: ["a"] })[0], "1 of 3 topics changes; the others are wished to be paused already.");
+  assert.deepEqual(says({ places: ["a", "b", "c"], changed: ["a"] })[0], "1 of 3 topics changes; of the others it is wished already.");
   assert.ok(actions.isNothing(told({ changed: [] })));
   assert.match(says({ changed: [] })[0], /already/);
-  const order = { verb: "restart", word: "Restart", slot: "restart", offered: { link: ["running"] }, becomes: "", does: "", back: "" };
-  const answer = { places: ["the link"], lanes: 2, stopped: 3, is_done: false, waits: "", took_s: 0 };
-  assert.deepEqual(actions.foretold(order, answer), ["2 lanes.", "3 stopped partitions are tried again."]);
-  assert.ok(!actions.isNothing(answer), "an order is carried out each time");
-  assert.deepEqual(actions.offered("link", "running", [...actions.ACTIONS, order]).map(({ key }) => key), ["pause", "stop", "restart"]);
-  assert.equal(actions.pathOf(order, { kind: "link", link: "l" }), "links/l/restart");
+  const order = action("restart");
+  const answer = (changes) => ({ places: ["the link"], lanes: 2, stopped: 3, is_done: false, waits: "", took_s: 0, ...changes });
+  assert.deepEqual(actions.foretold(answer({})), ["2 lanes.", "3 stopped partitions are tried again."]);
+  assert.ok(!actions.isNothing(answer({ lanes: 0, stopped: 0 })), "a halted link has no lanes");
+  assert.match(actions.foretold(answer({ places: ["t"], lanes: 0, stopped: 0 }))[0], /Nothing of it is stopped/);
+  assert.match(actions.outcome(order, answer({ orders: [{ stage: "cut_short", text: "" }] }), null).word, /cut short/);
+  assert.notEqual(actions.doesAt(order, { kind: "link" }), actions.doesAt(order, { kind: "topic" }));
+  const [limit, prefer] = [action("limit"), action("prefer")];
+  const topic = { kind: "topic", link: "l", topic: "t" };
+  assert.deepEqual([limit, prefer].map((each) => actions.pathOf(each, topic)), ["links/l/topics/t/limit", "links/l/prefer"]);
+  assert.deepEqual(actions.bodyOf(limit, topic, "", { limit: "20MB/s" }), { why: "", limit: "20MB/s" });
+  assert.deepEqual(actions.bodyOf(prefer, topic, "", { priority: "high" }), { why: "", priority: "high", topics: ["t"] });
+  assert.throws(() => actions.bodyOf(prefer, { kind: "link", link: "l" }, ""));
+  assert.deepEqual(actions.foretold({ places: ["t"], changed: ["t"], topics: 1, is_done: false, waits: "", took_s: 0 }), ["1 topic."]);
 });
 
 test("what else is to be known, and what became of it", () => {

@@ -225,6 +225,24 @@ def test_a_wish_that_waits_says_why_and_is_followed(page: Any, address: str) -> 
     assert page.request.post(f"{path}/resume", headers=own, data="{}").ok
 
 
+def test_a_restart_is_ordered_once(page: Any, address: str) -> None:
+    told = {"link": "l", "places": ["the link"], "orders": [], "lanes": 2, "stopped": 1}
+    told |= {"is_done": False, "waits": "", "took_s": 0.4, "is_tried": True}
+    page.route("**/links/summit-to-usdf/restart?dry_run=true", lambda it: it.fulfill(json=told))
+    page.route(
+        "**/links/summit-to-usdf/restart", lambda it: it.fulfill(json={**told, "is_done": True})
+    )
+    posts = sent(page)
+    page.goto(address + LINK)
+    button(page, "Restart the link").click()
+    page.wait_for_selector(".change-facts b >> text=2 lanes. 1 stopped partition is tried again")
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".change-course >> text=Done (0.4 s)")
+    page.keyboard.press("Escape")
+    page.wait_for_function(FOCUS, arg="Restart")
+    assert [path.rpartition("/")[2] for path, _ in posts] == ["restart?dry_run=true", "restart"]
+
+
 def test_what_is_wished_already_can_not_be_sent(page: Any, address: str) -> None:
     page.goto(address + LINK)
     page.wait_for_selector(".actions button")

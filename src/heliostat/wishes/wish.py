@@ -193,5 +193,5 @@ class Wishes:
         """Yield the pauses of topics and partitions, but for those that a later wish has lifted."""
         for place, (_, wish) in self._by_place.items():
             is_named = place.topic is not None and wish.state is WishedState.PAUSED
-            if is_named and self._last_of(place) is wish:
+            if is_named and self.last_of(place) is wish:
                 yield wish

@@ -16,8 +16,10 @@ import { counted, whole } from "./format.js";
  * @property {Partial<Record<Kind, Standing[]>>} offered where, and in which standing
  * @property {string} becomes what the place is once it is done; empty: it is an order, not a state
  * @property {string} does
+ * @property {string} [doesPart] the same for topics and partitions, where it is another thing
  * @property {string} back whether it can be taken back, and what can't
  * @property {Field[]} [fields]
+ * @property {boolean} [byLink] whether its path is the link's, whatever it is for
  */
 
 const GONE = "Only what the source’s retention deletes meanwhile can’t be copied any more.";
@@ -59,6 +61,37 @@ export const ACTIONS = [
     becomes: "running",
     does: "Goes on with all that the link does, where it was.",
     back: "Yes, at any time: “Stop”, or “Pause”. What was done until then stays.",
+  },
+  {
+    verb: "restart",
+    word: "Restart",
+    slot: "restart",
+    offered: { link: ["running", "open"], topic: ["running", "some", "open"], topics: ["running", "some", "open"], partition: ["running", "open"] },
+    becomes: "",
+    does: "Begins anew with all lanes, once; what is stopped is tried again. Copying pauses for some seconds.",
+    doesPart: "Tries again now what is stopped of it, once. What is copied is not disturbed.",
+    back: "No, but it loses and changes nothing: each partition goes on where its target ends.",
+  },
+  {
+    verb: "limit",
+    word: "Limit",
+    slot: "limit",
+    offered: { link: ["running", "paused", "open"], topic: ["running", "paused", "some", "open"], topics: ["running", "paused", "some", "open"] },
+    becomes: "",
+    does: "Reads no more than so many bytes a second from the source, over all lanes. What is above it waits there, as lag.",
+    back: "Yes, at any time: “Limit” with another figure, or with none.",
+    fields: [{ name: "limit", label: "Bytes a second", hint: "such as 20MB/s; none: no limit" }],
+  },
+  {
+    verb: "prefer",
+    word: "Prefer",
+    slot: "prefer",
+    offered: { topic: ["running", "paused", "some", "open"], topics: ["running", "paused", "some", "open"] },
+    becomes: "",
+    does: "Topics of a higher priority keep their latency while others catch up.",
+    back: "Yes, at any time: “Prefer” with another priority.",
+    fields: [{ name: "priority", label: "Priority", hint: "normal, unless something else is wished", choices: ["high", "normal", "low"] }],
+    byLink: true,
   },
 ];
 
@@ -121,19 +154,23 @@ export function whyNot(caller, link, isStale) {
 export const TOPICS_MAX = 5_000;
 
 /** Where an action is asked for, below api/v1/. @param {Action} action @param {Place} place */
-export function pathOf({ verb }, { kind, link, topic = "", partition = 0 }) {
+export function pathOf({ verb, byLink }, { kind, link, topic = "", partition = 0 }) {
   const parts = ["links", link];
+  if (byLink) return [...parts, verb].map(encodeURIComponent).join("/");
   if (kind === "topic" || kind === "partition") parts.push("topics", topic);
   if (kind === "partition") parts.push("partitions", String(partition));
   return [...parts, verb].map(encodeURIComponent).join("/");
 }
 
-/** What is sent. Of several topics none must never mean the whole link. @param {Place} place @param {string} why @param {Record<string, string>} [given] */
-export function bodyOf({ kind, topics = [] }, why, given = {}) {
-  if (kind !== "topics") return { why: why.trim(), ...given };
-  if (topics.length === 0 || topics.length > TOPICS_MAX) throw new RangeError(`${topics.length} topics`);
+/** What is sent. Of several topics none must never mean the whole link. @param {Action} action @param {Place} place @param {string} why @param {Record<string, string>} [given] */
+export function bodyOf({ byLink }, { kind, topic = "", topics = [topic] }, why, given = {}) {
+  if (kind !== "topics" && !byLink) return { why: why.trim(), ...given };
+  if (topics.length === 0 || topics[0] === "" || topics.length > TOPICS_MAX) throw new RangeError(`${topics.length} topics`);
   return { why: why.trim(), ...given, topics };
 }
+
+/** What an action does at a place. @param {Action} action @param {Place} place */
+export const doesAt = ({ does, doesPart }, { kind }) => (kind === "link" ? does : (doesPart ?? does));
 
 /** A place in words. @param {Place} place */
 export function placeWords({ kind, link, topic, partition, topics = [] }) {
@@ -142,19 +179,23 @@ export function placeWords({ kind, link, topic, partition, topics = [] }) {
   return kind === "topic" ? `${topic}` : `${topic}-${partition}`;
 }
 
-/** @typedef {{places: string[], changed?: string[], partitions?: number, lanes?: number, stopped?: number, is_done: boolean, waits: string, still_paused?: string[], took_s: number}} Outcome an answer of the service; what an action does not tell is absent */
+/** @typedef {{places: string[], changed?: string[], partitions?: number, topics?: number, lanes?: number, stopped?: number, is_done: boolean, waits: string, still_paused?: string[], orders?: {stage: string, text: string}[], took_s: number}} Outcome an answer of the service; what an action does not tell is absent */
 
 /** Whether it would change nothing. @param {Outcome} told */
-export const isNothing = (told) => told.changed?.length === 0;
+export const isNothing = (told) => told.changed?.length === 0 || (told.stopped === 0 && told.lanes === 0 && told.places[0] !== WHOLE);
 
-/** For how much it counts, by the dry run. @param {Action} action @param {Outcome} told @returns {string[]} */
-export function foretold(action, told) {
-  if (isNothing(told)) return [`It is wished to be ${action.becomes} already: nothing would change.`];
+/** The link as a whole, as the service names it. */
+const WHOLE = "the link";
+
+/** For how much it counts, by the dry run. @param {Outcome} told @returns {string[]} */
+export function foretold(told) {
+  if (isNothing(told)) return [told.changed ? "It is wished so already: nothing would change." : "Nothing of it is stopped: nothing would be tried again."];
   const lines = [];
-  const { changed, places, partitions, lanes, stopped } = told;
-  if (changed && changed.length < places.length) lines.push(`${whole(changed.length)} of ${counted(places.length, "topic")} ${changed.length === 1 ? "changes" : "change"}; the others are wished to be ${action.becomes} already.`);
+  const { changed, places, partitions, topics, lanes, stopped } = told;
+  if (changed && changed.length < places.length) lines.push(`${whole(changed.length)} of ${counted(places.length, "topic")} ${changed.length === 1 ? "changes" : "change"}; of the others it is wished already.`);
   if (partitions !== undefined) lines.push(partitions > 0 ? `${counted(partitions, "partition")}${places.length > 1 ? " in all" : ""}.` : "No partition of it was reported yet; it counts for those to come.");
-  if (lanes !== undefined) lines.push(`${counted(lanes, "lane")}.`);
+  if (topics !== undefined) lines.push(topics > 0 ? `${counted(topics, "topic")}.` : "No topic of it was reported yet; it counts for those to come.");
+  if (lanes) lines.push(`${counted(lanes, "lane")}.`);
   if (stopped !== undefined && stopped > 0) lines.push(`${counted(stopped, "stopped partition is", "stopped partitions are")} tried again.`);
   return lines;
 }
@@ -173,6 +214,7 @@ export function remarks(action, place, link, told) {
   if (told.still_paused?.length) lines.push(`Paused by name, and so they stay: ${listedNames(told.still_paused)}.`);
   if (!link || !action.becomes) return lines;
   if (place.kind !== "link" && (link.state === "paused" || link.state === "stopped")) lines.push(`The link as a whole is ${link.state}: nothing is copied before it goes on, whatever is wished of its topics.`);
+  if (link.state === "halted") lines.push("The link has halted: the wish is kept, and counts once it begins again.");
   if (link.state === "no_owner" || link.state === "unknown") lines.push("No driver runs the link now: the wish is kept, and carried out once one does.");
   if (link.state === "silent") lines.push("The link’s driver has not reported lately: it, or another one, carries the wish out.");
   return lines;
@@ -188,6 +230,8 @@ export function isSeen(action, place, standing) {
 /** What became of it. @param {Action} action @param {Outcome} told @param {boolean | null} seen @returns {Shown} */
 export function outcome(action, told, seen) {
   if (told.is_done) return { glyph: "●", word: action.becomes ? `Done: it is ${action.becomes} (${told.took_s.toFixed(1)} s).` : `Done (${told.took_s.toFixed(1)} s).`, tone: "ok" };
+  const cut = told.orders?.find(({ stage }) => stage === "cut_short");
+  if (cut) return { glyph: "▲", word: `Begun, and cut short: ${cut.text || "its driver ended meanwhile; it may have been done or not, and is not repeated"}.`, tone: "lag" };
   if (seen) return { glyph: "●", word: `Done: it is ${action.becomes}.`, tone: "ok" };
   return { glyph: "◐", word: `Written, and waits: ${told.waits || "its owner has not carried it out yet"}.`, tone: "wait" };
 }

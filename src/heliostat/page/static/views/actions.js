@@ -33,7 +33,8 @@ export function Actions({ place, standing, link, label, isNamed = false }) {
     if (document.activeElement === document.body) /** @type {HTMLElement} */ (instead).focus(); // its button is gone
   };
   return html`<div class="actions" role="group" aria-label="Change ${label}">
-    ${(standing ? pure.offered(place.kind, standing) : []).map(({ action, key }) => html`<button key=${key} type="button" aria-haspopup="dialog" aria-disabled=${whyNot ? "true" : undefined} aria-describedby=${whyNot ? id : undefined} onClick=${() => whyNot || setOpened({ action, place })}>${action.word}<span class=${isNamed ? "" : "hidden"}> ${label}</span> …</button>`)}
+    ${isNamed && standing && html`<span class="dim">${label}:</span>`}
+    ${(standing ? pure.offered(place.kind, standing) : []).map(({ action, key }) => html`<button key=${key} type="button" aria-haspopup="dialog" aria-disabled=${whyNot ? "true" : undefined} aria-describedby=${whyNot ? id : undefined} onClick=${() => whyNot || setOpened({ action, place })}>${action.word}<span class="hidden"> ${label}</span> …</button>`)}
     ${whyNot && html`<span id=${id} class="dim why-not">${whyNot}</span>`}
     ${opened && html`<${Change} ...${opened} standing=${place.kind === "topics" ? null : standing} link=${link} close=${close} />`}
   </div>`;
@@ -61,7 +62,7 @@ function Change({ action, place, standing, link, close }) {
     const leaving = new AbortController();
     setCourse(BEGUN);
     const timer = setTimeout(async () => {
-      const answer = await post(pure.pathOf(action, place) + "?dry_run=true", pure.bodyOf(place, "", given), leaving.signal);
+      const answer = await post(pure.pathOf(action, place) + "?dry_run=true", pure.bodyOf(action, place, "", given), leaving.signal);
       if (!leaving.signal.aborted) setCourse({ step: "ready", told: answer.data, problem: answer.problem });
     }, turn || !fields.length ? 0 : FIELDS_REST_MS);
     return () => {
@@ -77,7 +78,7 @@ function Change({ action, place, standing, link, close }) {
     if (!mayGo) return;
     const why = /** @type {HTMLInputElement} */ (dialog.current?.querySelector("[data-why]")).value;
     setCourse({ step: "sending", told, problem: null });
-    const answer = await post(pure.pathOf(action, place), pure.bodyOf(place, why, given));
+    const answer = await post(pure.pathOf(action, place), pure.bodyOf(action, place, why, given));
     if (answer.data) setCourse({ step: "sent", told: answer.data, problem: null });
     else setCourse({ step: "ready", told, problem: answer.problem });
   };
@@ -86,7 +87,7 @@ function Change({ action, place, standing, link, close }) {
     <form onSubmit=${go}>
       <h2 id="change-title">${action.word} <span class=${place.kind === "link" || place.kind === "topics" ? "" : "mono"}>${pure.placeWords(place)}</span></h2>
       <dl class="change-facts">
-        <div><dt>What changes</dt><dd><span id="change-does">${action.does}</span>${place.topics && html`<${Names} names=${place.topics} />`}</dd></div>
+        <div><dt>What changes</dt><dd><span id="change-does">${pure.doesAt(action, place)}</span>${place.topics && html`<${Names} names=${place.topics} />`}</dd></div>
         <div><dt>For how much</dt><dd><div role="status" class="change-much" aria-busy=${step === "asking"}>${step === "asking" ? (isWhole ? "Asking the service …" : "It is told once the fields are filled.") : told ? html`<${Foretold} action=${action} place=${place} link=${link} told=${told} isSent=${isSent} />` : "Not known."}</div></dd></div>
         <div><dt>Can it be taken back?</dt><dd>${action.back}</dd></div>
       </dl>
@@ -102,7 +103,7 @@ function Change({ action, place, standing, link, close }) {
 /** @param {{action: Action, place: Place, link: Link | null, told: Outcome, isSent: boolean}} props */
 function Foretold({ action, place, link, told, isSent }) {
   const lines = isSent ? [] : pure.remarks(action, place, link, told);
-  return html`<b>${pure.foretold(action, told).join(" ")}</b>${lines.map((line) => html`<span key=${line}>${line}</span>`)}`;
+  return html`<b>${pure.foretold(told).join(" ")}</b>${lines.map((line) => html`<span key=${line}>${line}</span>`)}`;
 }
 
 /** @param {{names: string[]}} props */
