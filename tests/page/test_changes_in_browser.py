@@ -243,6 +243,26 @@ def test_a_restart_is_ordered_once(page: Any, address: str) -> None:
     assert [path.rpartition("/")[2] for path, _ in posts] == ["restart?dry_run=true", "restart"]
 
 
+def test_a_limit_is_asked_for_once_it_is_whole(page: Any, address: str) -> None:
+    told = {"link": "l", "wished": "20MB/s", "bytes_per_second": 20_000_000}
+    told |= {"places": ["the link"], "changed": ["the link"], "topics": 400, "is_done": True}
+    told |= {"waits": "", "took_s": 0.4, "is_tried": True}
+    page.route(re.compile("/limit"), lambda it: it.fulfill(json=told))
+    posts = sent(page)
+    page.goto(address + LINK)
+    button(page, "Limit the link").click()
+    page.wait_for_selector("dialog >> text=It is told once the fields are filled")
+    assert posts == []
+    page.keyboard.type("20MB/s")
+    page.wait_for_selector(".change-facts b >> text=400 topics.")
+    page.fill("[data-why]", WHY)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".change-course >> text=Done (0.4 s)")
+    limit = {"why": "", "limit": "20MB/s"}
+    path = "links/summit-to-usdf/limit"
+    assert posts == [(f"{path}?dry_run=true", limit), (path, {**limit, "why": WHY})]
+
+
 def test_what_is_wished_already_can_not_be_sent(page: Any, address: str) -> None:
     page.goto(address + LINK)
     page.wait_for_selector(".actions button")

@@ -91,8 +91,8 @@ function Change({ action, place, standing, link, close }) {
         <div><dt>For how much</dt><dd><div role="status" class="change-much" aria-busy=${step === "asking"}>${step === "asking" ? (isWhole ? "Asking the service …" : "It is told once the fields are filled.") : told ? html`<${Foretold} action=${action} place=${place} link=${link} told=${told} isSent=${isSent} />` : "Not known."}</div></dd></div>
         <div><dt>Can it be taken back?</dt><dd>${action.back}</dd></div>
       </dl>
-      ${!isSent && fields.map((field) => html`<${FieldInput} key=${field.name} field=${field} value=${given[field.name] ?? ""} onValue=${(/** @type {string} */ value) => setGiven((was) => ({ ...was, [field.name]: value }))} />`)}
-      ${!isSent && html`<p><label><span>Why <span class="dim">shown to all wherever it matters</span></span><input data-why autofocus type="text" maxlength=${WHY_CHARS_MAX} autocomplete="off" readonly=${step === "sending"} /></label></p>`}
+      ${!isSent && fields.map((field, place) => html`<${FieldInput} key=${field.name} field=${field} isFirst=${place === 0} value=${given[field.name] ?? ""} onValue=${(/** @type {string} */ value) => setGiven((was) => ({ ...was, [field.name]: value }))} />`)}
+      ${!isSent && html`<p><label><span>Why <span class="dim">shown to all wherever it matters</span></span><input data-why autofocus=${fields.length === 0} type="text" maxlength=${WHY_CHARS_MAX} autocomplete="off" readonly=${step === "sending"} /></label></p>`}
       <div role="status" class="change-course">${step === "sending" && html`<${Mark} of=${{ glyph: "◐", word: "It is written, and its owner asked …", tone: "wait" }} />`}${isSent && told && html`<${Mark} of=${pure.outcome(action, told, pure.isSeen(action, place, standing))} />`}</div>
       ${problem && html`<${Trouble} problem=${problem}>${!told && html`<button type="button" onClick=${() => setTurn((was) => was + 1)}>Ask again</button>`}<//>`}
       <p class="end"><button type="button" ref=${end} onClick=${() => dialog.current?.close()}>${isSent ? "Close" : "Cancel"}</button>${!isSent && html` <button type="submit" class="main" aria-disabled=${mayGo ? undefined : "true"}>${action.word}</button>`}</p>
@@ -111,11 +111,11 @@ function Names({ names }) {
   return html`<details class="choices"><summary>${counted(names.length, "topic")}</summary><ul class="mono change-names" tabindex="0" aria-label="Topics">${names.map((name) => html`<li key=${name}>${name}</li>`)}</ul></details>`;
 }
 
-/** @param {{field: import("../pure/actions.js").Field, value: string, onValue: (value: string) => void}} props */
-function FieldInput({ field, value, onValue }) {
+/** @param {{field: import("../pure/actions.js").Field, isFirst: boolean, value: string, onValue: (value: string) => void}} props */
+function FieldInput({ field, isFirst, value, onValue }) {
   const { label, hint, choices } = field;
   const take = (/** @type {any} */ event) => onValue(event.target.value.trim());
-  return html`<p><label><span>${label} <span class="dim">${hint}</span></span>${choices ? html`<select value=${value} onChange=${take}><option value=""></option>${choices.map((choice) => html`<option key=${choice}>${choice}</option>`)}</select>` : html`<input type="text" value=${value} autocomplete="off" spellcheck=${false} onInput=${take} />`}</label></p>`;
+  return html`<p><label><span>${label} <span class="dim">${hint}</span></span>${choices ? html`<select autofocus=${isFirst} value=${value} onChange=${take}><option value=""></option>${choices.map((choice) => html`<option key=${choice}>${choice}</option>`)}</select>` : html`<input type="text" autofocus=${isFirst} value=${value} autocomplete="off" spellcheck=${false} onInput=${take} />`}</label></p>`;
 }
 
 /** Who wishes that something rests, since when, and why. @param {{wish: import("../pure/actions.js").Wish, what?: any}} props */
