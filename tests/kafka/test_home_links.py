@@ -191,6 +191,33 @@ def test_verbs_and_a_run_know_the_links_of_the_home(scene: Scene) -> None:
     delete_link(scene.file, scene.name, ANN, Removal(state=True, mirrors=True))
 
 
+def test_a_run_takes_part_in_links_that_come_change_and_go(scene: Scene) -> None:
+    """Given a run without links / when one is made, changed, deleted by others / then it follows;
+
+    what the link has made goes with it once it has let it go.
+    """
+    source, target = (each.bootstrap for each in (scene.pair.source, scene.pair.target))
+    first, second = create_topic(scene.pair.source), create_topic(scene.pair.source)
+    text = scene.file.path.read_text()
+    scene.file.path.write_text(f"{text}spark: {{master: 'local[3]'}}\n")
+    batch = encode([Sample(b"k", b"v", time.time_ns() // 1_000_000)])
+    write_everywhere(source.split(","), {first: 1, second: 1}, batch)
+    with RunningLink(scene.file.path, only=scene.name) as link:
+        words = {"include": [first], "refresh_interval_s": 1}
+        content = {**scene.link(), "topics": words, "lanes": {"lease_s": 5}}
+        create_link(scene.file, scene.name, content, ANN)
+        wait_level(link, source, target, {first: 1})
+        patch = {"topics": {"include": [first, second]}}
+        change_link(scene.file, scene.name, patch, ANN, is_whole=False)
+        wait_level(link, source, target, {second: 1})
+        answer = delete_link(scene.file, scene.name, ANN, Removal(state=True, mirrors=True))
+        assert {first, second} < {*answer.topics}
+        assert link.code is None, link.text()
+        until(lambda: not {first, second} & scene.topics(), "the mirrors are gone")
+        assert not [each for each in scene.topics() if each.startswith(f"heliostat.{scene.name}.")]
+        assert link.stop() == 0, link.text()
+
+
 def state_of(scene: Scene) -> str:
     [status] = heliostat(scene.file.path, "status", "--link", scene.name, "--json").json
     return str(status["state"])

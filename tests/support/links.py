@@ -26,7 +26,6 @@ from support.clusters import TOLD_FROM_S, pause_s
 from support.spark import shared_rounds
 
 from heliostat.cli.exit_codes import HALTED, IN_SYNC
-from heliostat.cli.known_links import with_home
 from heliostat.cli.main import exit_code_of
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import LATEST, ClusterAdmin
@@ -37,7 +36,7 @@ from heliostat.link.followed_file import FollowedFile
 from heliostat.link.links_in_force import LinksInForce
 from heliostat.link.running import Running
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat.operate.links import links_of
+from heliostat.operate.links import known_links
 from heliostat.ops.events import Events
 
 LOOK_S = 0.25
@@ -120,8 +119,8 @@ class RunningLink:
         with self.log.open("a", encoding="utf-8") as out:
             try:
                 file = read_config_file(self.config)
-                loaded = with_home(file, self._only)
-                links = links_of(loaded, self._only)
+                loaded = file.config
+                links = known_links(loaded, self._only)
                 events = Events(clock.wall_ms, out)
                 running = Running(
                     loaded, links, events, clock, self._stop_asked, rounds=self._rounds

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from heliostat.config import Config, ConfigFile, read_config_file
+from heliostat.config import Config, read_config_file
 from heliostat.errors import BrokerError, ConnectionLost
 
 
@@ -27,11 +27,7 @@ def known_config(config_file: Path, link_name: str | None = None) -> Config:
     ConnectionLost, BrokerError
         That link is not in the file, and the home does not answer.
     """
-    return with_home(read_config_file(config_file), link_name)
-
-
-def with_home(file: ConfigFile, link_name: str | None = None) -> Config:
-    """As `known_config`, of a file that was read already."""
+    file = read_config_file(config_file)
     names = {link.name for link in file.config.links}
     if file.config.service.home is None or link_name in names:
         return file.config

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 import click
 
 from heliostat.cli.exit_codes import HALTED
-from heliostat.cli.known_links import with_home
 from heliostat.cli.options import config_option, link_option, log_option
 from heliostat.cli.stop_signal import STOP, ConfirmSignal, StopSignal
 from heliostat.clock import SystemClock
@@ -20,12 +19,13 @@ from heliostat.errors import SparkUnavailable
 from heliostat.ops.events import Subject
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from heliostat.cli.live_screen import LiveScreen
     from heliostat.clock import Clock
     from heliostat.link.running import Running
     from heliostat.ops.events import Events
+    from heliostat.serve.beside import ServeBeside
     from heliostat.status.values import LinkStatus
 
 VIEW_EVERY_S = 1.0
@@ -65,14 +65,14 @@ def run_command(
       heliostat run -c heliostat.yaml --link summit-to-usdf --plain
     """
     from heliostat.link.spark_start import SparkStart
-    from heliostat.operate.links import links_of
+    from heliostat.operate.links import known_links
     from heliostat.ops.events import Events, LogFormat
 
     clock = SystemClock()
-    changed = ChangedFile(config_file, clock)
+    change = ChangedFile(config_file, clock)
     file = read_config_file(config_file)
-    config = with_home(file, link_name)
-    links = links_of(config, link_name)
+    config = file.config  # links of the home come by themselves: a dead one delays nothing (I7)
+    links = known_links(config, link_name)
     stop, confirm = STOP, ConfirmSignal(STOP)
     confirm.install()
     is_live = sys.stdout.isatty() and not plain
@@ -89,17 +89,9 @@ def run_command(
     beside = None if no_serve else ServeBeside(config_file, link_name, events).start()
     tell = Halts(events, is_shown=is_live or log_form == LogFormat.TEXT.value).tell
     running = Running(config, links, events, clock, stop.is_set, starting=starting)
-    in_force = LinksInForce(
-        file,
-        config,
-        running,
-        link_name,
-        events=events,
-        on_file=(lambda: None) if beside is None else beside.begin_anew,
-    )
-    followed = FollowedFile(
-        changed, file.config, link_name, in_force, events=events, confirm=confirm.is_set
-    )
+    on_file = _begins_anew(beside)
+    users = LinksInForce(file, config, running, link_name, events=events, on_file=on_file)
+    followed = FollowedFile(change, config, link_name, users, events=events, confirm=confirm.is_set)
     followed.start()
     ends_at_s = clock.monotonic_s() + seconds if seconds is not None else float("inf")
     failure: BaseException | None = None
@@ -107,18 +99,28 @@ def run_command(
     try:
         with live_screen(running, stop, events, clock) if is_live else nullcontext():
             running.start()
-            in_force.start()
+            users.start()
             failure = follow(running, stop, headlines, ends_at_s)
-        if stop.is_set.is_set() and isinstance(failure, SparkUnavailable):
-            failure = None  # who ends us may end Spark's JVM as well
         if failure is not None:
             tell(f"halted: {failure}", failure)  # first: stopping may take a while
     finally:
         followed.stop()
-        in_force.stop()
+        users.stop()
         running.stop()
         if beside is not None:
             beside.stop()
+    exit_by(running, failure, tell)
+
+
+def _begins_anew(beside: ServeBeside | None) -> Callable[[], None]:
+    """Return what has the service read the file again, if there is one."""
+    return (lambda: None) if beside is None else beside.begin_anew
+
+
+def exit_by(
+    running: Running, failure: BaseException | None, tell: Callable[[str, BaseException], None]
+) -> None:
+    """Tell which links had halted before the last one, and exit with 3 if any has."""
     for name, error in running.failures.items():
         if error is not failure:
             tell(f"link {name} had halted: {error}", error)
@@ -214,4 +216,6 @@ def follow(
         if headlines is not None and clock.monotonic_s() >= next_line_s:
             next_line_s += LOG_EVERY_S
             headlines.write(running.statuses())
+    if stop.is_set.is_set() and isinstance(failure, SparkUnavailable):
+        return None  # who ends us may end Spark's JVM as well
     return failure

@@ -60,7 +60,7 @@ class LinksInForce:
         self._lock = threading.Lock()
         self._follower: HomeFollower | None = None
         if self._home is not None:
-            self._follower = HomeFollower(self.file, self.home_is, events.info)
+            self._follower = HomeFollower(self.file, self.home_is, events.warn)
 
     def start(self) -> None:
         """Begin to follow the home, if there is one."""
