@@ -45,6 +45,7 @@ class FileClusters:
                 for alias, cluster in config.clusters.items()
             },
             frozenset(links),
+            config.service.connect.target,
         )
 
     def alias_of(self, side: Side) -> Alias | ConfigProblem:
