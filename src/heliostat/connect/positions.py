@@ -75,7 +75,7 @@ def check_reset(partitions: Iterable[PartitionStatus]) -> None:
 
 
 def _place(partition: Mapping[str, Any]) -> tuple[str, int]:
-    shown = "{" + ", ".join(f"{name}={value}" for name, value in partition.items()) + "}"
+    shown = "{" + ", ".join(f"{name}={value}" for name, value in sorted(partition.items())) + "}"
     for name in (CLUSTER, TOPIC, PARTITION):
         if partition.get(name) is None:
             raise OffsetsRefused(

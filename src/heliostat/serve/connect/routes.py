@@ -27,6 +27,9 @@ _STATES = {
 }
 _POST_FIELDS = {"name", "config", "initial_state"}
 NO_OFFSETS = "Partitions / offsets need to be provided for an alter offsets request"
+PLUGIN_TYPES = (
+    "Valid types are sink, source, converter, header_converter, transformation, predicate."
+)
 HEALTHY = "Worker has completed startup and is ready to handle requests."
 
 
@@ -127,12 +130,7 @@ class ConnectRoutes:
         name = given.strip() if isinstance(given, str) else ""
         if not name or "/" in name:
             raise ConnectError(400, "a connector needs a name without /")
-        if config.setdefault("name", name) != name:
-            raise ConnectError(
-                400,
-                f"Connector name configuration ({config['name']}) doesn't match connector name in "
-                f"the request ({name})",
-            )
+        _name_it(config, name)
         wished = body.get("initial_state")
         if wished is not None and str(wished).upper() not in _STATES:
             raise ConnectError(400, f"initial_state: one of {', '.join(_STATES)}")
@@ -156,12 +154,7 @@ class ConnectRoutes:
 
     def _put(self, asked: Asked, config: dict[str, str]) -> Response:
         name = asked.path["name"]
-        if config.setdefault("name", name) != name:
-            raise ConnectError(
-                400,
-                f"Connector name configuration ({config['name']}) doesn't match connector name in "
-                f"the URL ({name})",
-            )
+        _name_it(config, name)
         answer = self._connectors.put(name, config, by=asked.by)
         if answer.is_new:
             return JSONResponse(answer.info, 201, _location(asked, name))
@@ -291,7 +284,7 @@ class ConnectRoutes:
         name = asked.path["plugin"]
         plugin = plugin_of(name)
         if plugin is None:
-            raise ConnectError(404, f"Unknown plugin {name}.")
+            raise ConnectError(400, f"Invalid plugin class {name}. {PLUGIN_TYPES}")
         return JSONResponse([key.to_json() for key in keys_of(plugin.kind)])
 
     def validate(self, asked: Asked) -> Response:
@@ -316,6 +309,16 @@ class ConnectRoutes:
         """Set a logger's level."""
         changed = self._loggers.set(asked.path["logger"], asked.object())
         return nothing(204) if asked.first("scope") == "cluster" else JSONResponse(changed)
+
+
+def _name_it(config: dict[str, str], name: str) -> None:
+    """Add the name to a configuration that has none; refuse another one."""
+    if config.setdefault("name", name) != name:
+        raise ConnectError(
+            400,
+            f"Connector name configuration ({config['name']}) doesn't match connector name in the "
+            f"URL ({name})",
+        )
 
 
 def _task(asked: Asked) -> int:

@@ -351,7 +351,7 @@ def test_plugins_and_their_properties(service: Service) -> None:
     assert (len(rows), {row["name"] for row in rows} >= {"name", "emit.heartbeats.enabled"}) == (
         102, True,
     )  # fmt: skip
-    assert service.ask("GET", "/connector-plugins/x/config")[0] == 404
+    assert service.ask("GET", "/connector-plugins/x/config")[0] == 400
 
 
 def test_a_home_that_does_not_answer_is_told(
