@@ -30,11 +30,14 @@ class FileClusters:
         Names of the file's links.
     target
         The cluster that is meant where a connector names no target.
+    registries
+        Clusters that have a schema registry.
     """
 
     addresses: Mapping[Alias, frozenset[str]]
     links: frozenset[str] = frozenset()
     target: Alias | None = None
+    registries: frozenset[Alias] = frozenset()
 
     @classmethod
     def of_config(cls, config: Config, links: Collection[str]) -> FileClusters:
@@ -46,6 +49,7 @@ class FileClusters:
             },
             frozenset(links),
             config.service.connect.target,
+            frozenset(a for a, each in config.clusters.items() if each.schema_registry),
         )
 
     def alias_of(self, side: Side) -> Alias | ConfigProblem:

@@ -13,6 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
+
+from heliostat.config import LinkConfig
 from heliostat.connect.connector import ConfigProblem, StoredConnector
 from heliostat.connect.file_clusters import FileClusters, Side
 from heliostat.connect.plugins import CLASS
@@ -173,9 +176,12 @@ def _add_link(
     except ConfigError as error:
         derived.problems[entry.stored.name] = tuple(_problems_in(error, entry.stored.config))
         return
-    unsupported = tuple(_unsupported(ledger, entry.stored.name))
-    if unsupported:
-        derived.problems[entry.stored.name] = unsupported
+    wrong = [
+        *_unsupported(ledger, entry.stored.name),
+        *_not_valid(entry, {"source": source, "target": target, **content}, file),
+    ]
+    if wrong:
+        derived.problems[entry.stored.name] = tuple(wrong)
         return
     name = _link_name(derived, entry.stored, (source, target), file, kept)
     derived.links[name] = {"source": source, "target": target, **content}
@@ -260,6 +266,32 @@ def _unsupported(ledger: Ledger, file: str) -> Iterator[ConfigProblem]:
     inner = [finding for finding in found if "." in finding.origin.name]
     for finding in inner or found:
         yield ConfigProblem(finding.origin.name, f"a link can't do that: {finding.text}")
+
+
+def _not_valid(
+    entry: _Read, content: Mapping[str, Any], file: FileClusters
+) -> Iterator[ConfigProblem]:
+    """Yield what no link may be, such as mirrors whose names can't be topics'."""
+    fields = _FIELDS_OF_REPLICATOR if entry.is_replicator else _FIELDS
+    try:
+        LinkConfig.model_validate({**content, "name": "any"})
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            where = ".".join(str(part) for part in detail["loc"] if str(part)[:1] != ":")
+            named = next((to for place, to in fields if where.startswith(place)), CLASS)
+            yield ConfigProblem(named, f"{where} of the link: {detail['msg']}")
+    lacking = {content["source"], content["target"]} - file.registries
+    if "schemas" in content and lacking:
+        yield ConfigProblem(
+            "topic.whitelist" if entry.is_replicator else "topics",
+            "schemas go from registry to registry, and not as a topic: set schema_registry of "
+            f"{' and '.join(sorted(lacking))} in the configuration file, or leave the topic out",
+        )
+
+
+_FIELDS = (("topics.naming", "source.cluster.alias"), ("topics", "topics"), ("groups", "groups"))
+_FIELDS_OF_REPLICATOR = (("topics.naming", "topic.rename.format"), ("topics", "topic.whitelist"))
+"""By the beginning of a link's field: the property that it comes from."""
 
 
 def _problems_in(error: ConfigError, config: Mapping[str, str]) -> Iterator[ConfigProblem]:

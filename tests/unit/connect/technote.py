@@ -66,6 +66,7 @@ FILE = FileClusters(
         Alias("destn"): frozenset({"broker-destn:29092", "broker-destn-2:29092"}),
     },
     frozenset({"other"}),
+    registries=frozenset({Alias("src"), Alias("destn")}),
 )
 
 

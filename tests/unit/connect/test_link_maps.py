@@ -161,9 +161,21 @@ REFUSED = [
     ({"target.cluster.ssl.keystore.password": "s3cret"},
      "target.cluster.ssl.keystore.password", "a secret stands"),
     ({"transforms": "t", "transforms.t.type": "a.B"}, "transforms.t.type", "a link can't do that"),
+    ({"source.cluster.alias": "a b"}, "source.cluster.alias", "only the characters"),
     ({"connector.class": "org.apache.kafka.connect.file.FileStreamSinkConnector"},
      "connector.class", NOT_OURS),
 ]  # fmt: skip
+
+
+def test_schemas_need_a_registry_on_both_sides() -> None:
+    file = replace(FILE, registries=frozenset())
+    for config, field in (
+        (SOURCE | {"topics": "foo,_schemas"}, "topics"),
+        (REPLICATOR, "topic.whitelist"),
+    ):
+        derived = links_of(stored({**config, "name": "a"}), file)
+        ((named, text),) = derived.problems["a"]
+        assert (named, "schema_registry of destn and src" in text) == (field, True)
 
 
 @pytest.mark.parametrize(("change", "field", "text"), REFUSED, ids=lambda value: str(value)[:40])
