@@ -57,10 +57,9 @@ class ConnectWorker:
         until_s = time.monotonic() + START_S
         while time.monotonic() < until_s and self.process.poll() is None:
             try:
-                with urllib.request.urlopen(f"{self.url}/health", timeout=10) as answer:  # noqa: S310  # loopback
-                    if answer.status == 200:
-                        return self
-            except OSError:
+                with urllib.request.urlopen(f"{self.url}/health", timeout=10):  # noqa: S310
+                    return self
+            except OSError:  # it does not listen yet, or answers 404 or 503
                 time.sleep(0.2)
         self.__exit__()
         raise TimeoutError(self.log.read_text(encoding="utf-8", errors="replace")[-4000:])

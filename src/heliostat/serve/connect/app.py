@@ -25,6 +25,7 @@ from heliostat.operate.connectors import (
 from heliostat.operate.shown_connectors import NoSuchConnector
 from heliostat.serve.connect.answers import WORDS, Asked, ConnectError, bare_error, error_response
 from heliostat.serve.connect.loggers import Loggers
+from heliostat.serve.connect.plugin_routes import PluginRoutes
 from heliostat.serve.connect.routes import ConnectRoutes, Handler
 from heliostat.serve.guard import BODY_BYTES_MAX, CALLER
 
@@ -38,12 +39,15 @@ def connect_app(
     connectors: Connectors, loggers: Loggers, cluster_id: Callable[[], str] = str
 ) -> Starlette:
     """Return what answers at Connect's paths."""
-    routes = ConnectRoutes(connectors, loggers, cluster_id)
+    table = [
+        *ConnectRoutes(connectors, cluster_id).table(),
+        *PluginRoutes(connectors, loggers).table(),
+    ]
     waiting = threading.BoundedSemaphore(WAITING_MAX)
     app = Starlette(
         routes=[
             Route(path, _endpoint(handler, waiting), methods=[method])
-            for path, method, handler in routes.table()
+            for path, method, handler in table
         ],
         exception_handlers={HTTPException: _refused, Exception: _crashed},
     )

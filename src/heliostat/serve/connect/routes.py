@@ -9,14 +9,11 @@ from urllib.parse import quote
 from starlette.responses import JSONResponse, Response
 
 from heliostat import __version__
-from heliostat.connect.config_keys import keys_of
-from heliostat.connect.connector import StoredConnector
-from heliostat.connect.plugins import CLASS, CONNECT_VERSION, PLUGINS, plugin_of
+from heliostat.connect.plugins import CONNECT_VERSION
 from heliostat.connect.statuses import task_config
 from heliostat.operate.connectors import Connectors
 from heliostat.operate.shown_connectors import Shown
 from heliostat.serve.connect.answers import Asked, ConnectError, config_in, nothing
-from heliostat.serve.connect.loggers import Loggers
 from heliostat.wishes.wish import WishedState
 
 Handler = Callable[[Asked], Response]
@@ -27,9 +24,6 @@ _STATES = {
 }
 _POST_FIELDS = {"name", "config", "initial_state"}
 NO_OFFSETS = "Partitions / offsets need to be provided for an alter offsets request"
-PLUGIN_TYPES = (
-    "Valid types are sink, source, converter, header_converter, transformation, predicate."
-)
 HEALTHY = "Worker has completed startup and is ready to handle requests."
 
 
@@ -40,25 +34,20 @@ class ConnectRoutes:
     ----------
     connectors
         The connectors.
-    loggers
-        The loggers of this process.
     cluster_id
         Returns the id of the home cluster; empty: not known.
     """
 
-    def __init__(
-        self, connectors: Connectors, loggers: Loggers, cluster_id: Callable[[], str]
-    ) -> None:
+    def __init__(self, connectors: Connectors, cluster_id: Callable[[], str]) -> None:
         self._connectors = connectors
         self._shown = connectors.shown
-        self._loggers = loggers
         self._cluster_id = cluster_id
         self._topics_before: dict[str, set[str]] = {}
         """Topics of connectors when they were last reset."""
 
     def table(self) -> list[tuple[str, str, Handler]]:
         """Return the handler of each path and method."""
-        one, plugin, task = "/connectors/{name}", "/connector-plugins/{plugin}", "/tasks/{task}"
+        one, task = "/connectors/{name}", "/tasks/{task}"
         return [
             ("/", "GET", self.root),
             ("/health", "GET", self.health),
@@ -82,12 +71,6 @@ class ConnectRoutes:
             (f"{one}/offsets", "GET", self.offsets),
             (f"{one}/offsets", "PATCH", self.alter_offsets),
             (f"{one}/offsets", "DELETE", self.reset_offsets),
-            ("/connector-plugins", "GET", self.plugins),
-            (f"{plugin}/config", "GET", self.plugin_config),
-            (f"{plugin}/config/validate", "PUT", self.validate),
-            ("/admin/loggers", "GET", lambda _: JSONResponse(self._loggers.all())),
-            ("/admin/loggers/{logger}", "GET", self.logger),
-            ("/admin/loggers/{logger}", "PUT", self.set_logger),
         ]
 
     def root(self, _: Asked) -> Response:
@@ -272,43 +255,6 @@ class ConnectRoutes:
         self._connectors.alter_offsets(asked.path["name"], None)
         text = "The offsets for this connector have been reset successfully"
         return JSONResponse({"message": text})
-
-    # -- plugins and loggers ------------------------------------------------------------------
-
-    def plugins(self, _: Asked) -> Response:
-        """List classes that become links."""
-        return JSONResponse([plugin.to_json() for plugin in PLUGINS])
-
-    def plugin_config(self, asked: Asked) -> Response:
-        """Return the properties of a class."""
-        name = asked.path["plugin"]
-        plugin = plugin_of(name)
-        if plugin is None:
-            raise ConnectError(400, f"Invalid plugin class {name}. {PLUGIN_TYPES}")
-        return JSONResponse([key.to_json() for key in keys_of(plugin.kind)])
-
-    def validate(self, asked: Asked) -> Response:
-        """Check a configuration; it is answered whenever it can be, whatever is wrong with it."""
-        name, config = asked.path["plugin"], config_in(asked.object())
-        if not config.get(CLASS):
-            named = ", ".join(sorted(config))
-            raise ConnectError(400, f"Connector config {{{named}}} contains no connector type")
-        plugin, given = plugin_of(name), StoredConnector("", config).plugin
-        if plugin is not None and given is not None and plugin != given:
-            raise ConnectError(
-                400,
-                f"Included connector type {config[CLASS]} does not match request type {name}",
-            )
-        return JSONResponse(self._connectors.validate(name, config).to_json())
-
-    def logger(self, asked: Asked) -> Response:
-        """Return a logger's level."""
-        return JSONResponse(self._loggers.get(asked.path["logger"]))
-
-    def set_logger(self, asked: Asked) -> Response:
-        """Set a logger's level."""
-        changed = self._loggers.set(asked.path["logger"], asked.object())
-        return nothing(204) if asked.first("scope") == "cluster" else JSONResponse(changed)
 
 
 def _name_it(config: dict[str, str], name: str) -> None:

@@ -41,8 +41,8 @@ class Service:
         store = self.store if home else None
         shown = ShownConnectors(store, self.links, lambda: file, "here:8083")
         connectors = Connectors(store, shown, StillClock())
-        app = connect_app(connectors, Loggers(StillClock()), lambda: "id")
-        paths = ConnectPaths(no_page, app)
+        self.app = connect_app(connectors, Loggers(StillClock()), lambda: "id")
+        paths = ConnectPaths(no_page, self.app)
         self.client = TestClient(paths, base_url=f"http://{HOST}", raise_server_exceptions=False)
 
     def ask(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
