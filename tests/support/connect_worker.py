@@ -57,7 +57,7 @@ class ConnectWorker:
         until_s = time.monotonic() + START_S
         while time.monotonic() < until_s and self.process.poll() is None:
             try:
-                with urllib.request.urlopen(f"{self.url}/health", timeout=10):  # noqa: S310
+                with urllib.request.urlopen(f"{self.url}/health", timeout=10):  # noqa: S310  # loopback
                     return self
             except OSError:  # it does not listen yet, or answers 404 or 503
                 time.sleep(0.2)
