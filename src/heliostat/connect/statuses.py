@@ -13,6 +13,7 @@ from typing import Any
 
 from heliostat.connect.plugins import CONNECT_VERSION
 from heliostat.status.values import LinkStatus, PartitionProblem, PartitionStatus
+from heliostat.wishes.restarts import Phase
 from heliostat.wishes.wish import WishedState
 
 RUNNING, PAUSED, STOPPED = "RUNNING", "PAUSED", "STOPPED"
@@ -118,8 +119,7 @@ def link_view(
 
 def _halted(status: LinkStatus, worker_id: str) -> ConnectorView:
     """Return that a link has failed, or that it is to begin again by itself."""
-    row: Mapping[str, Any] = getattr(status, "restarts", {})
-    if row.get("phase") == "waits":
+    if status.restarts.get("phase") == Phase.WAITS.value:
         return ConnectorView(RESTARTING, worker_id)
     lines = [status.state_in_words(), *status.troubles]
     return ConnectorView(FAILED, worker_id, (), "\n".join(lines))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.connect.file_clusters import FileClusters
 from heliostat.connect.store import ConnectorStore, HomeConnectors
 from heliostat.definitions.definition_book import DefinitionBook
-from heliostat.errors import HeliostatError, Refused
+from heliostat.errors import HeliostatError
 from heliostat.names import LinkName
 from heliostat.operate.connectors import Connectors
+from heliostat.operate.orders import order_restart
 from heliostat.operate.shown_connectors import ShownConnectors
 from heliostat.operate.wishes import make_wish
 from heliostat.serve.watch import Watch
@@ -24,22 +24,11 @@ WITHIN_S = 0.0
 """Connect answers once a wish is recorded; that it is carried out, the status tells."""
 
 
-class Restart(Protocol):
-    """Orders that a link, or what is stopped of these topics, begins anew."""
-
-    def __call__(
-        self, config: Config, link: LinkConfig, topics: Sequence[str], *, by: str, within_s: float
-    ) -> object:
-        """Write the order."""
-        ...
-
-
 class WatchedLinks:
     """What a watch knows of links, and what can be wished of them."""
 
-    def __init__(self, watch: Watch, restart: Restart | None = None) -> None:
+    def __init__(self, watch: Watch) -> None:
         self._watch = watch
-        self._restart = restart
 
     def known(self) -> Mapping[LinkName, LinkConfig]:
         """Return all links that are followed."""
@@ -70,9 +59,7 @@ class WatchedLinks:
         known = self.known().get(link)
         if known is None:
             return  # nothing runs yet that could begin anew
-        if self._restart is None:
-            raise Refused("nothing can be restarted here")
-        self._restart(self._watch.config, known, places, by=by, within_s=WITHIN_S)
+        order_restart(self._watch.config, known, places, by=by, within_s=WITHIN_S)
 
 
 def _barely(config: Config, link: LinkName, target: str) -> LinkConfig:
@@ -81,9 +68,7 @@ def _barely(config: Config, link: LinkName, target: str) -> LinkConfig:
     return LinkConfig.model_validate({"name": link, "source": source, "target": target})
 
 
-def connectors_of(
-    watch: Watch, file: FileClusters, port: int, restart: Restart | None = None
-) -> Connectors:
+def connectors_of(watch: Watch, file: FileClusters, port: int) -> Connectors:
     """Return the connectors of a service; without a home, none can be made."""
     config = watch.config
     home = config.service.home
@@ -91,7 +76,7 @@ def connectors_of(
     if home is not None:
         store = HomeConnectors(DefinitionBook(config.clusters[home].access()))
     worker_id = f"{socket.gethostname()}:{port}"
-    shown = ShownConnectors(store, WatchedLinks(watch, restart), lambda: file, worker_id)
+    shown = ShownConnectors(store, WatchedLinks(watch), lambda: file, worker_id)
     return Connectors(store, shown, watch.clock)
 
 
