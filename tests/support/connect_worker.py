@@ -54,10 +54,10 @@ class ConnectWorker:
             )
 
     def __enter__(self) -> Self:
-        until_s = time.monotonic() + START_S
+        until_s, health = time.monotonic() + START_S, f"{self.url}/health"
         while time.monotonic() < until_s and self.process.poll() is None:
             try:
-                with urllib.request.urlopen(f"{self.url}/health", timeout=10):  # noqa: S310  # loopback
+                with urllib.request.urlopen(health, timeout=10):  # noqa: S310  # loopback
                     return self
             except OSError:  # it does not listen yet, or answers 404 or 503
                 time.sleep(0.2)
