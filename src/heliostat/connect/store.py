@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from heliostat.connect.connector import StoredConnector
-from heliostat.definitions.definition import Definition, DefinitionKind
+from heliostat.definitions.definition import Definition, DefinitionKey, DefinitionKind
 from heliostat.definitions.definition_book import DefinitionBook
 from heliostat.names import Offset
 
@@ -96,11 +96,18 @@ class HomeConnectors:
             self._book.consume(LOOK_S)
 
     def _connectors(self) -> dict[str, StoredConnector]:
-        return {
-            key.name: _connector(row)
-            for key, row in self._book.definitions.items()
-            if key.kind is DefinitionKind.CONNECTOR
-        }
+        return connectors_in(self._book.definitions)
+
+
+def connectors_in(
+    definitions: Mapping[DefinitionKey, Definition],
+) -> dict[str, StoredConnector]:
+    """Return the connectors among definitions, by name."""
+    return {
+        key.name: _connector(row)
+        for key, row in definitions.items()
+        if key.kind is DefinitionKind.CONNECTOR
+    }
 
 
 def _connector(row: Definition) -> StoredConnector:

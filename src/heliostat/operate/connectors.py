@@ -119,7 +119,7 @@ class Connectors:
             )
             others = self.shown.stored()
             others.pop(name, None)
-            file = self.shown.file()
+            file = self.shown.file_and_links()
             checked = validate(config.get(CLASS, ""), stored, others.values(), file)
             if checked.problems:
                 raise Invalid(checked)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from heliostat.config import LinkConfig
@@ -115,6 +115,12 @@ class ShownConnectors:
                 view = self._link_view(name)
                 shown[name] = Shown(_declared(link, self.file()), view, is_declared=True)
         return dict(sorted(shown.items()))
+
+    def file_and_links(self) -> FileClusters:
+        """Return what the file says, with the names of all links that are no connector's."""
+        file = self.file()
+        derived = links_of(self.stored().values(), file)
+        return replace(file, links=file.links | (self.links.known().keys() - derived.links.keys()))
 
     def get(self, name: str) -> Shown:
         """Return one.

@@ -320,6 +320,14 @@ def test_a_link_of_the_file_is_not_changed_with_a_home_either(service: Service) 
     assert service.ask("DELETE", "/connectors/l")[0] == 403
 
 
+def test_a_link_of_another_api_keeps_its_name(service: Service) -> None:
+    made = LinkConfig.model_validate({"name": LINK, "source": "src", "target": "destn"})
+    service.links.of_file[LinkName(LINK)] = made
+    service.upload(SOURCE)
+    assert service.store.read()[NAME].link == "mirror-source"
+    assert service.ask("GET", "/connectors")[1] == [NAME, LINK]
+
+
 def test_a_connector_whose_cluster_has_gone_from_the_file_has_failed() -> None:
     service = Service()
     service.upload(SOURCE)
