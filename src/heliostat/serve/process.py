@@ -16,6 +16,7 @@ from heliostat.config import Config, ConfigFile, ServiceConfig
 from heliostat.config.defined import WholeConfig
 from heliostat.config.service import HOST_NAMES, ServiceTls, is_loopback, parts_of
 from heliostat.connect.file_clusters import FileClusters
+from heliostat.connect.home_contents import home_contents
 from heliostat.definitions.follow import HomeFollower
 from heliostat.metrics.voice import Place
 from heliostat.ops.events import LogFormat
@@ -103,7 +104,7 @@ def _home_follower(watch: Watch, file: ConfigFile, only: str | None) -> HomeFoll
         links = tuple(each for each in whole.config.links if only in (None, each.name))
         watch.change_to(watch.config.model_copy(update={"links": links}))
 
-    follower = HomeFollower(lambda: file, change, watch.service_events.warn)
+    follower = HomeFollower(lambda: file, change, watch.service_events.warn, contents=home_contents)
     follower.start()
     return follower
 

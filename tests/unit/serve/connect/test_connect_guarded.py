@@ -75,7 +75,7 @@ def test_other_sites_and_other_types_are_refused(guarded: TestClient) -> None:
 
 
 def test_links_of_a_watch_are_shown(watch: Watch) -> None:
-    connectors = connectors_of(watch, 8083)
+    connectors = connectors_of(watch, FileClusters.of_config(watch.config, ["l"]), 8083)
     (shown,) = connectors.shown.all().values()
     assert (shown.stored.name, shown.is_declared) == ("l", True)
     assert [task.state for task in shown.view.tasks] == ["FAILED"]
