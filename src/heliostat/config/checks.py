@@ -41,6 +41,10 @@ def cross_problems(raw: Mapping[str, Any]) -> Iterator[str]:
     home = service.get("home") if isinstance(service, dict) else None
     if isinstance(home, str) and home not in aliases:
         yield f"service.home: {_no_such_cluster(home, aliases)}"
+    connect = service.get("connect") if isinstance(service, dict) else None
+    target = connect.get("target") if isinstance(connect, dict) else None
+    if isinstance(target, str) and target not in aliases:
+        yield f"service.connect.target: {_no_such_cluster(target, aliases)}"
     links = raw.get("links")
     if isinstance(links, list) and not links and home is None:
         yield "links: must not be empty, unless service.home is set (got [])"

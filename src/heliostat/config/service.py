@@ -69,6 +69,16 @@ class ServiceTls(Frozen):
     """PEM file with its key."""
 
 
+class ConnectConfig(Frozen):
+    """Kafka Connect's API, at Connect's own paths of the same address."""
+
+    enabled: Annotated[bool, Field(title="Enabled")] = True
+    """Answer there. Connectors can be made only if `home` is set."""
+    target: Annotated[Alias | None, Field(title="Target")] = None
+    """Cluster that a connector means which names no target, as Connect's own cluster; null = it
+    must name one."""
+
+
 class ServiceConfig(Frozen):
     """Where people and programs watch links."""
 
@@ -89,6 +99,8 @@ class ServiceConfig(Frozen):
     allow: Annotated[Patterns, Field(title="Allowed")] = ()
     """Names or regular expressions of files, Python functions and expressions that call Java, which
     links made by API may name; none by default. What stands in this file needs no such entry."""
+    connect: Annotated[ConnectConfig, Field(title="Kafka Connect's API")] = ConnectConfig()
+    """For `kafkaconnect` and others of its clients, see docs/kafka-connect.md."""
     host_names: Annotated[tuple[str, ...], Strict(strict=False), Field(title="Host names")] = ()
     """Further names by which browsers may call a service on this machine's own address."""
 

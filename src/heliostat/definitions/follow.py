@@ -6,14 +6,15 @@ What runs goes on while the home does not answer (I7); that is told once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import closing
 
 from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import Config, ConfigFile
 from heliostat.config.defined import WholeConfig
+from heliostat.definitions.definition import Definition, DefinitionKey
 from heliostat.definitions.definition_book import DefinitionBook
-from heliostat.definitions.home_links import HomeLinks, contents_of
+from heliostat.definitions.home_links import Contents, HomeLinks, contents_of
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
 
 WAIT_S = 0.5
@@ -21,6 +22,7 @@ AGAIN_S = 3.0
 """Between two tries, when the home does not answer."""
 ENDS_WITHIN_S = 3.0
 Tell = Callable[[str], None]
+ReadContents = Callable[[ConfigFile, Mapping[DefinitionKey, Definition]], Contents]
 OpenBook = Callable[[Config, ForeignRecords], DefinitionBook]
 
 
@@ -28,6 +30,10 @@ def open_home(config: Config, foreign: ForeignRecords) -> DefinitionBook:
     """Open the definitions of a configuration's home."""
     assert config.service.home is not None
     return DefinitionBook(config.clusters[config.service.home].access(), foreign)
+
+
+def _contents(_: ConfigFile, definitions: Mapping[DefinitionKey, Definition]) -> Contents:
+    return contents_of(definitions)
 
 
 class HomeFollower:
@@ -44,6 +50,8 @@ class HomeFollower:
         Receives lines for the log.
     open_book
         Opens the definitions.
+    contents
+        Reads links from a file and definitions.
     """
 
     def __init__(
@@ -52,11 +60,13 @@ class HomeFollower:
         on_change: Callable[[WholeConfig], None],
         tell: Tell,
         open_book: OpenBook = open_home,
+        contents: ReadContents = _contents,
     ) -> None:
         self._file = file
         self._on_change = on_change
         self._tell = tell
         self._open_book = open_book
+        self._contents = contents
         self._foreign = ForeignRecords(tell)
         self._links = HomeLinks()
         self._before: WholeConfig | None = None
@@ -107,7 +117,7 @@ class HomeFollower:
 
     def _take(self, book: DefinitionBook) -> None:
         self._file_changed.clear()
-        whole = self._links.whole(self._file(), contents_of(book.definitions))
+        whole = self._links.whole(self._file(), self._contents(self._file(), book.definitions))
         before, self._before = self._before, whole
         waits = {} if before is None else before.waits
         for name, problems in whole.waits.items():

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from heliostat.config import Config, ConfigFile, LinkConfig
 from heliostat.config.defined import WholeConfig
+from heliostat.connect.home_contents import home_contents
 from heliostat.definitions.follow import HomeFollower
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
@@ -60,7 +61,9 @@ class LinksInForce:
         self._lock = threading.Lock()
         self._follower: HomeFollower | None = None
         if self._home is not None:
-            self._follower = HomeFollower(self.file, self.home_is, events.warn)
+            self._follower = HomeFollower(
+                self.file, self.home_is, events.warn, contents=home_contents
+            )
 
     def start(self) -> None:
         """Begin to follow the home, if there is one."""

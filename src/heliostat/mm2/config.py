@@ -71,7 +71,7 @@ def import_mm2(
             hint="a flow needs `A->B.enabled=true`, or a MirrorSourceConnector",
         )
     clusters = _clusters(flows, secrets, ledger)
-    drafts = [_draft(flow, secrets, naming, ledger) for flow in flows]
+    drafts = [draft_of(flow, secrets, naming, ledger) for flow in flows]
     _add_registries(clusters, drafts, ledger)
     links = [
         {"name": name, "source": flow.source.key, "target": flow.target.key, **draft.section()}
@@ -148,7 +148,21 @@ def _clusters(flows: Iterable[Flow], secrets: str, ledger: Ledger) -> dict[str, 
     return clusters
 
 
-def _draft(flow: Flow, secrets: str, naming: str | None, ledger: Ledger) -> LinkDraft:
+def draft_of(flow: Flow, secrets: str, naming: str | None, ledger: Ledger) -> LinkDraft:
+    """Return the link of a flow.
+
+    Parameters
+    ----------
+    flow, ledger
+        The flow, and what takes the outcome of its properties.
+    secrets, naming
+        As of `import_mm2`.
+
+    Raises
+    ------
+    ConfigError
+        Something can't be converted.
+    """
     draft = LinkDraft(flow, secrets, ledger)
     if flow.is_replicator:
         convert_replicator(draft, naming)

@@ -7,6 +7,7 @@ it calls that.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from heliostat.errors import ConfigError
 from heliostat.mm2.config_clients import (
@@ -28,6 +29,27 @@ from heliostat.mm2.config_names import CHECKPOINT_ONLY, HEARTBEAT_ONLY
 from heliostat.mm2.config_values import Flow, Ledger
 
 _BOOTSTRAP = "bootstrap.servers"
+
+
+class Partners(NamedTuple):
+    """What belongs to a source connector of the other two kinds."""
+
+    checkpoints: list[Connector]
+    at_source: list[Connector]
+    """Those that write heartbeats into its source."""
+    at_target: list[Connector]
+    """Those that write heartbeats into its target."""
+
+
+def partners_of(source: Connector, others: Iterable[Connector]) -> Partners:
+    """Return which of the others belong to a source connector."""
+    rest = list(others)
+    heartbeats = [each for each in rest if each.kind == HEARTBEAT]
+    return Partners(
+        [each for each in rest if each.kind == CHECKPOINT and _is_same_flow(source, each)],
+        [each for each in heartbeats if _writes_into(each, source, "source")],
+        [each for each in heartbeats if _writes_into(each, source, "target")],
+    )
 
 
 def flows_of(
@@ -76,13 +98,14 @@ def _note_aliases(connector: Connector, ledger: Ledger) -> None:
             ledger.used(setting, f"clusters and link{empty}")
 
 
-def _aliases(connector: Connector) -> tuple[str, str]:
+def aliases_of(connector: Connector) -> tuple[str, str]:
+    """Return what it calls its source and its target."""
     target = connector.settings.get("target.cluster.alias")
     source = connector.settings["source.cluster.alias"]
     return source.value, "target" if target is None else target.value
 
 
-def _addresses(connector: Connector, side: str) -> frozenset[str]:
+def addresses_of(connector: Connector, side: str) -> frozenset[str]:
     """Return where it reads or writes; empty if its file does not say."""
     role = {("target", SOURCE): "producer", ("source", SOURCE): "consumer"}
     found = role_settings(connector.settings, side, role.get((side, connector.kind), "admin"))
@@ -93,51 +116,48 @@ def _addresses(connector: Connector, side: str) -> frozenset[str]:
 
 
 def _is_same_flow(source: Connector, checkpoint: Connector) -> bool:
-    ends = [(_addresses(source, s), _addresses(checkpoint, s)) for s in ("source", "target")]
+    ends = [(addresses_of(source, s), addresses_of(checkpoint, s)) for s in ("source", "target")]
     if all(one and other for one, other in ends):
         return all(one & other for one, other in ends)
-    return _aliases(source) == _aliases(checkpoint)
+    return aliases_of(source) == aliases_of(checkpoint)
 
 
 def _writes_into(heartbeat: Connector, source: Connector, side: str) -> bool:
-    written, cluster = _addresses(heartbeat, "target"), _addresses(source, side)
+    written, cluster = addresses_of(heartbeat, "target"), addresses_of(source, side)
     if written and cluster:
         return bool(written & cluster)
     index = 0 if side == "source" else 1
-    return _aliases(heartbeat)[1] == _aliases(source)[index]
+    return aliases_of(heartbeat)[1] == aliases_of(source)[index]
 
 
 def _feeds(heartbeat: Connector, flow: Flow) -> bool:
     """Return whether it writes into the source of a flow that has no connectors of its own."""
     addresses = flow.source.settings.get(_BOOTSTRAP)
     cluster = frozenset() if addresses is None else frozenset(addresses.entries())
-    if (written := _addresses(heartbeat, "target")) and cluster:
+    if (written := addresses_of(heartbeat, "target")) and cluster:
         return bool(written & cluster)
-    return _aliases(heartbeat)[1] == flow.source.alias
+    return aliases_of(heartbeat)[1] == flow.source.alias
 
 
 def _flow(
     source: Connector, others: list[Connector], taken: list[Connector], ledger: Ledger
 ) -> Flow:
-    checkpoints = [e for e in others if e.kind == CHECKPOINT and _is_same_flow(source, e)]
-    heartbeats = [e for e in others if e.kind == HEARTBEAT]
-    at_source = [each for each in heartbeats if _writes_into(each, source, "source")]
-    at_target = [each for each in heartbeats if _writes_into(each, source, "target")]
+    checkpoints, at_source, at_target = partners_of(source, others)
     taken += checkpoints + at_source + at_target
-    name = "->".join(_aliases(source))
+    name = "->".join(aliases_of(source))
     for each in checkpoints:
-        if _aliases(each) != _aliases(source):
+        if aliases_of(each) != aliases_of(source):
             ledger.differs(
                 f"{name}: the {CHECKPOINT} of {each.file} calls the clusters "
-                f"{'->'.join(_aliases(each))}, but has the addresses of {name}: it is taken for "
+                f"{'->'.join(aliases_of(each))}, but has the addresses of {name}: it is taken for "
                 "this flow's, and groups' offsets are for this flow's mirrors"
             )
     for each in at_source:
-        if _aliases(each)[1] != _aliases(source)[0]:
+        if aliases_of(each)[1] != aliases_of(source)[0]:
             ledger.differs(
                 f"{name}: the {HEARTBEAT} of {each.file} writes into the cluster with the "
-                f"addresses of {_aliases(source)[0]}, which it calls {_aliases(each)[1]}: the link "
-                "writes heartbeats there (heartbeats.emit)"
+                f"addresses of {aliases_of(source)[0]}, which it calls {aliases_of(each)[1]}: the "
+                "link writes heartbeats there (heartbeats.emit)"
             )
     flow = build_flow(source, checkpoints, at_source, at_target, ledger)
     flow.from_connectors = True
@@ -164,13 +184,13 @@ def build_flow(
     ledger
         Takes the outcome.
     """
-    name = "->".join(_aliases(source))
+    name = "->".join(aliases_of(source))
     settings = _own(source, ledger)
     for each in (*checkpoints, *at_target):
         _add_other(settings, each, name, ledger)
     for each in (source, *checkpoints):
         _tell_not_running(each, name, ledger)
-    aliases = _aliases(source)
+    aliases = aliases_of(source)
     keys = [alias or side for alias, side in zip(aliases, ("source", "target"), strict=True)]
     flow = Flow(
         source=source_client(source.settings, aliases[0], keys[0], ledger),
@@ -244,7 +264,7 @@ def _tell_not_running(connector: Connector, flow: str, ledger: Ledger) -> None:
 
 
 def _tell_alone(connector: Connector, ledger: Ledger) -> None:
-    aliases = "->".join(_aliases(connector))
+    aliases = "->".join(aliases_of(connector))
     for setting in connector.settings.values():
         ledger.unless_read(
             setting.origin,

@@ -9,8 +9,8 @@ from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import Config, ConfigFile
 from heliostat.config.defined import WholeConfig, with_definitions
+from heliostat.connect.home_contents import home_contents
 from heliostat.definitions.definition_book import CLIENT_ID, DefinitionBook
-from heliostat.definitions.home_links import contents_of
 from heliostat.errors import Refused
 from heliostat.operate.reach import require_answer
 
@@ -52,4 +52,4 @@ def whole_config(file: ConfigFile) -> WholeConfig:
     if file.config.service.home is None:
         return WholeConfig(file.config, {})
     with home_book(file.config) as book:
-        return with_definitions(file, contents_of(book.definitions))
+        return with_definitions(file, home_contents(file, book.definitions))

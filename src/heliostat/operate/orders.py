@@ -107,7 +107,8 @@ def order_restart(
         closing(RecentRecords(lent, progress_topic(name))) as progress,
     ):
         reader = StatusReader(name, progress)
-        if progress.exists():
+        is_reported = progress.exists()
+        if is_reported:
             reader.begin()
         partitions = reader.board.positions().keys()
         places = [place_of(text, partitions) for text in topics] or [Place()]
@@ -118,7 +119,8 @@ def order_restart(
         if not dry_run:
             book.read()
             book.order(orders, link.state.replication_factor)
-            standings, waits = _await(reader, book, orders, clock, within_s)
+            reports = reader if is_reported else None
+            standings, waits = _await(reports, book, orders, clock, within_s)
         return OrderAnswer(
             name,
             tuple(map(str, places)),
@@ -143,24 +145,29 @@ def _concerned(board: StatusBoard, places: Sequence[Place], now_ms: int) -> tupl
 
 
 def _await(
-    reader: StatusReader,
+    reader: StatusReader | None,
     book: WishBook,
     orders: Sequence[Order],
     clock: SystemClock,
     within_s: float,
 ) -> tuple[tuple[OrderStanding, ...], str]:
-    """Wait until the owner has ended them all; return how far they came, and why not further."""
+    """Wait until the owner has ended them all; return how far they came, and why not further.
+
+    No reader: nobody has ever run the link.
+    """
     until_s = clock.monotonic_s() + within_s
     silent_s = clock.monotonic_s() + DRIVER_SILENT_AFTER_S
-    first_ms = reader.board.driver_at_ms
+    first_ms = None if reader is None else reader.board.driver_at_ms
     while True:  # ends: they have ended, nobody is there to do it, or the time is over
         book.consume(READ_S)
-        reader.read(0.0)
+        if reader is not None:
+            reader.read(0.0)
         known = (book.orders.standing(each.order_id) for each in orders)
         standings = tuple(each for each in known if each is not None)
         if len(standings) == len(orders) and all(each.ended is not None for each in standings):
             return standings, ""
-        now_s, at_ms = clock.monotonic_s(), reader.board.driver_at_ms
+        now_s = clock.monotonic_s()
+        at_ms = None if reader is None else reader.board.driver_at_ms
         memory = book.restarts
         is_halted = memory is not None and memory.is_halted
         if at_ms is None and not is_halted:

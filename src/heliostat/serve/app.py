@@ -15,6 +15,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.types import ASGIApp
 
 from heliostat import __version__
 from heliostat.config import Config, ConfigFile
@@ -25,6 +26,7 @@ from heliostat.serve.answers import LinkParameter, answer, status_of
 from heliostat.serve.bodies import Bodies
 from heliostat.serve.caller_routes import add_caller
 from heliostat.serve.configuration_routes import add_configuration
+from heliostat.serve.connect.paths import ConnectPaths
 from heliostat.serve.events_routes import add_events
 from heliostat.serve.explain_routes import add_explain
 from heliostat.serve.gaps_routes import add_gaps
@@ -73,7 +75,10 @@ ABOUT = "Watches and steers links between Kafka clusters, and compares their two
 
 
 def make_app(
-    watch: Watch, jobs: Jobs | None = None, file: Callable[[], ConfigFile] | None = None
+    watch: Watch,
+    jobs: Jobs | None = None,
+    file: Callable[[], ConfigFile] | None = None,
+    connect: ASGIApp | None = None,
 ) -> FastAPI:
     """Return what answers requests.
 
@@ -83,6 +88,8 @@ def make_app(
         What is known, and what was begun.
     file
         Returns the configuration file; by default one that holds what the watch has.
+    connect
+        Answers requests at Kafka Connect's paths; None: these are not there.
     """
     app = FastAPI(
         title=TITLE,
@@ -112,6 +119,8 @@ def make_app(
     add_caller(app)
     add_page(app)
     _add_problems(app)
+    if connect is not None:
+        app.add_middleware(ConnectPaths, connect=connect)
     return app
 
 

@@ -7,11 +7,15 @@ must come from our own page.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMapping
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
 
+from heliostat.serve.connect.answers import error_response
+from heliostat.serve.connect.paths import accepts_page, is_connects
 from heliostat.serve.problems import problem
 from heliostat.serve.tokens import Role, Tokens
 
@@ -84,11 +88,13 @@ class Guard:
             await send(message)
 
         if refusal is not None:
+            if is_connects(scope):
+                refusal = _as_connect(refusal)
             await refusal(scope, receive, send_guarded)
         else:
             await self._app(scope, receive, send_guarded)
 
-    def _refusal(self, scope: Scope, headers: Headers) -> App | None:
+    def _refusal(self, scope: Scope, headers: Headers) -> JSONResponse | None:
         host = headers.get("host", "").lower()
         if self._hosts is not None and host not in self._hosts:
             return problem(
@@ -102,7 +108,7 @@ class Guard:
             return problem(413, f"a request has at most {BODY_BYTES_MAX} bytes")
         if scope["method"] not in SAFE and not _is_json(headers):
             return problem(415, "what changes something is asked by JSON", hint="application/json")
-        if self._tokens is None or _is_open(scope["path"]):
+        if self._tokens is None or _is_open(scope):
             return None
         return _refusal_of(self._tokens, scope, headers)
 
@@ -120,11 +126,23 @@ def _is_json(headers: Headers) -> bool:
     return kind in JSON_TYPES or (not has_body and not kind)
 
 
-def _is_open(path: str) -> bool:
-    return path in OPEN_PATHS or path == PAGE_PATH or path.startswith(STATIC_PATHS)
+def _is_open(scope: Scope) -> bool:
+    path = scope["path"]
+    if path == PAGE_PATH:
+        return accepts_page(scope)
+    return path in OPEN_PATHS or path.startswith(STATIC_PATHS)
 
 
-def _refusal_of(tokens: Tokens, scope: Scope, headers: Headers) -> App | None:
+def _as_connect(refusal: JSONResponse) -> JSONResponse:
+    """Return a refusal in the shape that Kafka Connect's clients read."""
+    problem = json.loads(bytes(refusal.body))
+    response = error_response(refusal.status_code, problem["detail"])
+    if "www-authenticate" in refusal.headers:
+        response.headers["WWW-Authenticate"] = refusal.headers["www-authenticate"]
+    return response
+
+
+def _refusal_of(tokens: Tokens, scope: Scope, headers: Headers) -> JSONResponse | None:
     """Return why a request without a token that allows it is refused; None: it is allowed.
 
     Then its scope names who asks.

@@ -9,15 +9,21 @@ import threading
 from collections.abc import Callable
 
 import uvicorn
+from starlette.applications import Starlette
 
 from heliostat.clock import SystemClock
 from heliostat.config import Config, ConfigFile, ServiceConfig
 from heliostat.config.defined import WholeConfig
 from heliostat.config.service import HOST_NAMES, ServiceTls, is_loopback, parts_of
+from heliostat.connect.file_clusters import FileClusters
+from heliostat.connect.home_contents import home_contents
 from heliostat.definitions.follow import HomeFollower
 from heliostat.metrics.voice import Place
 from heliostat.ops.events import LogFormat
 from heliostat.serve.app import health_app, make_app
+from heliostat.serve.connect.app import connect_app
+from heliostat.serve.connect.loggers import Loggers
+from heliostat.serve.connect.watched_links import connectors_of, home_cluster_id
 from heliostat.serve.guard import App, Guard
 from heliostat.serve.jobs import Jobs
 from heliostat.serve.listener import bound, url_of
@@ -67,7 +73,7 @@ def serve(
     log = None if ends_with_parent else sys.stderr
     watch = Watch(config, SystemClock(), driver, log=log, form=form)
     jobs = Jobs(watch, file.path)
-    api = make_app(watch, jobs, lambda: file)
+    api = make_app(watch, jobs, lambda: file, _connect(watch, file, listener))
     guard = Guard(api, hosts=_hosts(listener, service), tokens=tokens)
     app = watch.routes.timed(guard)
     server = uvicorn.Server(_settings(app, service.tls))
@@ -98,9 +104,18 @@ def _home_follower(watch: Watch, file: ConfigFile, only: str | None) -> HomeFoll
         links = tuple(each for each in whole.config.links if only in (None, each.name))
         watch.change_to(watch.config.model_copy(update={"links": links}))
 
-    follower = HomeFollower(lambda: file, change, watch.service_events.warn)
+    follower = HomeFollower(lambda: file, change, watch.service_events.warn, contents=home_contents)
     follower.start()
     return follower
+
+
+def _connect(watch: Watch, file: ConfigFile, listener: socket.socket) -> Starlette | None:
+    """Return what answers at Kafka Connect's paths, if that is wished."""
+    if not watch.config.service.connect.enabled:
+        return None
+    own = FileClusters.of_config(watch.config, [link.name for link in file.config.links])
+    connectors = connectors_of(watch, own, listener.getsockname()[1])
+    return connect_app(connectors, Loggers(watch.clock), home_cluster_id(watch.config))
 
 
 def _settings(app: App, tls: ServiceTls | str | None) -> uvicorn.Config:

@@ -1,0 +1,321 @@
+"""The links that connectors are, as `links:` of our file has them; pure.
+
+One link is one MirrorSourceConnector, with the checkpoint and heartbeat connectors of the same two
+clusters, or one of Replicator's. What the import of MirrorMaker 2's files makes of each property
+holds here, too, but for what runs by default: the other two connectors are asked for by name, and
+offset syncs are written unless a configuration says otherwise, as MirrorMaker 2 does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from heliostat.config import LinkConfig
+from heliostat.connect.connector import ConfigProblem, StoredConnector
+from heliostat.connect.file_clusters import FileClusters, Side
+from heliostat.connect.plugins import CLASS
+from heliostat.connect.refusals import refusals_of
+from heliostat.errors import ConfigError
+from heliostat.mm2.config import draft_of
+from heliostat.mm2.config_connectors import CHECKPOINT, REPLICATOR, Connector, connector
+from heliostat.mm2.config_pairs import addresses_of, aliases_of, build_flow, partners_of
+from heliostat.mm2.config_replicator import replicator_flows
+from heliostat.mm2.config_values import Fate, Finding, Flow, Ledger, Origin, Setting
+from heliostat.names import Alias, LinkName
+from heliostat.wishes.wish import WishedState
+
+_SECRETS = "/"
+"""No secret is read from where a connector says."""
+_SYNCS = "emit.offset-syncs.enabled"
+_POLICY = "replication.policy."
+_OUR_FILE = "the configuration file"
+_NAMING = frozenset({"name", CLASS, "source.cluster.alias", "target.cluster.alias"})
+"""Properties that say which link it is; there is nothing to tell of them."""
+_ADDRESSES = {"source": "src.kafka.bootstrap.servers", "target": "dest.kafka.bootstrap.servers"}
+
+
+@dataclass(slots=True)
+class DerivedLinks:
+    """What connectors are."""
+
+    links: dict[LinkName, dict[str, Any]] = field(default_factory=dict)
+    """What `links:` of the file would have, without its name, by name; the oldest first."""
+    of_connector: dict[str, tuple[LinkName, ...]] = field(default_factory=dict)
+    """The links that a connector is, or belongs to; none: it has no effect yet."""
+    problems: dict[str, tuple[ConfigProblem, ...]] = field(default_factory=dict)
+    """What is wrong with a connector; it is no link then, and belongs to none."""
+    notes: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Properties of a connector that a link does not need, or has no counterpart of."""
+
+
+def links_of(connectors: Iterable[StoredConnector], file: FileClusters) -> DerivedLinks:
+    """Return the links that connectors are.
+
+    Parameters
+    ----------
+    connectors
+        All connectors; of two that would be called alike, the older one is.
+    file
+        What the configuration file says.
+    """
+    derived = DerivedLinks()
+    given = sorted(connectors, key=lambda each: (each.generation < 0, each.generation, each.name))
+    read: dict[str, _Read] = {}
+    for stored in given:
+        problems = [*_not_ours(stored), *refusals_of(stored.config)]
+        if not problems:
+            read[stored.name] = found = _Read(stored, Ledger())
+            problems += found.problems()
+        derived.of_connector[stored.name] = ()
+        if problems:
+            derived.problems[stored.name] = tuple(problems)
+            read.pop(stored.name, None)
+    kept = {each.link: each.name for each in given if each.link}
+    for entry in read.values():
+        if entry.makes_link:
+            _add_link(derived, entry, read.values(), file, kept)
+        else:
+            _check_sides(derived, entry, file)
+    return derived
+
+
+class _Read:
+    """A connector in the import's words, and the outcome of its properties."""
+
+    def __init__(self, stored: StoredConnector, ledger: Ledger) -> None:
+        self.stored = stored
+        self.ledger = ledger
+        makes_link = stored.plugin is not None and stored.plugin.makes_link
+        state = WishedState.RUNNING if makes_link else stored.state
+        config = {**stored.config, CLASS: stored.plugin.name if stored.plugin else ""}
+        self.connector: Connector = connector(stored.name, "", config, ledger, state.value)
+        self.makes_link = makes_link
+
+    @property
+    def is_replicator(self) -> bool:
+        """Whether it is Confluent's."""
+        return self.connector.kind == REPLICATOR
+
+    def problems(self) -> Iterator[ConfigProblem]:
+        """Yield what it lacks."""
+        needed = [_ADDRESSES["source"]] if self.is_replicator else ["source.cluster.alias"]
+        for name in needed:
+            if name not in self.stored.config:
+                text = f'Missing required configuration "{name}" which has no default value.'
+                yield ConfigProblem(name, text)
+
+    def side(self, which: str) -> Side:
+        """Return what it says of one of its clusters."""
+        is_target = which == "target"
+        if self.is_replicator:
+            name = _ADDRESSES[which]
+            setting = self.connector.settings.get(name)
+            found = frozenset[str]() if setting is None else frozenset(setting.entries())
+            return Side(name, "", found, is_target)
+        alias = aliases_of(self.connector)[1 if is_target else 0]
+        found = addresses_of(self.connector, which)
+        named = f"{which}.cluster." + ("bootstrap.servers" if found else "alias")
+        return Side(named, alias, found, is_target)
+
+    def policy(self) -> tuple[str, str]:
+        """Return what decides how it calls topics: class and separator."""
+        config = self.stored.config
+        name = config.get(f"{_POLICY}class", "DefaultReplicationPolicy").rpartition(".")[2]
+        return name, config.get(f"{_POLICY}separator", ".")
+
+
+def _not_ours(stored: StoredConnector) -> Iterator[ConfigProblem]:
+    if stored.plugin is None:
+        yield ConfigProblem(CLASS, NOT_OURS)
+
+
+NOT_OURS = (
+    "only MirrorMaker 2's connectors, and Confluent's Replicator, run here: keep this one on your "
+    "Connect cluster"
+)
+
+
+def _check_sides(derived: DerivedLinks, entry: _Read, file: FileClusters) -> None:
+    """Note clusters that are not ours; a heartbeat may leave out where its target is."""
+    wrong = [
+        found
+        for which in ("source", "target")
+        if isinstance(found := file.alias_of(entry.side(which)), ConfigProblem)
+    ]
+    if wrong:
+        derived.problems[entry.stored.name] = tuple(wrong)
+
+
+def _add_link(
+    derived: DerivedLinks,
+    entry: _Read,
+    others: Iterable[_Read],
+    file: FileClusters,
+    kept: Mapping[str, str],
+) -> None:
+    ends = [file.alias_of(entry.side(which)) for which in ("source", "target")]
+    problems = [end for end in ends if isinstance(end, ConfigProblem)]
+    source, target = ends
+    if not problems and source == target:
+        text = f"the link would copy cluster {target} to itself"
+        problems = [ConfigProblem(entry.side("target").field, text)]
+    if problems or isinstance(source, ConfigProblem) or isinstance(target, ConfigProblem):
+        derived.problems[entry.stored.name] = tuple(problems)
+        return
+    partners = [] if entry.is_replicator else _partners(entry, others)
+    ledger = Ledger()
+    for each in (entry, *partners):
+        ledger.add(setting.origin for setting in each.connector.settings.values())
+    try:
+        content = _content(entry, partners, (source, target), ledger)
+    except ConfigError as error:
+        derived.problems[entry.stored.name] = tuple(_problems_in(error, entry.stored.config))
+        return
+    wrong = [
+        *_unsupported(ledger, entry.stored.name),
+        *_not_valid(entry, {"source": source, "target": target, **content}, file),
+    ]
+    if wrong:
+        derived.problems[entry.stored.name] = tuple(wrong)
+        return
+    name = _link_name(derived, entry.stored, (source, target), file, kept)
+    derived.links[name] = {"source": source, "target": target, **content}
+    for each in (entry, *partners):
+        derived.of_connector[each.stored.name] += (name,)
+        _note(derived, each.stored.name, ledger)
+
+
+def _partners(entry: _Read, others: Iterable[_Read]) -> list[_Read]:
+    """Return the connectors that belong to a source connector.
+
+    A checkpoint whose policy is another one speaks of mirrors of other names.
+    """
+    rest = [each for each in others if not each.makes_link]
+    found = partners_of(entry.connector, [each.connector for each in rest])
+    own = [*found.checkpoints, *found.at_source, *found.at_target]
+    return [
+        each
+        for each in rest
+        if any(each.connector is one for one in own)
+        and (each.connector.kind != CHECKPOINT or each.policy() == entry.policy())
+    ]
+
+
+def _content(
+    entry: _Read, partners: Sequence[_Read], ends: tuple[Alias, Alias], ledger: Ledger
+) -> dict[str, Any]:
+    if entry.is_replicator:
+        (flow,) = replicator_flows([entry.connector], ledger)
+    else:
+        mine = [each.connector for each in partners]
+        checkpoints = [each for each in mine if each.kind == CHECKPOINT]
+        beating = [each for each in mine if each.kind != CHECKPOINT]
+        flow = build_flow(entry.connector, checkpoints, beating, [], ledger)
+        by_default = Setting("true", Origin(_OUR_FILE, _SYNCS))
+        flow.settings.setdefault(_SYNCS, by_default)
+    for client, alias in ((flow.source, ends[0]), (flow.target, ends[1])):
+        client.key = alias
+        for setting in client.settings.values():
+            ledger.replaced(setting, f"clusters.{alias} of the configuration file")
+    return dict(_draft(flow, ledger))
+
+
+def _draft(flow: Flow, ledger: Ledger) -> Mapping[str, Any]:
+    return draft_of(flow, _SECRETS, None, ledger).section()
+
+
+def _link_name(
+    derived: DerivedLinks,
+    stored: StoredConnector,
+    ends: tuple[Alias, Alias],
+    file: FileClusters,
+    kept: Mapping[str, str],
+) -> LinkName:
+    """Return the name that was chosen when it was stored, or else a free one."""
+    taken = {each.casefold() for each in (*file.links, *derived.links)}
+    usual = _plain(f"{ends[0]}-to-{ends[1]}")
+    if stored.link and stored.link.casefold() not in taken:
+        return LinkName(stored.link)
+    taken |= {link.casefold() for link, owner in kept.items() if owner != stored.name}
+    name = usual
+    if name.casefold() in taken:
+        name = _plain(stored.name) or usual
+    while name.casefold() in taken:
+        name += "-2"
+    return LinkName(name)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9-]", "-", text).strip("-")[:90]
+
+
+def _unsupported(ledger: Ledger, file: str) -> Iterator[ConfigProblem]:
+    """Yield transformations that a link can't do: without them it would copy other records."""
+    found = [
+        finding
+        for finding in ledger.findings()
+        if finding.origin.file == file
+        and finding.fate is Fate.NOT_SUPPORTED
+        and finding.origin.name.startswith(("transforms", "predicates"))
+    ]
+    inner = [finding for finding in found if "." in finding.origin.name]
+    for finding in inner or found:
+        yield ConfigProblem(finding.origin.name, f"a link can't do that: {finding.text}")
+
+
+def _not_valid(
+    entry: _Read, content: Mapping[str, Any], file: FileClusters
+) -> Iterator[ConfigProblem]:
+    """Yield what no link may be, such as mirrors whose names can't be topics'."""
+    fields = _FIELDS_OF_REPLICATOR if entry.is_replicator else _FIELDS
+    try:
+        LinkConfig.model_validate({**content, "name": "any"})
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            where = ".".join(str(part) for part in detail["loc"] if str(part)[:1] != ":")
+            named = next((to for place, to in fields if where.startswith(place)), CLASS)
+            yield ConfigProblem(named, f"{where} of the link: {detail['msg']}")
+    lacking = {content["source"], content["target"]} - file.registries
+    if "schemas" in content and lacking:
+        yield ConfigProblem(
+            "topic.whitelist" if entry.is_replicator else "topics",
+            "schemas go from registry to registry, and not as a topic: set schema_registry of "
+            f"{' and '.join(sorted(lacking))} in the configuration file, or leave the topic out",
+        )
+
+
+_FIELDS = (("topics.naming", "source.cluster.alias"), ("topics", "topics"), ("groups", "groups"))
+_FIELDS_OF_REPLICATOR = (("topics.naming", "topic.rename.format"), ("topics", "topic.whitelist"))
+"""By the beginning of a link's field: the property that it comes from."""
+
+
+def _problems_in(error: ConfigError, config: Mapping[str, str]) -> Iterator[ConfigProblem]:
+    """Yield a problem for each property that an error names."""
+    for text in error.problems or (error.text,):
+        named, colon, reason = text.partition(": ")
+        if colon and named in config:
+            yield ConfigProblem(named, reason)
+            continue
+        about = [name for name in config if name in text]
+        if "replication policy" in text:
+            about = [f"{_POLICY}class"]
+        yield ConfigProblem(max(about, key=len, default=CLASS), text)
+
+
+def _note(derived: DerivedLinks, name: str, ledger: Ledger) -> None:
+    own = [each for each in ledger.findings() if each.origin.file == name]
+    lines = [
+        _line(each)
+        for each in own
+        if each.fate is not Fate.USED and each.origin.name not in _NAMING
+    ]
+    derived.notes[name] = tuple(dict.fromkeys([*derived.notes.get(name, ()), *lines]))
+
+
+def _line(finding: Finding) -> str:
+    return f"{finding.origin.name}: {finding.fate.words}: {finding.text}"

@@ -1,0 +1,118 @@
+"""Where connectors are kept: on the home cluster, beside the definitions of links."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Protocol
+
+from heliostat.connect.connector import StoredConnector
+from heliostat.definitions.definition import Definition, DefinitionKey, DefinitionKind
+from heliostat.definitions.definition_book import DefinitionBook
+from heliostat.names import Offset
+
+LOOK_S, LOOKS_MAX = 0.1, 50
+"""Until what was written has come back."""
+
+
+class ConnectorStore(Protocol):
+    """Connectors by name. Thread-safe; what was written is read at once by who has written it."""
+
+    def read(self) -> Mapping[str, StoredConnector]:
+        """Return all as they are now."""
+        ...
+
+    def write(self, connector: StoredConnector) -> Offset:
+        """Write one, in place of another of its name; return its generation."""
+        ...
+
+    def remove(self, name: str) -> None:
+        """Remove one; nothing happens if there is none."""
+        ...
+
+
+class HomeConnectors:
+    """Connectors in the topic of the home cluster.
+
+    Every method raises `ConnectionLost` when the home does not answer and `BrokerError` when it
+    refuses.
+
+    Parameters
+    ----------
+    book
+        The topic; nobody else reads by it.
+    """
+
+    def __init__(self, book: DefinitionBook) -> None:
+        self._book = book
+        self._lock = threading.Lock()
+        self._is_read = False
+        self._is_made = False
+
+    def read(self) -> Mapping[str, StoredConnector]:
+        """Return all as they are now."""
+        with self._lock:
+            self._look(Offset(0))
+            return self._connectors()
+
+    def write(self, connector: StoredConnector) -> Offset:
+        """Write one, in place of another of its name; return its generation."""
+        with self._lock:
+            if not self._is_made:
+                self._book.ensure()
+                self._is_made = True
+            offset = self._book.write(connector.to_definition())
+            self._look(Offset(offset + 1))
+            return offset
+
+    def remove(self, name: str) -> None:
+        """Remove one; nothing happens if there is none."""
+        with self._lock:
+            self._look(Offset(0))
+            found = self._connectors().get(name)
+            if found is None:
+                return
+            self._book.remove([found.key])
+            for _ in range(LOOKS_MAX):
+                if name not in self._connectors():
+                    return
+                self._book.consume(LOOK_S)
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            self._book.close()
+
+    def _look(self, until: Offset) -> None:
+        """Take what was written, at least what lies before an offset."""
+        if not self._is_read:
+            self._book.read()
+            self._is_read = True
+        while self._book.consume(0):
+            pass
+        for _ in range(LOOKS_MAX):
+            if self._book.position >= until:
+                return
+            self._book.consume(LOOK_S)
+
+    def _connectors(self) -> dict[str, StoredConnector]:
+        return connectors_in(self._book.definitions)
+
+
+def connectors_in(
+    definitions: Mapping[DefinitionKey, Definition],
+) -> dict[str, StoredConnector]:
+    """Return the connectors among definitions, by name."""
+    return {
+        key.name: _connector(row)
+        for key, row in definitions.items()
+        if key.kind is DefinitionKind.CONNECTOR
+    }
+
+
+def _connector(row: Definition) -> StoredConnector:
+    """Return a row's connector; of one that is none, a connector that its status shows as such."""
+    try:
+        return StoredConnector.of_definition(row)
+    except ValueError:
+        return StoredConnector(row.key.name, {}, by=row.by, generation=row.generation)

@@ -1,0 +1,250 @@
+"""What operators do by Kafka Connect's API: connectors that are links, and those that help them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from heliostat.clock import Clock
+from heliostat.connect.connector import StoredConnector
+from heliostat.connect.link_maps import links_of
+from heliostat.connect.plugins import CLASS
+from heliostat.connect.positions import check_change, check_reset
+from heliostat.connect.statuses import STOPPED, ConnectorView
+from heliostat.connect.store import ConnectorStore
+from heliostat.connect.validation import Validation, validate
+from heliostat.errors import Refused
+from heliostat.operate.shown_connectors import NoSuchConnector, Shown, ShownConnectors
+from heliostat.wishes.wish import WishedState
+
+NO_HOME = (
+    "connectors are kept on a cluster of their own choice: set service.home to a cluster of the "
+    "configuration file, and start the service anew"
+)
+
+
+class NoHome(Refused):
+    """There is no cluster on which connectors could be kept."""
+
+
+class DeclaredElsewhere(Refused):
+    """The link is declared in the configuration file, or was made by another API."""
+
+
+class ConnectorExists(Refused):
+    """A connector of that name exists."""
+
+
+class NotStopped(Refused):
+    """Offsets are altered only of a link that is stopped."""
+
+
+class Invalid(Refused):
+    """A configuration is wrong; the validation says where."""
+
+    def __init__(self, validation: Validation) -> None:
+        super().__init__(validation.message())
+        self.validation = validation
+
+
+@dataclass(frozen=True, slots=True)
+class PutAnswer:
+    """What became of a configuration that was put."""
+
+    info: Mapping[str, Any]
+    """The connector with its new configuration, and the tasks that it had before."""
+    is_new: bool
+
+
+class Connectors:
+    """Makes and changes connectors. Thread-safe.
+
+    Parameters
+    ----------
+    store
+        Where they are kept; None: none can be made.
+    shown
+        Reads them.
+    clock
+        The clock.
+    """
+
+    def __init__(self, store: ConnectorStore | None, shown: ShownConnectors, clock: Clock) -> None:
+        self._store = store
+        self.shown = shown
+        self._clock = clock
+        self._changing = threading.Lock()
+
+    def validate(self, class_name: str, config: Mapping[str, str]) -> Validation:
+        """Check a configuration beside the other connectors; nothing is changed."""
+        name = config.get("name", "")
+        others = self.shown.stored()
+        before = others.pop(name, StoredConnector(name, {}))
+        stored = replace(before, config=dict(config))
+        return validate(class_name, stored, others.values(), self.shown.file())
+
+    def put(
+        self,
+        name: str,
+        config: Mapping[str, str],
+        *,
+        by: str,
+        state: WishedState | None = None,
+        only_new: bool = False,
+    ) -> PutAnswer:
+        """Make a connector, or give it another configuration; return what became of it.
+
+        Parameters
+        ----------
+        state
+            How a new one begins; None: it runs.
+        only_new
+            Whether to refuse if there is one of that name.
+
+        Raises
+        ------
+        NoHome, DeclaredElsewhere, ConnectorExists, Invalid
+            It is refused, and nothing is changed.
+        """
+        with self._changing:
+            store, before = self._changeable(name)
+            if before is not None and only_new:
+                raise ConnectorExists(name)
+            tasks = 0 if before is None else len(self.shown.get(name).view.tasks)
+            stored = StoredConnector(name, {}, state or WishedState.RUNNING)
+            stored = replace(
+                before or stored, config=dict(config), by=by, at_ms=self._clock.wall_ms()
+            )
+            others = self.shown.stored()
+            others.pop(name, None)
+            file = self.shown.file_and_links()
+            checked = validate(config.get(CLASS, ""), stored, others.values(), file)
+            if checked.problems:
+                raise Invalid(checked)
+            if stored.plugin is not None and stored.plugin.makes_link:
+                derived = links_of([*others.values(), stored], file)
+                (link,) = derived.of_connector[name]
+                stored = replace(stored, link=link)
+                if before is None and state is not None:
+                    target = derived.links[link]["target"]
+                    self.shown.links.wish(link, target, state, by)
+            store.write(stored)
+            shown = Shown(stored, ConnectorView("", ""), is_declared=False)
+            return PutAnswer(shown.info(tasks), before is None)
+
+    def delete(self, name: str) -> None:
+        """Remove a connector: its link ends, mirrors and state stay.
+
+        Raises
+        ------
+        NoSuchConnector, NoHome, DeclaredElsewhere
+            It is refused.
+        """
+        with self._changing:
+            store, before = self._changeable(name)
+            if before is None:
+                raise NoSuchConnector(name)
+            store.remove(name)
+
+    def wish(self, name: str, state: WishedState, by: str) -> None:
+        """Have a connector pause, stop or go on.
+
+        Raises
+        ------
+        NoSuchConnector
+            There is none of that name.
+        """
+        shown = self.shown.get(name)
+        plugin = shown.stored.plugin
+        if shown.is_declared or (plugin is not None and plugin.makes_link):
+            for link in self.shown.links_of(name):
+                self.shown.links.wish(link, self.shown.target(link), state, by)
+            return
+        with self._changing:
+            store, before = self._changeable(name)
+            if before is None:
+                raise NoSuchConnector(name)
+            at_ms = self._clock.wall_ms()
+            store.write(replace(before, state=state, by=by, at_ms=at_ms))
+
+    def restart(
+        self, name: str, by: str, *, include_tasks: bool = True, only_failed: bool = False
+    ) -> ConnectorView:
+        """Have a connector begin anew, or what has failed of it; return how it is shown then.
+
+        Raises
+        ------
+        NoSuchConnector
+            There is none of that name.
+        """
+        shown = self.shown.get(name)
+        failed = [task for task in shown.view.tasks if task.trace]
+        for link in self.shown.own_links(shown):
+            if only_failed:
+                if not failed:
+                    continue
+                places = self.shown.stopped(link)
+            else:
+                places = []
+            self.shown.links.restart(link, places, by)
+        view = shown.view.restarting(only_failed=only_failed)
+        return view if include_tasks else replace(view, tasks=shown.view.tasks)
+
+    def restart_task(self, name: str, task: int, by: str) -> None:
+        """Have what is stopped of a task's partitions begin anew.
+
+        Raises
+        ------
+        NoSuchConnector
+            There is no such connector, or it has no such task.
+        """
+        shown = self.shown.get(name)
+        if not 0 <= task < len(shown.view.tasks):
+            raise NoSuchConnector(f"{name}-{task}")
+        named = set(shown.view.tasks[task].partitions)
+        for link in self.shown.own_links(shown):
+            places = [place for place in self.shown.stopped(link) if place in named]
+            if places:
+                self.shown.links.restart(link, places, by)
+
+    def alter_offsets(self, name: str, wanted: Sequence[Mapping[str, Any]] | None) -> None:
+        """Check changes of offsets; those that are refused say what to do instead.
+
+        Parameters
+        ----------
+        wanted
+            The changes; None: all are to be forgotten.
+
+        Raises
+        ------
+        NoSuchConnector, NotStopped
+            There is none of that name, or it is not stopped.
+        OffsetsRefused
+            Records would be copied twice or left out.
+        """
+        shown = self.shown.get(name)
+        if shown.view.state != STOPPED:
+            raise NotStopped(name)
+        for link in self.shown.own_links(shown):
+            partitions = self.shown.links.partitions(link)
+            if wanted is None:
+                check_reset(partitions)
+            else:
+                check_change(wanted, partitions)
+
+    def _changeable(self, name: str) -> tuple[ConnectorStore, StoredConnector | None]:
+        """Return the store, and the connector as it is; refuse one that is not kept here."""
+        if self._store is None:
+            if name in self.shown.links.known():
+                raise DeclaredElsewhere(name)
+            raise NoHome(NO_HOME)
+        stored = self.shown.stored()
+        if name not in stored:
+            derived = links_of(stored.values(), self.shown.file())
+            if name in self.shown.file().links or (
+                name in self.shown.links.known() and name not in derived.links
+            ):
+                raise DeclaredElsewhere(name)
+        return self._store, stored.get(name)

@@ -1,0 +1,215 @@
+"""Connectors as they are: those that are kept on the home, and links that stand for some."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from heliostat.config import LinkConfig
+from heliostat.connect.connector import StoredConnector
+from heliostat.connect.file_clusters import FileClusters
+from heliostat.connect.link_maps import DerivedLinks, links_of
+from heliostat.connect.plugins import CLASS, PLUGINS
+from heliostat.connect.positions import offsets_of
+from heliostat.connect.statuses import ConnectorView, link_view, partner_view, refused_view
+from heliostat.connect.store import ConnectorStore
+from heliostat.errors import Refused
+from heliostat.mm2.config_connectors import SOURCE
+from heliostat.names import LinkName
+from heliostat.status.values import LinkStatus, PartitionStatus
+from heliostat.wishes.wish import WishedState
+
+_ALIAS = "source.cluster.alias"
+
+
+class NoSuchConnector(Refused):
+    """No connector has that name."""
+
+
+class Links(Protocol):
+    """What is known of links, and what can be wished of them."""
+
+    def known(self) -> Mapping[LinkName, LinkConfig]:
+        """Return all links that are followed."""
+        ...
+
+    def status(self, link: LinkName) -> LinkStatus | None:
+        """Return the status of a link; None: it is not followed yet."""
+        ...
+
+    def partitions(self, link: LinkName) -> Sequence[PartitionStatus]:
+        """Return its partitions; none: it is not followed yet."""
+        ...
+
+    def wish(self, link: LinkName, target: str, state: WishedState, by: str) -> None:
+        """Write what is wished of a link, whose target has this alias."""
+        ...
+
+    def restart(self, link: LinkName, places: Sequence[str], by: str) -> None:
+        """Order that a link, or what is stopped of these topics of it, begins anew."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A connector as it is shown."""
+
+    stored: StoredConnector
+    view: ConnectorView
+    is_declared: bool
+    """Whether it stands for a link that is no connector's."""
+
+    def info(self, tasks: int | None = None) -> dict[str, Any]:
+        """Return its description."""
+        name, count = self.stored.name, len(self.view.tasks) if tasks is None else tasks
+        return {
+            "name": name,
+            "config": dict(self.stored.config),
+            "tasks": [{"connector": name, "task": number} for number in range(count)],
+            "type": "source",
+        }
+
+
+class ShownConnectors:
+    """Reads connectors. Thread-safe.
+
+    Parameters
+    ----------
+    store
+        Where they are kept; None: only links that are no connector's are shown.
+    links
+        The links that this service follows.
+    file
+        Returns what the configuration file says.
+    worker_id
+        Where this service is: `host:port`.
+    """
+
+    def __init__(
+        self,
+        store: ConnectorStore | None,
+        links: Links,
+        file: Callable[[], FileClusters],
+        worker_id: str,
+    ) -> None:
+        self._store = store
+        self.links = links
+        self.file = file
+        self._worker_id = worker_id
+
+    def stored(self) -> dict[str, StoredConnector]:
+        """Return those that are kept, by name."""
+        return {} if self._store is None else dict(self._store.read())
+
+    def all(self) -> dict[str, Shown]:
+        """Return all connectors by name."""
+        stored = self.stored()
+        derived = links_of(stored.values(), self.file())
+        shown = {
+            name: Shown(each, self._view(each, derived), is_declared=False)
+            for name, each in stored.items()
+        }
+        for name, link in self.links.known().items():
+            if name not in derived.links and name not in shown:
+                view = self._link_view(name)
+                shown[name] = Shown(_declared(link, self.file()), view, is_declared=True)
+        return dict(sorted(shown.items()))
+
+    def file_and_links(self) -> FileClusters:
+        """Return what the file says, with the names of all links that are no connector's."""
+        file = self.file()
+        derived = links_of(self.stored().values(), file)
+        return replace(file, links=file.links | (self.links.known().keys() - derived.links.keys()))
+
+    def get(self, name: str) -> Shown:
+        """Return one.
+
+        Raises
+        ------
+        NoSuchConnector
+            There is none of that name.
+        """
+        found = self.all().get(name)
+        if found is None:
+            raise NoSuchConnector(name)
+        return found
+
+    def offsets(self, name: str) -> list[dict[str, Any]]:
+        """Return what of a link was copied; the others keep no offsets."""
+        shown = self.get(name)
+        alias = shown.stored.config.get(_ALIAS, "")
+        return [
+            entry
+            for link in self.own_links(shown)
+            for entry in offsets_of(alias, self.links.partitions(link))
+        ]
+
+    def topics(self, name: str) -> list[str]:
+        """Return the names of a connector's topics at the target; none of an unknown one."""
+        shown = self.all().get(name)
+        if shown is None:
+            return []
+        names: set[str] = set()
+        for link in self.own_links(shown):
+            status = self.links.status(link)
+            names |= set() if status is None else {topic.target for topic in status.topics}
+        return sorted(names)
+
+    def links_of(self, name: str) -> tuple[LinkName, ...]:
+        """Return the links that a connector is, or belongs to."""
+        stored = self.stored()
+        if name in stored:
+            return links_of(stored.values(), self.file()).of_connector.get(name, ())
+        return (LinkName(name),) if name in self.links.known() else ()
+
+    def own_links(self, shown: Shown) -> tuple[LinkName, ...]:
+        """Return the links whose records are this connector's to copy."""
+        plugin = shown.stored.plugin
+        is_link = shown.is_declared or (plugin is not None and plugin.makes_link)
+        return self.links_of(shown.stored.name) if is_link else ()
+
+    def _view(self, stored: StoredConnector, derived: DerivedLinks) -> ConnectorView:
+        problems = derived.problems.get(stored.name)
+        if problems:
+            return refused_view(problems, self._worker_id)
+        views = [self._link_view(link) for link in derived.of_connector.get(stored.name, ())]
+        if stored.plugin is not None and stored.plugin.makes_link:
+            return views[0]
+        return partner_view(stored.state, views, self._worker_id)
+
+    def _link_view(self, link: LinkName) -> ConnectorView:
+        status = self.links.status(link)
+        worker_id = self._worker_id
+        if status is not None and status.owner.get("host"):
+            worker_id = f"{status.owner['host']}:{worker_id.rpartition(':')[2]}"
+        return link_view(status, self.links.partitions(link), worker_id)
+
+    def stopped(self, link: LinkName) -> list[str]:
+        """Return the partitions of a link that wait for a person, as verbs name them."""
+        status = self.links.status(link)
+        problems = [] if status is None else status.problems
+        return [f"{each.source}-{each.partition}" for each in problems if each.is_stopped]
+
+    def target(self, link: LinkName) -> str:
+        """Return the alias of a link's target."""
+        known = self.links.known().get(link)
+        if known is not None:
+            return known.target
+        stored = self.stored()
+        return str(links_of(stored.values(), self.file()).links[link]["target"])
+
+
+def _declared(link: LinkConfig, file: FileClusters) -> StoredConnector:
+    """Return a connector that stands for a link which is none's."""
+    config = {
+        "name": link.name,
+        CLASS: next(plugin.name for plugin in PLUGINS if plugin.kind == SOURCE),
+        "topics": ",".join(link.topics.include),
+        "topics.exclude": ",".join(link.topics.exclude),
+    }
+    for side, alias in (("source", link.source), ("target", link.target)):
+        config[f"{side}.cluster.alias"] = alias
+        addresses = sorted(file.addresses.get(alias, ()))
+        config[f"{side}.cluster.bootstrap.servers"] = ",".join(addresses)
+    return StoredConnector(link.name, {name: text for name, text in config.items() if text})

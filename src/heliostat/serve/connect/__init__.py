@@ -1,0 +1,1 @@
+"""Kafka Connect's API, at Connect's own paths."""

@@ -1,0 +1,40 @@
+"""What holds for every place in which connectors are kept."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from unit.connect.technote import HEARTBEAT, SOURCE, stored
+
+from heliostat.connect.store import ConnectorStore
+from heliostat.wishes.wish import WishedState
+
+
+def what_is_written_is_read_at_once(store: ConnectorStore) -> None:
+    (one,) = stored(SOURCE, state=WishedState.STOPPED, link="a-to-b", by="ann", at_ms=5)
+    generation = store.write(one)
+    assert store.read()[one.name] == replace(one, generation=generation)
+
+
+def later_versions_have_larger_generations(store: ConnectorStore) -> None:
+    one, other = stored(SOURCE, HEARTBEAT)
+    store.remove(one.name)
+    first = store.write(one)
+    store.write(other)
+    store.remove(one.name)
+    assert one.name not in store.read()
+    assert store.write(one) > first
+    store.remove(one.name)
+
+
+def what_is_not_there_is_removed_without_a_word(store: ConnectorStore) -> None:
+    before = dict(store.read())
+    store.remove("nobody")
+    assert store.read() == before
+
+
+RULES = (
+    what_is_written_is_read_at_once,
+    later_versions_have_larger_generations,
+    what_is_not_there_is_removed_without_a_word,
+)
