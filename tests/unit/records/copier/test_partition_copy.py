@@ -11,8 +11,6 @@ from heliostat.errors import ConnectionLost
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.records.batches.batch import forget_records, read_header
-from heliostat.records.batches.batch import forget_records, read_header
-from heliostat.records.batches.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.batches.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
@@ -22,7 +20,6 @@ from heliostat.records.copier.network import LastBatch, LogRange, Want
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_leave import are_awaited
-from heliostat.records.copier.partition_report import copied_in
 from heliostat.records.copier.partition_report import copied_in
 from heliostat.records.copier.partition_standing import FIND_END_MAX_S
 
@@ -493,27 +490,3 @@ def test_a_stopped_partitions_lag_grows_with_its_source() -> None:
     one.copy.source_stands(LogRange(Offset(0), Offset(5_000)), NOW_MS)
     progress = one.copy.progress
     assert (progress.high_watermark, progress.last_stable_offset) == (5_000, 5_000)
-
-
-def test_a_round_of_which_a_pipeline_left_nothing_has_gone_on() -> None:
-    """Given a batch without records / when the round ends / then it notes that it has passed it:
-
-    the next one begins there, also if retention has taken its offsets from the source meanwhile.
-    """
-    one = OneMirror()
-    one.copy.fetches.epochs = CopiedEpochs(CopiedTo(10, 4))
-    one.copy.progress.copied_to = one.copy.progress.copied_end = 10
-    assert copied_in([one.copy]) == []
-    answer = bytearray(encode([Sample(b"k", b"v", NOW_MS)] * 5))
-    answer[:16] = (10).to_bytes(8, "big") + answer[8:12] + (4).to_bytes(4, "big")
-    header = read_header(answer, 0, len(answer))
-    assert header is not None
-    forget_records(answer, 0, header)
-    one.copy.fetched(answer, 0, len(answer), high_watermark=15, now_s=0.0, now_ms=NOW_MS)
-    assert (one.copy.progress.position, one.copy.progress.records) == (15, 0)
-    [(_, *note)] = copied_in([one.copy])
-    assert note == [15, 4, 10]
-    later = OneMirror()
-    later.copy.progress.copied_to, _, later.copy.progress.copied_end = note
-    later.begin(10)
-    assert later.want().offset == 15
