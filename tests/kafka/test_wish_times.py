@@ -13,6 +13,8 @@ from support.command import heliostat
 from support.links import RunningLink, wait_level, write_config
 from support.records import Sample, encode, write_everywhere
 
+from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
+
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
 TRIES, TOPICS, PARTITIONS = 100, 100, 3
@@ -39,6 +41,7 @@ def test_a_wish_is_carried_out_within_two_seconds(
             write_everywhere(source.split(","), topics, batch)
             if not number:
                 wait_level(link, source, target, topics)
+                time.sleep(LANDS_WITHIN_S)  # what was just taken changes once nothing may land
             verb = ("pause", "resume")[number % 2]
             began_s = time.monotonic()
             answer = heliostat(config, verb, "east-to-west", "--json", "--topic", topic)
@@ -50,6 +53,7 @@ def test_a_wish_is_carried_out_within_two_seconds(
     print(
         f"wishes: median {statistics.median(took_s):.2f} s, p99 {p99_s:.2f} s, of which "
         f"{statistics.median(inside_s):.2f} s after the verb's start",
+        f"; slowest {[round(each, 2) for each in sorted(took_s)[-5:]]}",
         file=sys.stderr,
     )
     assert p99_s <= P99_S
