@@ -52,7 +52,7 @@ def test_a_wish_is_carried_out_within_two_seconds(
     p99_s = sorted(took_s)[TRIES - 2]
     print(
         f"wishes: median {statistics.median(took_s):.2f} s, p99 {p99_s:.2f} s, of which "
-        f"{statistics.median(inside_s):.2f} s after the verb's start",
+        f"{statistics.median(inside_s):.2f} s after the verb's start"
         f"; slowest {[round(each, 2) for each in sorted(took_s)[-5:]]}",
         file=sys.stderr,
     )

@@ -1,0 +1,135 @@
+"""The first users' own tour, section 4 of their technote, with a real `heliostat run` in place of
+Connect and MirrorMaker 2, driven by their `kafkaconnect` as published.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import yaml
+from support.clusters import HEAP_MB, create_topic, fresh_name, until
+from support.command import heliostat
+from support.connect_clients import Client
+from support.links import LinkProcess, ends_or_errors
+from support.records import Sample, encode, write_everywhere
+from unit.connect.technote import CHECKPOINT, HEARTBEAT, SOURCE
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.names import TopicName
+from heliostat_sandbox import Cluster, ClusterSpec, start_many
+from heliostat_sandbox.ports import free_ports
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+
+LINK = "src-to-destn"
+
+
+class Tour:
+    def __init__(self, source: Cluster, target: Cluster, folder: Path) -> None:
+        self.source, self.target = source.bootstrap, target.bootstrap
+        self.cluster = source
+        self.folder = folder
+        (port,) = free_ports(1)
+        self.url = f"http://127.0.0.1:{port}"
+        self.config = folder / "heliostat.yaml"
+        clusters = {"src": {"bootstrap": self.source}, "destn": {"bootstrap": self.target}}
+        service = {"home": "destn", "listen": f"127.0.0.1:{port}"}
+        spark = {"master": "local[2]"}
+        self.config.write_text(
+            yaml.safe_dump({"clusters": clusters, "service": service, "spark": spark, "links": []})
+        )
+        self.topic = TopicName(fresh_name("foo"))
+
+    def upload(self, client: Client, name: str, config: dict[str, object]) -> None:
+        file = self.folder / f"{name}.json"
+        changed = config | {
+            "topics": self.topic,
+            "source.cluster.bootstrap.servers": self.source,
+            "target.cluster.bootstrap.servers": self.target,
+        }
+        if "refresh.topics.interval.seconds" in config:
+            changed["refresh.topics.interval.seconds"] = 1
+        file.write_text(json.dumps(changed))
+        code, text = client.run("upload", str(file), "--name", name)
+        assert code == 0, text
+
+    def status(self, client: Client, name: str) -> dict[str, object]:
+        _, text = client.run("status", name)
+        return dict(json.loads(text))
+
+    def states(self, client: Client) -> tuple[str, list[str]]:
+        status: dict[str, object] = self.status(client, "mirror-source")
+        connector, tasks = status["connector"], status["tasks"]
+        assert isinstance(connector, dict)
+        assert isinstance(tasks, list)
+        return connector["state"], [task["state"] for task in tasks]
+
+    def write(self, partitions: int) -> None:
+        batch = encode([Sample(b"k", b"v", int(time.time() * 1000))])
+        write_everywhere(self.source.split(","), {self.topic: partitions}, batch)
+
+    def mirror(self) -> list[object]:
+        name = TopicName(f"src.{self.topic}")
+        with closing(ClusterAdmin(self.target.split(","))) as admin:
+            topic = admin.describe_topics([name])[name]
+        if topic.error is not None:
+            return []
+        return ends_or_errors(self.target, {name: len(topic.partitions)})[name]
+
+
+def test_three_uploads_are_a_link_that_is_steered_by_their_own_command(
+    tmp_path: Path,
+) -> None:
+    """Given a run without a link / when three connectors are uploaded, a topic made and grown, the
+
+    connector paused, resumed, stopped and deleted / then each is seen by `heliostat`, too.
+    """
+    specs = [ClusterSpec("src", heap_mb=HEAP_MB), ClusterSpec("destn", heap_mb=HEAP_MB)]
+    both = start_many(specs)  # of its own: whoever runs the links of a home runs all of them
+    with both[0] as source, both[1] as target:
+        _tour(Tour(source, target, tmp_path))
+
+
+def _tour(tour: Tour) -> None:
+    options = ["-c", tour.url]
+    with (
+        LinkProcess(tour.config, "--plain") as run,
+        Client("connect_clients", "kafkaconnect.cli:main", options, {}) as client,
+    ):
+        until(lambda: client.run("list")[1].strip() == "[]", run.text)
+        for name, config in (
+            ("heartbeat", HEARTBEAT),
+            ("checkpoint", CHECKPOINT),
+            ("mirror-source", SOURCE),
+        ):
+            tour.upload(client, name, config)
+        until(lambda: tour.states(client)[0] == "RUNNING", run.text)
+        create_topic(tour.cluster, tour.topic)
+        tour.write(1)
+        until(lambda: tour.mirror() == [1], run.text)
+        with closing(ClusterAdmin(tour.source.split(","))) as admin:
+            admin.grow_partitions({tour.topic: 2})
+        until(lambda: tour.mirror() == [1, 0], run.text)
+        tour.write(2)
+        until(lambda: tour.mirror() == [2, 1], run.text)
+        assert set(tour.states(client)[1]) == {"RUNNING"}
+
+        assert client.run("pause", "mirror-source")[0] == 0
+        until(lambda: tour.states(client)[0] == "PAUSED", run.text)
+        [status] = heliostat(tour.config, "status", "--json").json
+        assert (status["link"], status["state"]) == (LINK, "paused")
+        assert heliostat(tour.config, "resume", LINK).returncode == 0
+        until(lambda: tour.states(client)[0] == "RUNNING", run.text)
+        assert client.run("restart", "mirror-source")[0] == 0
+        tour.write(2)
+        until(lambda: tour.mirror() == [3, 2], run.text)
+
+        assert client.run("delete", "mirror-source")[0] == 0
+        until(lambda: "mirror-source" not in client.run("list")[1], run.text)
+        until(lambda: heliostat(tour.config, "status", "--json").json == [], run.text)
+        assert tour.mirror() == [3, 2], "mirrors stay"
+        assert run.stop() == 0, run.text()
