@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from heliostat.cli.history import Duration
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option
 from heliostat.cli.stop_signal import STOP
-from heliostat.config import load_config
 from heliostat.ops.shown import time_text
 
 if TYPE_CHECKING:
@@ -64,8 +64,8 @@ def events_command(
     """
     from heliostat.operate.events import EventChoice, follow_events, past_events
 
-    config = load_config(config_file)
     name = None if link == ALL else link
+    config = known_config(config_file, name)
     choice = EventChoice(level.upper(), topic)
 
     def show(event: LinkEvent) -> None:

@@ -9,8 +9,8 @@ import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.import_mm2 import write_file
+from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option
-from heliostat.config import load_config
 from heliostat.mm2.config import SECRETS_FOLDER
 from heliostat.mm2.export_forms import ExportForm
 from heliostat.operate.export_mm2 import NAMESPACE, export_mm2
@@ -82,7 +82,7 @@ def export_mm2_command(
       heliostat export-mm2 summit-to-usdf --as properties -o mm2.properties
       heliostat export-mm2 summit-to-usdf --json | jq '.differences'
     """
-    config = load_config(config_file)
+    config = known_config(config_file, link_name)
     exported = export_mm2(
         config,
         link_of(config, link_name),

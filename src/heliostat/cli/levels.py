@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
-import json
-import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
-from heliostat.cli.wishes import names_text, wish_options
-from heliostat.config import load_config
+from heliostat.cli.known_links import known_config
+from heliostat.cli.wishes import names_text, tell, wish_options
 
 if TYPE_CHECKING:
     from heliostat.operate.levels import Asked, LevelAnswer
@@ -53,10 +48,10 @@ def limit_command(
         bytes_per_s = rate_of(rate)
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="RATE") from error
-    config = load_config(config_file)
+    config = known_config(config_file, link)
     asked = _asked(**how)
     answer = limit(config, link_of(config, link), bytes_per_s, topics, asked=asked)
-    _tell(answer, as_json=as_json)
+    tell(answer, [answer_line(answer)], as_json=as_json)
 
 
 @click.command("prefer")
@@ -82,21 +77,16 @@ def prefer_command(
     from heliostat.operate.links import link_of
     from heliostat.records.copier.lane_limits import Priority
 
-    config = load_config(config_file)
+    config = known_config(config_file, link)
     asked = _asked(**how)
     answer = prefer(config, link_of(config, link), topics, Priority(level), asked=asked)
-    _tell(answer, as_json=as_json)
+    tell(answer, [answer_line(answer)], as_json=as_json)
 
 
-def _asked(*, why: str, by: str | None, within_s: float, dry_run: bool) -> Asked:
+def _asked(*, why: str, by: str, within_s: float, dry_run: bool) -> Asked:
     from heliostat.operate.levels import Asked
 
-    return Asked(by or f"{getpass.getuser()}@{socket.gethostname()}", why, within_s, dry_run)
-
-
-def _tell(answer: LevelAnswer, *, as_json: bool) -> None:
-    click.echo(json.dumps(answer.to_json(), indent=2) if as_json else answer_line(answer))
-    sys.exit(IN_SYNC if answer.is_done or answer.is_tried else DIFFERENCE)
+    return Asked(by, why, within_s, dry_run)
 
 
 def answer_line(answer: LevelAnswer) -> str:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -13,7 +11,7 @@ import click
 import yaml
 
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
-from heliostat.cli.options import config_option, json_option
+from heliostat.cli.options import by_option, config_option, json_option
 from heliostat.config import read_config_file
 from heliostat.errors import ConfigError
 
@@ -34,7 +32,7 @@ def _change_options(command: _Command) -> _Command:
 _CHANGE_OPTIONS = (
     config_option,
     click.option("--why", default="", metavar="TEXT", help="Why; shown with the link."),
-    click.option("--by", metavar="NAME", help="Who asks for it (default: you, on this host)."),
+    by_option("Who asks for it"),
     click.option("--dry-run", is_flag=True, help="Only tell what would change."),
     json_option,
 )
@@ -227,8 +225,7 @@ _TextLoader.yaml_implicit_resolvers = {
 def _asker(options: dict[str, Any]) -> Asker:
     from heliostat.operate.link_definitions import Asker
 
-    by = options["by"] or f"{getpass.getuser()}@{socket.gethostname()}"
-    return Asker(by, options["why"], options["dry_run"])
+    return Asker(options["by"], options["why"], options["dry_run"])
 
 
 def _show(answer: DefinitionAnswer, *, as_json: bool) -> None:

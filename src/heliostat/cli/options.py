@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import getpass
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -31,6 +33,17 @@ log_option = click.option(
     help="Lines of the log for people, or as JSON objects.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+
+
+def _whoever_runs_it(context: click.Context, option: click.Parameter, name: str | None) -> str:
+    del context, option
+    return name or f"{getpass.getuser()}@{socket.gethostname()}"
+
+
+def by_option(what: str) -> Callable[[_Command], _Command]:
+    """Return the option that says who does it, with the beginning of its help."""
+    said = f"{what} (default: you, on this host)."
+    return click.option("--by", metavar="NAME", callback=_whoever_runs_it, help=said)
 
 
 def peer_options(command: _Command) -> _Command:

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
-import json
-import socket
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
-from heliostat.cli.wishes import names_text, topics_option, wish_options
-from heliostat.config import load_config
+from heliostat.cli.known_links import known_config
+from heliostat.cli.wishes import names_text, tell, topics_option, wish_options
 
 if TYPE_CHECKING:
     from heliostat.operate.orders import OrderAnswer
@@ -27,7 +22,7 @@ def restart_command(
     link: str,
     config_file: Path,
     why: str,
-    by: str | None,
+    by: str,
     within_s: float,
     dry_run: bool,
     as_json: bool,
@@ -48,19 +43,17 @@ def restart_command(
     from heliostat.operate.links import link_of
     from heliostat.operate.orders import order_restart
 
-    config = load_config(config_file)
+    config = known_config(config_file, link)
     answer = order_restart(
         config,
         link_of(config, link),
         topics,
-        by=by or f"{getpass.getuser()}@{socket.gethostname()}",
+        by=by,
         why=why,
         within_s=within_s,
         dry_run=dry_run,
     )
-    text = json.dumps(answer.to_json(), indent=2) if as_json else "\n".join(order_lines(answer))
-    click.echo(text)
-    sys.exit(IN_SYNC if answer.is_done or answer.is_tried else DIFFERENCE)
+    tell(answer, order_lines(answer), as_json=as_json)
 
 
 def order_lines(answer: OrderAnswer) -> list[str]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
 import json
-import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import click
 
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.known_links import known_config
-from heliostat.cli.options import config_option, json_option
+from heliostat.cli.options import by_option, config_option, json_option
 
 if TYPE_CHECKING:
     from heliostat.operate.wishes import WishAnswer
@@ -34,7 +32,7 @@ _OPTIONS = (
     click.argument("link"),
     config_option,
     click.option("--why", default="", metavar="TEXT", help="Why; shown wherever it matters."),
-    click.option("--by", metavar="NAME", help="Who wishes it (default: you, on this host)."),
+    by_option("Who wishes it"),
     click.option(
         "--wait",
         "within_s",
@@ -122,7 +120,7 @@ def _wish(
     link: str,
     config_file: Path,
     why: str,
-    by: str | None,
+    by: str,
     within_s: float,
     dry_run: bool,
     as_json: bool,
@@ -138,15 +136,35 @@ def _wish(
         link_of(config, link),
         WishedState(wished),
         topics,
-        by=by or f"{getpass.getuser()}@{socket.gethostname()}",
+        by=by,
         why=why,
         within_s=within_s,
         dry_run=dry_run,
     )
-    if as_json:
-        click.echo(json.dumps(answer.to_json(), indent=2))
-    else:
-        click.echo("\n".join(answer_lines(answer)))
+    tell(answer, answer_lines(answer), as_json=as_json)
+
+
+class OwnerAnswer(Protocol):
+    """What became of what a link's owner is to carry out."""
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it is carried out."""
+        ...
+
+    @property
+    def is_tried(self) -> bool:
+        """Whether it was only asked what would be done."""
+        ...
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for `--json`."""
+        ...
+
+
+def tell(answer: OwnerAnswer, lines: Sequence[str], *, as_json: bool) -> NoReturn:
+    """Print what became of it, and end: with 0 once it is done, or was only tried."""
+    click.echo(json.dumps(answer.to_json(), indent=2) if as_json else "\n".join(lines))
     sys.exit(IN_SYNC if answer.is_done or answer.is_tried else DIFFERENCE)
 
 

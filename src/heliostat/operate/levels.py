@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from heliostat.clock import SystemClock
-from heliostat.clusters.recent_records import RecentRecords
-from heliostat.clusters.wire.connection import DialSettings
-from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.names import LinkName, TopicName
-from heliostat.operate.reach import require_answer
+from heliostat.operate.wish_desk import wish_desk
 from heliostat.operate.wishes import CARRIED_OUT_WITHIN_S, await_owner, nearest
 from heliostat.records.copier.lane_limits import Priority
-from heliostat.state_topics import progress_topic
-from heliostat.status.reader import StatusReader
 from heliostat.wishes.levels import (
     LIMITED_TOPICS_MAX,
     PATTERN,
@@ -29,7 +22,6 @@ from heliostat.wishes.levels import (
     Said,
 )
 from heliostat.wishes.rate import rate_text
-from heliostat.wishes.wish_book import WishBook
 
 ANY = "*"
 
@@ -166,20 +158,10 @@ def _wish(
     levels_of: Callable[[Collection[TopicName], Said], list[Level]],
     asked: Asked,
 ) -> LevelAnswer:
-    clock, name = SystemClock(), LinkName(link.name)
-    target = config.clusters[link.target]
-    require_answer(target)
-    began_s = clock.monotonic_s()
-    with (
-        closing(LentClusters(target.access(), DialSettings("heliostat-wishes"))) as lent,
-        closing(WishBook(name, lent)) as book,
-        closing(RecentRecords(lent, progress_topic(name))) as progress,
-    ):
-        reader = StatusReader(name, progress)
-        if progress.exists():
-            reader.begin()
-        topics = {each.topic for each in reader.board.positions()}
-        levels = levels_of(topics, Said(asked.by, clock.wall_ms(), asked.why))
+    with wish_desk(config, link) as desk:
+        book = desk.book
+        topics = {each.topic for each in desk.reader.board.positions()}
+        levels = levels_of(topics, Said(asked.by, desk.clock.wall_ms(), asked.why))
         book.read()
         changed = [each for each in levels if not book.wishes.levels.is_wished(each)]
         check_count(book.wishes.levels, changed)
@@ -188,16 +170,16 @@ def _wish(
         if not asked.dry_run:
             if changed:
                 end = book.write(changed, link.state.replication_factor)
-            is_done, waits = await_owner(reader, end, clock, asked.within_s)
+            is_done, waits = await_owner(desk.reader, end, desk.clock, asked.within_s)
         return LevelAnswer(
-            name,
+            desk.link,
             wished,
             tuple(map(place_of, levels)),
             tuple(map(place_of, changed)),
             sum(any(_covers(each, topic) for each in levels) for topic in topics),
             is_done,
             waits,
-            clock.monotonic_s() - began_s,
+            desk.took_s(),
             asked.dry_run,
             next((each.bytes_per_s for each in levels if isinstance(each, Limit)), None),
         )

@@ -7,25 +7,20 @@ writes what it came to.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from heliostat.clock import SystemClock
-from heliostat.clusters.recent_records import RecentRecords
-from heliostat.clusters.wire.connection import DialSettings
-from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import Config, LinkConfig
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
-from heliostat.operate.reach import require_answer
+from heliostat.operate.wish_desk import wish_desk
 from heliostat.operate.wishes import CARRIED_OUT_WITHIN_S, READ_S, place_of
-from heliostat.state_topics import progress_topic
 from heliostat.status.board import StatusBoard
 from heliostat.status.reader import StatusReader
 from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S
 from heliostat.wishes.order import Order, OrderStanding, Stage
 from heliostat.wishes.wish import Place
-from heliostat.wishes.wish_book import CLIENT_ID, WishBook
+from heliostat.wishes.wish_book import WishBook
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,38 +92,26 @@ def order_restart(
     ConnectionLost, BrokerError
         The target does not answer, or refuses.
     """
-    clock, name = SystemClock(), LinkName(link.name)
-    target = config.clusters[link.target]
-    require_answer(target)
-    began_s = clock.monotonic_s()
-    with (
-        closing(LentClusters(target.access(), DialSettings(CLIENT_ID))) as lent,
-        closing(WishBook(name, lent)) as book,
-        closing(RecentRecords(lent, progress_topic(name))) as progress,
-    ):
-        reader = StatusReader(name, progress)
-        is_reported = progress.exists()
-        if is_reported:
-            reader.begin()
-        partitions = reader.board.positions().keys()
+    with wish_desk(config, link) as desk:
+        partitions = desk.reader.board.positions().keys()
         places = [place_of(text, partitions) for text in topics] or [Place()]
-        lanes, stopped = _concerned(reader.board, places, clock.wall_ms())
-        orders = [Order.new(place, by, clock.wall_ms(), why) for place in places]
+        lanes, stopped = _concerned(desk.reader.board, places, desk.clock.wall_ms())
+        orders = [Order.new(place, by, desk.clock.wall_ms(), why) for place in places]
         standings: tuple[OrderStanding, ...] = ()
         waits = ""
         if not dry_run:
-            book.read()
-            book.order(orders, link.state.replication_factor)
-            reports = reader if is_reported else None
-            standings, waits = _await(reports, book, orders, clock, within_s)
+            desk.book.read()
+            desk.book.order(orders, link.state.replication_factor)
+            reports = desk.reader if desk.is_reported else None
+            standings, waits = _await(reports, desk.book, orders, desk.clock, within_s)
         return OrderAnswer(
-            name,
+            desk.link,
             tuple(map(str, places)),
             standings,
             lanes,
             stopped,
             waits,
-            clock.monotonic_s() - began_s,
+            desk.took_s(),
             dry_run,
         )
 

@@ -8,24 +8,18 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Collection, Iterable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from heliostat.clock import SystemClock
-from heliostat.clusters.recent_records import RecentRecords
-from heliostat.clusters.wire.connection import DialSettings
-from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.operate.reach import require_answer
-from heliostat.state_topics import progress_topic
+from heliostat.operate.wish_desk import wish_desk
 from heliostat.status.board import StatusBoard
 from heliostat.status.reader import StatusReader
 from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S
 from heliostat.wishes.wish import Place, Wish, WishedState
-from heliostat.wishes.wish_book import WishBook
 
 CARRIED_OUT_WITHIN_S = 15.0
 """After this the wish is told as waiting; an owner that is well needs less than two."""
@@ -101,34 +95,24 @@ def make_wish(
     ConnectionLost, BrokerError
         The target does not answer, or refuses.
     """
-    clock, name = SystemClock(), LinkName(link.name)
-    target = config.clusters[link.target]
-    require_answer(target)
-    began_s = clock.monotonic_s()
-    with (
-        closing(LentClusters(target.access(), DialSettings("heliostat-wishes"))) as lent,
-        closing(WishBook(name, lent)) as book,
-        closing(RecentRecords(lent, progress_topic(name))) as progress,
-    ):
-        reader = StatusReader(name, progress)
-        if progress.exists():
-            reader.begin()
-        partitions = reader.board.positions().keys()
+    with wish_desk(config, link) as desk:
+        book = desk.book
+        partitions = desk.reader.board.positions().keys()
         places = [place_of(text, partitions) for text in topics] or [Place()]
         if wished is WishedState.STOPPED and topics:
             raise Refused("only a link can be stopped", hint="pause the topics")
         book.read()
-        wishes = [Wish(place, wished, by, clock.wall_ms(), why) for place in places]
+        wishes = [Wish(place, wished, by, desk.clock.wall_ms(), why) for place in places]
         changed = [wish for wish in wishes if not book.wishes.is_wished(wish.place, wished)]
         end = book.position
         is_done, waits = False, ""
         if not dry_run:
             if changed:
                 end = book.write(changed, link.state.replication_factor)
-            is_done, waits = await_owner(reader, end, clock, within_s)
+            is_done, waits = await_owner(desk.reader, end, desk.clock, within_s)
         is_going_on = wished is WishedState.RUNNING and not topics
         return WishAnswer(
-            name,
+            desk.link,
             wished,
             tuple(map(str, places)),
             tuple(str(wish.place) for wish in changed),
@@ -136,7 +120,7 @@ def make_wish(
             is_done,
             waits,
             tuple(sorted(str(each.place) for each in book.wishes.pauses())) if is_going_on else (),
-            clock.monotonic_s() - began_s,
+            desk.took_s(),
             dry_run,
         )
 

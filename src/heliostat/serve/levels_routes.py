@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Literal
 
 from fastapi import Body, FastAPI, Request
 from pydantic import BaseModel, Field, StringConstraints
 from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from heliostat.config import Config, LinkConfig
 from heliostat.operate.levels import Asked, LevelAnswer, limit, prefer
 from heliostat.records.copier.lane_limits import Priority
 from heliostat.serve.answers import LinkParameter
-from heliostat.serve.guard import CALLER
-from heliostat.serve.problems import documented
-from heliostat.serve.questions import AT_ONCE, Asking
-from heliostat.serve.wishes_routes import (
-    FAILS,
+from heliostat.serve.owner_verbs import (
     TOPICS_MAX,
     WAIT_S,
     DryRun,
+    Given,
+    OwnerVerbs,
     Topic,
     TopicParameter,
     Wait,
     WhyWished,
+    responses_of,
 )
+from heliostat.serve.questions import Asking
 from heliostat.wishes.rate import rate_of
 
 Pattern = Annotated[
@@ -76,21 +75,9 @@ class LevelOutcome(BaseModel):
     """Whether nothing was written, as it was only asked what would be done."""
 
 
-class Given(NamedTuple):
-    """What a request says beside the level itself."""
-
-    link: str
-    why: str
-    wait_s: float
-    dry_run: bool
-
-
 Verb = Callable[[Config, LinkConfig, Asked], LevelAnswer]
 Wisher = Callable[[Request, Given, Verb], Response]
-_RESPONSES: dict[int | str, dict[str, Any]] = {
-    202: {"description": "It is written, and waits.", "model": LevelOutcome},
-    **documented(*FAILS),
-}
+_RESPONSES = responses_of(LevelOutcome)
 
 
 def _rate(text: str) -> int | None:
@@ -102,21 +89,16 @@ def _rate(text: str) -> int | None:
 
 def add_levels(app: FastAPI, asking: Asking) -> None:
     """Answer what operators wish of speed and order."""
-    at_once = threading.BoundedSemaphore(AT_ONCE)
+    verbs = OwnerVerbs(asking, "wishes")
 
     def wish(request: Request, given: Given, verb: Verb) -> Response:
-        configured = asking.link(given.link)
-        if not at_once.acquire(blocking=False):
-            text = f"{AT_ONCE} wishes are being written already"
-            raise HTTPException(429, text, headers={"Retry-After": "2"})
-        try:
-            asked = Asked(
-                request.scope.get(CALLER) or "api", given.why, given.wait_s, given.dry_run
-            )
-            answer = verb(asking.watch.config, configured, asked)
-        finally:
-            at_once.release()
-        return JSONResponse(answer.to_json(), 200 if answer.is_done or given.dry_run else 202)
+        return verbs.answer(
+            request,
+            given,
+            lambda config, link, by: verb(
+                config, link, Asked(by, given.why, given.wait_s, given.dry_run)
+            ),
+        )
 
     _add_limits(app, wish)
     _add_preferences(app, wish)
@@ -139,7 +121,7 @@ def _add_limits(app: FastAPI, wish: Wisher) -> None:
     ) -> Response:
         """As `heliostat limit`: of the link, or of topics."""
         rate, topics = _rate(body.limit), body.topics
-        given = Given(link, body.why, wait_s, dry_run)
+        given = Given(link, body.why, dry_run, wait_s)
         return wish(
             request, given, lambda config, of, asked: limit(config, of, rate, topics, asked=asked)
         )
@@ -161,7 +143,7 @@ def _add_limits(app: FastAPI, wish: Wisher) -> None:
     ) -> Response:
         """Limit one topic."""
         rate = _rate(body.limit)
-        given = Given(link, body.why, wait_s, dry_run)
+        given = Given(link, body.why, dry_run, wait_s)
         return wish(
             request, given, lambda config, of, asked: limit(config, of, rate, [topic], asked=asked)
         )
@@ -184,7 +166,7 @@ def _add_preferences(app: FastAPI, wish: Wisher) -> None:
     ) -> Response:
         """As `heliostat prefer`."""
         topics, priority = body.topics, Priority(body.priority)
-        given = Given(link, body.why, wait_s, dry_run)
+        given = Given(link, body.why, dry_run, wait_s)
         return wish(
             request,
             given,

@@ -2,51 +2,40 @@
 
 from __future__ import annotations
 
-import threading
-from typing import Annotated, Any, Literal, NamedTuple, Protocol
+from typing import Annotated, Literal
 
-from fastapi import Body, FastAPI, Path, Query, Request
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
-from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from fastapi import Body, FastAPI, Request
+from pydantic import BaseModel
+from starlette.responses import Response
 
 from heliostat.operate.wishes import make_wish
 from heliostat.serve.answers import LinkParameter
-from heliostat.serve.guard import CALLER
-from heliostat.serve.pages import PARTITION_MAX
-from heliostat.serve.problems import documented
-from heliostat.serve.questions import AT_ONCE, Asking
-from heliostat.wishes.wish import WHY_CHARS_MAX, WishedState
+from heliostat.serve.owner_verbs import (
+    WAIT_S,
+    DryRun,
+    Given,
+    OwnerVerbs,
+    PlaceVerb,
+    PlaceWords,
+    TopicsWished,
+    Wait,
+    WhyWished,
+    add_place_verb,
+    responses_of,
+)
+from heliostat.serve.questions import Asking
+from heliostat.wishes.wish import WishedState
 
-WAIT_S, WAIT_MAX_S = 5.0, 15.0
-FAILS = (403, 404, 409, 413, 415, 429, 503)
-TOPICS_MAX = 5_000
 VERBS = {
     "pause": WishedState.PAUSED,
     "resume": WishedState.RUNNING,
     "stop": WishedState.STOPPED,
     "start": WishedState.RUNNING,
 }
-Topic = Annotated[str, StringConstraints(min_length=1, max_length=260, pattern="^[a-zA-Z0-9._-]+$")]
-TopicParameter = Annotated[str, Path(description="Name at the source.", max_length=249)]
-DryRun = Annotated[bool, Query(description="Only tell what would change.")]
-Wait = Annotated[
-    float, Query(description="Seconds to wait until it is carried out.", ge=0, le=WAIT_MAX_S)
-]
-
-
-class WhyWished(BaseModel):
-    """Why it is wished; shown wherever it matters."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    why: Annotated[str, Field(max_length=WHY_CHARS_MAX)] = ""
-
-
-class TopicsWished(WhyWished):
-    """The same, and for which topics or `TOPIC-PARTITION`; none: the link as a whole."""
-
-    topics: Annotated[list[Topic], Field(max_length=TOPICS_MAX)] = []
+OF_TOPICS = ("pause", "resume")
+"""Those that topics and partitions know, too."""
+TOPIC = PlaceWords("Of Topic", "Do that with one topic.")
+PARTITION = PlaceWords("Of Partition", "Do that with one partition.")
 
 
 class WishOutcome(BaseModel):
@@ -71,64 +60,43 @@ class WishOutcome(BaseModel):
     """Whether nothing was written, as it was only asked what would be done."""
 
 
-class WishWriter(Protocol):
-    """Writes a wish and answers with what became of it."""
-
-    def __call__(self, request: Request, asked: Asked) -> Response:
-        """Return the answer."""
-        ...
-
-
-class Asked(NamedTuple):
-    """What is wished, and how."""
-
-    link: str
-    verb: str
-    places: list[str]
-    why: str
-    dry_run: bool
-    wait_s: float
+_RESPONSES = responses_of(WishOutcome)
 
 
 def add_wishes(app: FastAPI, asking: Asking) -> None:
     """Answer what operators wish."""
-    at_once = threading.BoundedSemaphore(AT_ONCE)
+    verbs = OwnerVerbs(asking, "wishes")
+    writers = {verb: _writer(verbs, wished) for verb, wished in VERBS.items()}
+    for verb, wish in writers.items():
+        _add_link_verb(app, verb, wish, has_topics=verb in OF_TOPICS)
+    for verb in OF_TOPICS:
+        wish = writers[verb]
+        add_place_verb(
+            app, verb, wish, WishOutcome, _RESPONSES, of_topic=TOPIC, of_partition=PARTITION
+        )
 
-    def wish(request: Request, asked: Asked) -> Response:
-        link = asking.link(asked.link)
-        if not at_once.acquire(blocking=False):
-            text = f"{AT_ONCE} wishes are being written already"
-            raise HTTPException(429, text, headers={"Retry-After": "2"})
-        try:
-            answer = make_wish(
-                asking.watch.config,
+
+def _writer(verbs: OwnerVerbs, wished: WishedState) -> PlaceVerb:
+    def wish(request: Request, given: Given, places: list[str]) -> Response:
+        return verbs.answer(
+            request,
+            given,
+            lambda config, link, by: make_wish(
+                config,
                 link,
-                VERBS[asked.verb],
-                asked.places,
-                by=request.scope.get(CALLER) or "api",
-                why=asked.why,
-                within_s=asked.wait_s,
-                dry_run=asked.dry_run,
-            )
-        finally:
-            at_once.release()
-        return JSONResponse(answer.to_json(), 200 if answer.is_done or asked.dry_run else 202)
+                wished,
+                places,
+                by=by,
+                why=given.why,
+                within_s=given.wait_s,
+                dry_run=given.dry_run,
+            ),
+        )
 
-    for verb in VERBS:
-        _add_link_verb(app, verb, wish)
-    for verb in ("pause", "resume"):
-        _add_topic_verb(app, verb, wish)
+    return wish
 
 
-_RESPONSES: dict[int | str, dict[str, Any]] = {
-    202: {"description": "It is written, and waits.", "model": WishOutcome},
-    **documented(*FAILS),
-}
-
-
-def _add_link_verb(app: FastAPI, verb: str, wish: WishWriter) -> None:
-    has_topics = verb in {"pause", "resume"}
-
+def _add_link_verb(app: FastAPI, verb: str, wish: PlaceVerb, *, has_topics: bool) -> None:
     def of_link(
         *,
         request: Request,
@@ -138,7 +106,7 @@ def _add_link_verb(app: FastAPI, verb: str, wish: WishWriter) -> None:
         wait_s: Wait = WAIT_S,
     ) -> Response:
         why = "" if body is None else body.why
-        return wish(request, Asked(link, verb, [], why, dry_run, wait_s))
+        return wish(request, Given(link, why, dry_run, wait_s), [])
 
     def of_link_or_topics(
         *,
@@ -149,8 +117,7 @@ def _add_link_verb(app: FastAPI, verb: str, wish: WishWriter) -> None:
         wait_s: Wait = WAIT_S,
     ) -> Response:
         wanted = body or TopicsWished()
-        asked = Asked(link, verb, wanted.topics, wanted.why, dry_run, wait_s)
-        return wish(request, asked)
+        return wish(request, Given(link, wanted.why, dry_run, wait_s), wanted.topics)
 
     app.post(
         f"/api/v1/links/{{link}}/{verb}",
@@ -160,45 +127,3 @@ def _add_link_verb(app: FastAPI, verb: str, wish: WishWriter) -> None:
         description=f"As `heliostat {verb}`. 200: the link's owner has carried it out. 202: the "
         "wish stands, and waits, as `waits` says.",
     )(of_link_or_topics if has_topics else of_link)
-
-
-def _add_topic_verb(app: FastAPI, verb: str, wish: WishWriter) -> None:
-    @app.post(
-        f"/api/v1/links/{{link}}/topics/{{topic}}/{verb}",
-        operation_id=f"{verb}_topic",
-        response_model=WishOutcome,
-        responses=_RESPONSES,
-    )
-    def of_topic(
-        *,
-        request: Request,
-        link: LinkParameter,
-        topic: TopicParameter,
-        body: Annotated[WhyWished | None, Body()] = None,
-        dry_run: DryRun = False,
-        wait_s: Wait = WAIT_S,
-    ) -> Response:
-        """Do that with one topic."""
-        why = "" if body is None else body.why
-        return wish(request, Asked(link, verb, [topic], why, dry_run, wait_s))
-
-    @app.post(
-        f"/api/v1/links/{{link}}/topics/{{topic}}/partitions/{{partition}}/{verb}",
-        operation_id=f"{verb}_partition",
-        response_model=WishOutcome,
-        responses=_RESPONSES,
-    )
-    def of_partition(
-        *,
-        request: Request,
-        link: LinkParameter,
-        topic: TopicParameter,
-        partition: Annotated[int, Path(ge=0, le=PARTITION_MAX)],
-        body: Annotated[WhyWished | None, Body()] = None,
-        dry_run: DryRun = False,
-        wait_s: Wait = WAIT_S,
-    ) -> Response:
-        """Do that with one partition."""
-        why = "" if body is None else body.why
-        places = [f"{topic}-{partition}"]
-        return wish(request, Asked(link, verb, places, why, dry_run, wait_s))

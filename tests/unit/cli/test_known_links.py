@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.home import HomeLog
 
+from heliostat import cli
 from heliostat.cli.known_links import known_config
 from heliostat.definitions.definition import Definition, DefinitionKey, DefinitionKind
 from heliostat.errors import ConnectionLost
@@ -37,3 +38,10 @@ def test_links_of_file_and_home_are_known(
     assert capsys.readouterr().err == ""
     with pytest.raises(ConnectionLost):
         known_config(file, "two")
+
+
+def test_every_verb_for_links_knows_those_of_the_home() -> None:
+    """Given a verb that reads the file alone / then it shows that file, or has just written it."""
+    modules = Path(str(cli.__file__)).parent.glob("*.py")
+    alone = {module.stem for module in modules if "load_config" in module.read_text()}
+    assert alone == {"configuration", "import_mm2"}

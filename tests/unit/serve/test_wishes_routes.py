@@ -17,6 +17,7 @@ from heliostat.operate.wishes import WishAnswer
 from heliostat.serve import wishes_routes
 from heliostat.serve.app import make_app
 from heliostat.serve.guard import Guard
+from heliostat.serve.questions import AT_ONCE
 from heliostat.serve.tokens import Tokens
 from heliostat.serve.watch import Watch
 from heliostat.serve.wishes_routes import WishOutcome
@@ -133,13 +134,10 @@ def test_errors_of_the_verb_are_problems(client: TestClient, verb: Verb) -> None
 
 def test_no_more_than_some_are_written_at_once(client: TestClient, verb: Verb) -> None:
     verb.go_on.clear()
-    threads = [
-        threading.Thread(target=client.post, args=(f"{L}/pause",))
-        for _ in range(wishes_routes.AT_ONCE)
-    ]
+    threads = [threading.Thread(target=client.post, args=(f"{L}/pause",)) for _ in range(AT_ONCE)]
     for thread in threads:
         thread.start()
-    while len(verb.asked) < wishes_routes.AT_ONCE:
+    while len(verb.asked) < AT_ONCE:
         threads[0].join(0.01)
     assert client.post(f"{L}/pause").status_code == 429
     verb.go_on.set()
