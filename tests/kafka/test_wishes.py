@@ -70,8 +70,15 @@ class Scene:
         return dict(status)
 
     def topic(self, name: TopicName) -> dict[str, Any]:
-        [row] = [row for row in self.status()["topics"] if row["source"] == name]
-        return dict(row)
+        """Return its row of the status, once it is reported."""
+        rows: list[dict[str, Any]] = []
+
+        def is_there() -> bool:
+            rows[:] = [row for row in self.status()["topics"] if row["source"] == name]
+            return bool(rows)
+
+        until(is_there, f"{name} is reported")
+        return dict(rows[0])
 
     def at_target(self, topic: TopicName) -> Mapping[str, Any]:
         return ends(self.target, {topic: self.topics.get(topic, 1)})[topic]
@@ -153,6 +160,7 @@ def test_a_link_rests_stops_and_goes_on_whoever_runs_it(scene: Scene) -> None:
         assert scene.wish("start")["still_paused"] == [scene.other]
         wait_level(link, scene.source, scene.target, {scene.plain: PARTITIONS})
         assert scene.at_target(scene.other) == ended[scene.other]
+        until(lambda: scene.topic(scene.other)["partitions"] == PARTITIONS, "both are reported")
         scene.wish("resume", "--topic", f"{scene.other}-0")
         scene.wish("resume", "--topic", scene.other)
         wait_level(link, scene.source, scene.target, scene.topics)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from support.judged_links import client_view, differences
-from support.mirror_jvm import MirrorJvm
+from support.mirror_jvm import MirrorJvm, as_java_raises
 from support.mirror_maker_judge import Judge
 
 from heliostat.config import Config
@@ -61,7 +61,7 @@ LINKS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def judge() -> Iterator[Judge]:
-    with MirrorJvm() as jvm:
+    with as_java_raises(), MirrorJvm() as jvm:
         yield Judge(jvm)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.judged_links import client_view, differences
-from support.mirror_jvm import MirrorJvm
+from support.mirror_jvm import MirrorJvm, as_java_raises
 from support.mirror_maker_files import CASES
 from support.mirror_maker_judge import Judge
 
@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.peer, pytest.mark.thorough]
 
 @pytest.fixture(scope="module")
 def judge() -> Iterator[Judge]:
-    with MirrorJvm() as jvm:
+    with as_java_raises(), MirrorJvm() as jvm:
         yield Judge(jvm)
 
 

@@ -6,7 +6,7 @@ import random
 from collections.abc import Iterator
 
 import pytest
-from support.mirror_jvm import MirrorJvm, Record
+from support.mirror_jvm import MirrorJvm, Record, as_java_raises
 
 from heliostat.mm2.formats import Checkpoint, Heartbeat, OffsetSync
 from heliostat.mm2.offset_syncs import CopiedRange, all_syncs
@@ -25,7 +25,7 @@ EDGES = (0, 1, -1, 2**31, -(2**31), 2**63 - 1, -(2**63), 1_700_000_000_000)
 
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[MirrorJvm]:
-    with MirrorJvm() as found:
+    with as_java_raises(), MirrorJvm() as found:
         yield found
 
 

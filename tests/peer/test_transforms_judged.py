@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.mirror_jvm import MirrorJvm
+from support.mirror_jvm import MirrorJvm, as_java_raises
 from support.records import Sample, encode
 from support.transform_chains import CHAINS, Given, replicator
 from support.transform_judge import FAILS, GONE, KafkaChain, Outcome
@@ -28,7 +28,7 @@ TIME_MS = 1_767_323_045_006
 
 @pytest.fixture(scope="module")
 def jvm() -> Iterator[MirrorJvm]:
-    with MirrorJvm() as jvm:
+    with as_java_raises(), MirrorJvm() as jvm:
         yield jvm
 
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
 
 import pyspark
+from py4j import java_gateway, protocol
 from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
 from heliostat.mm2.formats import Checkpoint, Heartbeat, OffsetSync
@@ -24,6 +26,21 @@ PACKAGE = "org.apache.kafka.connect.mirror."
 STOP_S = 15.0
 HEAP = "-Xmx192m"
 Record = Heartbeat | Checkpoint | OffsetSync
+
+
+@contextmanager
+def as_java_raises() -> Iterator[None]:
+    """Within it errors of Java come as py4j raises them.
+
+    PySpark, once a session has begun in this process, looks at each for one of Spark's own, and
+    fails at that in a JVM without Spark.
+    """
+    replaced = java_gateway.get_return_value
+    java_gateway.get_return_value = protocol.get_return_value
+    try:
+        yield
+    finally:
+        java_gateway.get_return_value = replaced
 
 
 class MirrorJvm:

@@ -141,6 +141,7 @@ def _await(
     until_s = clock.monotonic_s() + within_s
     silent_s = clock.monotonic_s() + DRIVER_SILENT_AFTER_S
     first_ms = None if reader is None else reader.board.driver_at_ms
+    was_halted = False
     while True:  # ends: they have ended, nobody is there to do it, or the time is over
         book.consume(READ_S)
         if reader is not None:
@@ -153,9 +154,10 @@ def _await(
         at_ms = None if reader is None else reader.board.driver_at_ms
         memory = book.restarts
         is_halted = memory is not None and memory.is_halted
-        if at_ms is None and not is_halted:
+        was_halted |= is_halted  # begun again as ordered, it has to become the owner first
+        if at_ms is None and not was_halted:
             return standings, "the link has no owner now: it is done once a driver runs the link"
-        is_silent = at_ms == first_ms and now_s >= silent_s and not is_halted
+        is_silent = at_ms == first_ms and now_s >= silent_s and not was_halted
         if now_s < until_s and not is_silent:
             continue
         if is_halted and at_ms is None and memory is not None:
