@@ -61,7 +61,7 @@ DOTTED_MODULE = re.compile(r"\bheliostat(?:_sandbox)?(?:\.\w+)+")
 WORD_IN_NAME = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
 
 CLASSES_ABOVE: dict[str, tuple[int, int]] = {
-    "PartitionCopy": (414, 17),
+    "PartitionCopy": (412, 17),
 }
 """Classes above the limits, with their lines and attributes: they may only become smaller."""
 

@@ -124,7 +124,7 @@ def test_mirrors_of_a_running_link_are_not_taken_over(
     left.commit(5)
     with RunningLink(left.config) as link, pytest.MonkeyPatch.context() as patched:
         wait_for("the link to run", lambda: "no row of it as a mirror" in link.text())
-        patched.setattr("heliostat.mm2.adopt_clusters.OWNER_SLACK_S", 1.0)
+        patched.setattr("heliostat.state.claimed.OWNER_SLACK_S", 1.0)
         assert left.adopt("--yes") == 1
         assert "driven by another instance" in capsys.readouterr().err
     assert left.at_target() == values(range(10))

@@ -206,7 +206,7 @@ def aged(
         hung_s = time.monotonic()
         hung.pause()
         try:
-            wait_for("the broker's name", lambda: str(hung.endpoint) in told(config), 30.0)
+            wait_for("the broker's name", lambda: str(hung.endpoint) in told(config), 60.0)
             print(f"named after {time.monotonic() - hung_s:.1f} s")
             time.sleep(max(0.0, hung_s + HANGS_S - time.monotonic()))
         finally:

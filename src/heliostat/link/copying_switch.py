@@ -8,18 +8,19 @@ A link that is to stop keeps its owner; when it goes on, the numbers of its roun
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import check_distinct_clusters
 from heliostat.link.copying import REPORT_WITHOUT_SOURCE, Copying, Resources
+from heliostat.link.given_away import GivenAway
 from heliostat.link.identity import known_of, own_identity
 from heliostat.link.known import Known
 from heliostat.link.lane_template import lane_template
 from heliostat.link.link_context import LinkContext
 from heliostat.link.loops import Loop, Loops
 from heliostat.link.ordered_restarts import Pending
-from heliostat.names import LinkName
+from heliostat.names import LinkName, TopicName
 from heliostat.ops.asked import both
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.topics.producer_age import producer_expiration_ms
@@ -65,6 +66,7 @@ class CopyingSwitch:
         self.source: ClusterAdmin | None = None
         self.known = Known({}, {})
         self._copies = False
+        self._given_away = GivenAway(context.state, context.clock)
         self._beginning: Loop | None = None
         self._last_generation = 0
 
@@ -86,14 +88,25 @@ class CopyingSwitch:
         return self.source
 
     def carry_out(self, wishes: Wishes) -> None:
-        """Begin or end copying, and let partitions rest or go on."""
+        """Begin or end copying, give mirrors away, and let partitions rest or go on."""
+        if (copying := self.copying) is not None:
+            copying.steering.again()
+        if new := self._given_away.new_in(wishes.promotions):
+            self._promote(wishes, new)
         if wishes.is_stopped():
             self._end_copying()
         elif self._beginning is None:
             begin = self._context.owner.guarded(self._begin_copying)
             [self._beginning] = self._loops.start(LoopSpec("source", BEGIN_EVERY_S, begin))
-        if (copying := self.copying) is not None:
-            copying.steering.again()
+
+    def _promote(self, wishes: Wishes, new: Collection[TopicName]) -> None:
+        """Make it durable that mirrors are given away; lanes have been told to give them up."""
+        copying = self.copying
+        copied = () if copying is None else copying.steering.partitions_of(new)
+        self._context.owner.check()
+        promotions = [wishes.promotions[name] for name in new]
+        self.known.promote(self._given_away.record(promotions, copied))
+        self.refresh()
 
     def refresh(self) -> None:
         """Have a reconciliation at once, if it copies."""
@@ -102,8 +115,9 @@ class CopyingSwitch:
 
     def is_carried_out(self) -> bool:
         """Return whether that has reached all lanes."""
-        copying = self.copying
-        return copying is None or copying.lanes.is_settled()
+        lanes = None if self.copying is None else self.copying.lanes
+        is_settled = lanes is None or lanes.is_settled()
+        return is_settled and self._given_away.are_settled(lanes)
 
     @property
     def may_restart(self) -> bool:
@@ -132,6 +146,7 @@ class CopyingSwitch:
             lambda: own_identity(context.state, name, target, context.clock),
         )
         self.known = known_of(stored, producer_id)
+        self.known.promote(self._given_away.mirrors)
         context.state.stops.begin(stored.stops)
         context.board.know_stops(context.state.stops.known)
         template = lane_template(

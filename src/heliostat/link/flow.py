@@ -136,6 +136,7 @@ class Reconciler:
             A cluster does not answer or refuses; the next reconciliation starts over, and lanes
             continue.
         """
+        known.drop_promoted()
         _, observed = both(lambda: self._look_at_own(known), lambda: self.planner.observe(known))
         source, plan = self.planner.plan(known, observed)
         if self._settle_gaps(known, source, plan):
@@ -251,6 +252,7 @@ class Reconciler:
                 known.starts,
                 at_beginning=known.at_beginning,
                 former_producers=known.former_producers,
+                promoted=known.promoted.values(),
             )
             self.maps.restore()
             self.lanes.announce()

@@ -82,6 +82,7 @@ def known_of(stored: Stored, producer_id: ProducerId) -> Known:
         stored.mirrors,
         stored.starts,
         making=stored.making,
+        promoted=stored.promoted,
         producer_id=producer_id,
         former_producers=stored.producers - {producer_id},
         at_beginning=stored.at_beginning,

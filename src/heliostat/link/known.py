@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from heliostat.names import LaneId, ProducerId, TopicName, TopicPartition
 from heliostat.records.copier.lane import SchemaFrames
 from heliostat.state.link_state import Starts
+from heliostat.state.promotions import PromotedMirror
 from heliostat.topics.values import MirrorRecord
 
 REPORTED_MAX = 100
@@ -24,6 +25,8 @@ class Known:
     starts: dict[TopicName, Starts]
     making: set[TopicName] = field(default_factory=set)
     """Source topics whose mirrors are about to be created, by the link's state."""
+    promoted: dict[TopicName, PromotedMirror] = field(default_factory=dict)
+    """Former mirrors that were given away."""
     packing: dict[LaneId, tuple[TopicPartition, ...]] = field(default_factory=dict)
     refused: dict[TopicName, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
@@ -44,6 +47,16 @@ class Known:
     """Why there is no topic to copy; empty: there is one."""
     old_backlog: str | None = ""
     """The note on records without a duplicate check at the brokers; empty: not looked yet."""
+
+    def promote(self, former: Mapping[TopicName, PromotedMirror]) -> None:
+        """Take it that mirrors were given away; from any thread, as often as it is noticed."""
+        self.promoted = {**self.promoted, **former}
+        self.drop_promoted()
+
+    def drop_promoted(self) -> None:
+        """Forget promoted mirrors that a reconciliation under way has remembered again."""
+        for name in self.promoted.keys() & self.mirrors.keys():
+            self.mirrors.pop(name, None)
 
     def mirrored(self) -> Callable[[TopicPartition], bool]:
         """Return a test whether a partition is copied or refused; true for all at the beginning."""

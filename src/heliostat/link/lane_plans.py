@@ -160,7 +160,7 @@ class LanePlans:
         self.last_generation = first_generation
         self._failed = FailedRounds(leases, clock)
         self._told = ToldSpecs()
-        self._landed: set[TopicPartition] = set()
+        self.landed: set[TopicPartition] = set()
         """Of their last round of this driver nothing is under way any more."""
 
     # -- plans ---------------------------------------------------------------------------------
@@ -249,7 +249,7 @@ class LanePlans:
         return True
 
     def _tell(self, specs: Sequence[PartitionSpec], generation: int) -> None:
-        self._landed.difference_update(spec.source for spec in specs)
+        self.landed.difference_update(spec.source for spec in specs)
         self._told.tell(specs, generation)
 
     def known_since(self) -> dict[TopicPartition, int]:
@@ -269,7 +269,7 @@ class LanePlans:
         return self.last_generation
 
     def _may_land_s(self, specs: Iterable[PartitionSpec]) -> float:
-        return 0.0 if all(spec.source in self._landed for spec in specs) else LANDS_WITHIN_S
+        return 0.0 if all(spec.source in self.landed for spec in specs) else LANDS_WITHIN_S
 
     def lease_left_s(self) -> float:
         """Return for how long (s) rounds that ended with an error, or did not end, may send."""
@@ -325,7 +325,7 @@ class LanePlans:
             left = [source for source, generation in item.leaving.items() if generation <= plan]
             for source in left:
                 del item.leaving[source]
-            self._landed.update(left)
+            self.landed.update(left)
             self.update()
             return True
         return False
@@ -373,7 +373,7 @@ class LanePlans:
         had = frozenset((*item.has, *item.leaving))
         if error is None:
             health.is_well()
-            self._landed.update(had)
+            self.landed.update(had)
             self._leases.forget(round_id)
         else:
             health.failed(essence(str(error)), self._clock.monotonic_s())

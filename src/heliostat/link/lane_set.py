@@ -14,7 +14,7 @@ renew its record, so it gives no more of them.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -70,10 +70,8 @@ class LaneSet:
         Runs one round.
     announce
         Writes what rounds must know; durable when it returns (see `LinkState.announce`).
-    clock, events
-        Time, and where trouble is logged.
-    first_generation
-        Larger than any that was used before.
+    clock, events, first_generation
+        Time, where trouble is logged, and a larger number than any that was used before.
     wake
         Asks for `keep` to be called at once.
     maps, copied, rates
@@ -171,6 +169,10 @@ class LaneSet:
         """Return whether all rounds have what was assigned last; a lane may have none now."""
         with self._changed:
             return not self._announcing.is_due and are_settled(self._plans.lanes.values())
+
+    def have_landed(self, partitions: Collection[TopicPartition]) -> bool:
+        """Return whether nothing of these is under way, by the rounds that had them last."""
+        return self._plans.landed.issuperset(partitions)
 
     # -- leases --------------------------------------------------------------------------------
 

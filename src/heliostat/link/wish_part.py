@@ -11,14 +11,15 @@ not touched, and copying goes on at once. A link that is stopped has no lanes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+from heliostat.handover.promotion import Promotion
 from heliostat.link.order_part import OrderPart
 from heliostat.link.ordered_restarts import OrderedRestarts
-from heliostat.names import LaneId, Offset, TopicName
+from heliostat.names import LaneId, Offset, TopicName, TopicPartition
 from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.records.copier.lane import PartitionSpec
@@ -72,6 +73,13 @@ class Steering:
             wishes = self._wishes()
             self._assign(_by_wishes(wanted, wishes), wishes.levels.byte_limits())
 
+    def partitions_of(self, topics: Collection[TopicName]) -> list[TopicPartition]:
+        """Return the partitions of topics that lanes have, or had until wishes took them away."""
+        with self._lock:
+            lanes = (self._wanted or {}).values()
+            sources = (spec.source for specs in lanes for spec in specs)
+            return [source for source in sources if source.topic in topics]
+
     def again(self) -> None:
         """Do the same with the same partitions, after the wishes have changed."""
         with self._lock:
@@ -81,6 +89,12 @@ class Steering:
 
 
 def _by_wishes(wanted: Wanted, wishes: Wishes) -> Wanted:
+    if given_away := wishes.promotions.keys():
+        kept = {
+            lane: tuple(spec for spec in specs if spec.source.topic not in given_away)
+            for lane, specs in wanted.items()
+        }
+        wanted = {lane: specs for lane, specs in kept.items() if specs}
     priorities = _priorities(wanted, wishes)
     return {
         lane: tuple(
@@ -242,6 +256,9 @@ def changes_between(before: Wishes, now: Wishes) -> list[str]:
     if paused:
         lines.append(f"{_names([str(each.place) for each in paused])} paused: {told(paused[0])}")
     lines += _level_changes(before.levels, now.levels)
+    promoted = [now.promotions[name] for name in now.promotions.keys() - before.promotions.keys()]
+    if promoted:
+        lines.append(f"{_names([each.topic for each in promoted])} given away: {told(promoted[0])}")
     if over := old.keys() - new.keys():
         places = sorted(over, key=str)
         names = _names([str(place) for place in places])
@@ -266,7 +283,7 @@ def _level_changes(before: Levels, now: Levels) -> Iterator[str]:
             yield f"{preference.topics} has {name} priority: {told(preference.said)}"
 
 
-def told(wish: Wish | Said) -> str:
+def told(wish: Wish | Said | Promotion) -> str:
     """Return who wishes it and why."""
     return f"{wish.by} wishes so" + (f", {wish.why}" if wish.why else "")
 

@@ -9,28 +9,25 @@ from contextlib import ExitStack
 from typing import Any, Self
 
 from heliostat.access import ClusterAccess
-from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.kafka_codes import GROUP_AUTHORIZATION_FAILED
 from heliostat.clusters.plain_records import PlainReader
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import BrokerError, LinkTakenOver, Refused
+from heliostat.errors import BrokerError, Refused
 from heliostat.mm2.adopt_plan import Peer
 from heliostat.mm2.connect_offsets import ConnectOffsetsRecord, Position, flows_of, positions_of
 from heliostat.names import GroupId, LinkName, Offset, TopicName, TopicPartition, is_still
 from heliostat.offsets.log_bounds import log_ends_of
-from heliostat.ops.events import Events
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import Claims
+from heliostat.state.claimed import claimed
 from heliostat.state.connections import Admins, connected
 from heliostat.state.link_state import LinkState
-from heliostat.state.ownership import Ownership, owner_lasts_s
+from heliostat.state.ownership import Ownership
 from heliostat.topics.values import MirrorRecord
 
 WORKERS_GONE_WITHIN_S = 30.0
 """Killed workers remain members until their session expires: 10 s by default."""
-OWNER_SLACK_S = 9.0
-"""The owner of a killed link keeps it for as long as its last lease; a claim takes seconds."""
 LOOK_EVERY_S = 0.5
 OWN_LASTS_S = 30.0
 """For how long the link must still be ours before its state is written: writing takes less."""
@@ -88,29 +85,11 @@ class LinkClusters:
 @contextlib.contextmanager
 def owned(clusters: LinkClusters) -> Iterator[tuple[LinkState, Ownership]]:
     """Claim the link, and yield its state and the ownership."""
-    clock: Clock = SystemClock()
-    lease_s = clusters.link.lanes.lease_s
-    state = clusters.connections.state()
-    with contextlib.closing(state):
-        state.ensure()
-        until_s = clock.monotonic_s() + owner_lasts_s(lease_s) + OWNER_SLACK_S
-        ownership = Ownership(
-            clusters.name,
-            state.owner,
-            clock=clock,
-            events=Events(clock.wall_ms, out=None),
-            must_stop=lambda: clock.monotonic_s() > until_s,
-        )
-        if not ownership.claim():
-            raise Refused(
-                f"link {clusters.name} is driven by another instance",
-                hint="stop it, then try again",
-            )
-        try:
-            yield state, ownership
-        finally:
-            with contextlib.suppress(LinkTakenOver):
-                ownership.resign()
+    with (
+        contextlib.closing(clusters.connections.state()) as state,
+        claimed(clusters.link, state) as ownership,
+    ):
+        yield state, ownership
 
 
 def refuse_live_workers(clusters: LinkClusters, peer: Peer) -> None:

@@ -29,6 +29,8 @@ class WishDesk:
     """Whether anybody has ever run the link: else there are no reports to wait for."""
     clock: SystemClock
     began_s: float
+    target: LentClusters
+    """What lends connections to the target."""
 
     def took_s(self) -> float:
         """Return how long the verb has taken so far, since the target answered."""
@@ -57,4 +59,4 @@ def wish_desk(config: Config, link: LinkConfig) -> Iterator[WishDesk]:
         is_reported = progress.exists()
         if is_reported:
             reader.begin()
-        yield WishDesk(name, book, reader, is_reported, clock, began_s)
+        yield WishDesk(name, book, reader, is_reported, clock, began_s, lent)

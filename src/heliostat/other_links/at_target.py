@@ -21,7 +21,14 @@ from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.names import LinkName, Offset, TopicName, is_another
 from heliostat.ops.asked import each_answer
 from heliostat.other_links.claims import Claims, NeighbourClaims, OtherClaims
-from heliostat.state.link_state import MIRROR_PREFIX, Starts, begun_of, feeds_in, mirrors_in
+from heliostat.state.link_state import (
+    MIRROR_PREFIX,
+    Starts,
+    begun_of,
+    feeds_in,
+    mirrors_in,
+)
+from heliostat.state.promotions import PromotedMirror
 from heliostat.state_topics import link_of_state_topic
 from heliostat.topics.naming import naming_of
 from heliostat.topics.observe import leaderless_states
@@ -44,6 +51,10 @@ class RememberedMirrors(Protocol):
     @property
     def starts(self) -> Mapping[TopicName, Starts]:
         """Source offsets at which they begin."""
+
+    @property
+    def promoted(self) -> Mapping[TopicName, PromotedMirror]:
+        """Former mirrors that were given away."""
 
 
 class OtherLinks:
@@ -207,11 +218,25 @@ def plan_beside(
     `other_links` is `OtherLinks.claims`.
     """
     known, begun = memory.mirrors, begun_of(memory.mirrors, memory.starts)
-    plan = plan_topics(link, source, target, known, claimed.by, unsure=claimed.unsure, begun=begun)
+    given_away = {name: each.promotion.words() for name, each in memory.promoted.items()}
+
+    def planned(claims: Claims) -> TopicPlan:
+        return plan_topics(
+            link,
+            source,
+            target,
+            known,
+            claims.by,
+            unsure=claims.unsure,
+            begun=begun,
+            given_away=given_away,
+        )
+
+    plan = planned(claimed)
     theirs = other_links(new_mirrors(known, plan.remember))
     both = claimed | theirs
     if theirs.by or theirs.unsure:
-        plan = plan_topics(link, source, target, known, both.by, unsure=both.unsure, begun=begun)
+        plan = planned(both)
     return replace(plan, notes=(*plan.notes, *both.notes)) if both.notes else plan
 
 

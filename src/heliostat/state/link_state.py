@@ -35,6 +35,7 @@ from heliostat.clusters.past_records import A_DAY, PastRecords
 from heliostat.clusters.recent_records import AN_HOUR, RecentRecords
 from heliostat.clusters.wire.lent import LentClusters, lent_clusters
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, LinkConfig
+from heliostat.handover.promotion import PROMOTED_PREFIX
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
 from heliostat.offsets.marks import MapMarks
 from heliostat.offsets.store import OffsetMaps
@@ -45,6 +46,7 @@ from heliostat.records.transport.plan_rows import encode_announcement
 from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schema_ids
 from heliostat.state.owner_record import OWNER_KEY, OwnerRecord
 from heliostat.state.ownership import Owner
+from heliostat.state.promotions import PromotedMirror, PromotionBook
 from heliostat.state.stops import Changed, StopBook, Stops, sound_stops_in, stop_key, stop_row
 from heliostat.state_topics import (
     DRIVER_KEY,
@@ -76,6 +78,7 @@ VITAL = (
     MIRROR_PREFIX,
     MAKING_PREFIX,
     HANDED_BACK_PREFIX,
+    PROMOTED_PREFIX,
     START_PREFIX,
     BEGINNING_PREFIX,
     FRAMED_PREFIX,
@@ -116,6 +119,8 @@ class Stored:
     """The stops as last written."""
     handed_back: set[TopicName] = field(default_factory=set)
     """Source topics of former mirrors that were handed back to MirrorMaker 2."""
+    promoted: dict[TopicName, PromotedMirror] = field(default_factory=dict)
+    """Former mirrors, by source topic: no row makes one of them a mirror."""
     frames: dict[TopicName, SchemaFrames] = field(default_factory=dict)
     """What of topics' records begins with a schema id, where ids are replaced."""
 
@@ -126,7 +131,7 @@ class Stored:
 
     def take(self, key: str, value: Mapping[str, Any]) -> None:
         """Apply one row."""
-        self.mirrors |= mirrors_in({key: value})
+        self._take_mirrors(key, value)
         self.starts |= starts_in({key: value})
         self.stops |= sound_stops_in({key: value})
         if key == PRODUCER_KEY:
@@ -146,13 +151,22 @@ class Stored:
             name = TopicName(key.removeprefix(FRAMED_PREFIX))
             self.frames[name] = SchemaFrames(value["frames"])
 
+    def _take_mirrors(self, key: str, value: Mapping[str, Any]) -> None:
+        """Take a mirror's row; one that was promoted is none, whichever row comes first."""
+        if key.startswith(PROMOTED_PREFIX):
+            former = PromotedMirror.from_json(key, value)
+            self.promoted[former.source] = former
+            self.mirrors.pop(former.source, None)
+        elif not self.promoted.keys() & (mirrors := mirrors_in({key: value})).keys():
+            self.mirrors |= mirrors
+
 
 def mirrors_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, MirrorRecord]:
     """Return the mirrors in a state topic's latest values, by source topic."""
     records = (
         MirrorRecord.from_json(value)
         for key, value in rows.items()
-        if key.startswith(MIRROR_PREFIX)
+        if key.startswith(MIRROR_PREFIX) and _promoted_key(key, MIRROR_PREFIX) not in rows
     )
     return {record.source: record for record in records}
 
@@ -188,12 +202,16 @@ def feeds_in(link: LinkName, rows: Mapping[str, Mapping[str, Any]]) -> list[Feed
     making = (
         MirrorRecord.from_json(value)
         for key, value in rows.items()
-        if key.startswith(MAKING_PREFIX)
+        if key.startswith(MAKING_PREFIX) and _promoted_key(key, MAKING_PREFIX) not in rows
     )
     return [
         *(Feed(link, record, name in begun) for name, record in mirrors.items()),
         *(Feed(link, record, False) for record in making),
     ]
+
+
+def _promoted_key(key: str, prefix: str) -> str:
+    return PROMOTED_PREFIX + key.removeprefix(prefix)
 
 
 def owner_id(link: LinkName) -> str:
@@ -207,6 +225,11 @@ def _offsets(value: Mapping[str, int]) -> dict[PartitionId, Offset]:
 
 def _without_mirrors(names: Iterable[TopicName]) -> dict[str, None]:
     return {f"{MIRROR_PREFIX}{name}": None for name in names}
+
+
+def _without_claims(names: Iterable[TopicName]) -> dict[str, None]:
+    making = {f"{MAKING_PREFIX}{name}": None for name in names}
+    return _without_mirrors(names) | making
 
 
 class LinkState:
@@ -241,6 +264,8 @@ class LinkState:
         """Rows that show whether rows of offset maps are missing."""
         self.stops = StopBook(self._put_stops)
         """The stopped partitions."""
+        self.promotions = PromotionBook(self._state.write_many, self.read, _without_claims)
+        """Mirrors that are given away."""
         self.claim = 0
         """Number of this process's claim; 0 before it owns the link."""
         # Each announcement is complete, and the next one replaces whatever is there.
@@ -287,11 +312,13 @@ class LinkState:
         *,
         at_beginning: Iterable[TopicName] | None,
         former_producers: Iterable[ProducerId] = (),
+        promoted: Iterable[PromotedMirror] = (),
     ) -> None:
         """Recreate missing topics and write the state again, except the owner's record."""
         self.ensure(target)
         if producer_id is not None:
             self.put_producer(producer_id, former_producers)
+        self.promotions.restore(promoted)
         self.put_mirrors(mirrors)
         self.put_starts(starts)
         if at_beginning is not None:
@@ -375,9 +402,13 @@ class LinkState:
         self, records: Mapping[TopicName, MirrorRecord], made: Iterable[TopicName] = ()
     ) -> None:
         """Record mirrors; `made` are no longer about to be created: they exist, or will not be."""
-        self._state.write_many(
-            {
-                **{f"{MIRROR_PREFIX}{name}": record.to_json() for name, record in records.items()},
+        self.promotions.put_mirrors(
+            lambda given_away: {
+                **{
+                    f"{MIRROR_PREFIX}{name}": record.to_json()
+                    for name, record in records.items()
+                    if name not in given_away
+                },
                 **{f"{MAKING_PREFIX}{name}": None for name in made},
             }
         )

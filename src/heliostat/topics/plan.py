@@ -44,6 +44,7 @@ def plan_topics(
     *,
     unsure: Mapping[TopicName, str] | None = None,
     begun: Collection[TopicName] = (),
+    given_away: Mapping[TopicName, str] | None = None,
 ) -> TopicPlan:
     """Plan topics by comparing both sides with the link's records.
 
@@ -53,8 +54,9 @@ def plan_topics(
         The link's records of its mirrors, by source topic.
     claimed
         Target topics that other links write, each with its link.
-    unsure
-        Target topics that may be another link's, each with why that is not known.
+    unsure, given_away
+        Target topics that may be another link's, each with why that is not known; source topics
+        whose mirrors were promoted, each with what to say of it.
     begun
         Those of `known` whose records may have been copied.
 
@@ -67,11 +69,10 @@ def plan_topics(
     clashes = collisions(naming, source.topics)
     draft, starts = _Draft(link, source, target), dict[TopicName, str]()
     wanted_of = _shared_wishes(link, target.inherited)
-    draft.refuse_unreadable()
-    draft.note_unmatched()
-    for name in sorted(source.topics):
-        topic, wanted_name = source.topics[name], naming.target_name(name)
-        slot = naming.slot_of(name)
+    draft.begin(given_away or {})
+    for name in sorted(source.topics.keys() - draft.left_out.keys()):
+        topic = source.topics[name]
+        wanted_name, slot = naming.target_name(name), naming.slot_of(name)
         remembered = known.get(name)
         record = record_in_force(remembered, target, wanted_name, slot)
         there = target.topics.get(wanted_name)
@@ -97,8 +98,7 @@ def plan_topics(
             continue
         if remembered is not None and record is None:
             draft.notes.append(f"{wanted_name}: its mirror is gone, it is copied again")
-        if case.begin.words:
-            starts[name] = case.begin.words
+        starts |= {name: case.begin.words} if case.begin.words else {}
         if there is None:
             draft.add_new(case)
         else:
@@ -204,6 +204,12 @@ class _Draft:
         else:
             self.left_out[name] = left_out_words(loop, self.link)
         return True
+
+    def begin(self, given_away: Mapping[TopicName, str]) -> None:
+        """Note what needs no look at both sides."""
+        self.refuse_unreadable()
+        self.note_unmatched()
+        self.left_out.update(given_away)
 
     def note_unmatched(self) -> None:
         """Note include entries that match nothing: maybe a typing error."""

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 from typing_extensions import override
 
+from heliostat.handover.promotion import Promotion
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.wishes.levels import Levels
 
@@ -128,6 +129,8 @@ class Wishes:
         self._count = 0
         self.levels = Levels()
         """Limits and priorities."""
+        self.promotions: dict[TopicName, Promotion] = {}
+        """Mirrors to give away, or given away, by source topic."""
 
     def take(self, wish: Wish) -> None:
         """Take the newest wish."""
@@ -143,6 +146,7 @@ class Wishes:
         copied = Wishes()
         copied._by_place, copied._count = dict(self._by_place), self._count
         copied.levels = self.levels.copy()
+        copied.promotions = dict(self.promotions)
         return copied
 
     def state_of(self, place: Place) -> WishedState:

@@ -13,7 +13,8 @@ from typing import Any
 from heliostat.access import Reachable
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords
 from heliostat.clusters.keyed_topic import Change, KeyedTopic, OwnRows
-from heliostat.names import LinkName, Offset
+from heliostat.handover.promotion import PROMOTED_PREFIX, Promotion, is_promotion_key
+from heliostat.names import LinkName, Offset, TopicName
 from heliostat.state_topics import wishes_topic
 from heliostat.wishes.levels import Level, is_level
 from heliostat.wishes.order import Order, Orders, is_order_key
@@ -86,6 +87,8 @@ class WishBook:
                 self.wishes.levels.take(change.key, change.value)
             elif is_order_key(change.key):
                 self.orders.take(change.key, change.value)
+            elif is_promotion_key(change.key):
+                self._take_promotion(change)
             elif change.key == RESTARTS_KEY:
                 of_value = RestartMemory.from_json
                 self.restarts = None if change.value is None else of_value(change.value)
@@ -96,8 +99,16 @@ class WishBook:
         except NOT_A_ROW as error:
             self._foreign.note(self._topic.topic, change.offset, change.key, error)
 
+    def _take_promotion(self, change: Change) -> None:
+        if change.value is None:
+            topic = TopicName(change.key.removeprefix(PROMOTED_PREFIX))
+            self.wishes.promotions.pop(topic, None)
+        else:
+            promotion = Promotion.from_json(change.key, change.value)
+            self.wishes.promotions[promotion.topic] = promotion
+
     def write(
-        self, wishes: Iterable[Wish | Level], replication_factor: int | None = None
+        self, wishes: Iterable[Wish | Level | Promotion], replication_factor: int | None = None
     ) -> Offset:
         """Write wishes; return the offset after the last one."""
         return self.put({wish.key: wish.to_json() for wish in wishes}, replication_factor)

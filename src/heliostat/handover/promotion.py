@@ -1,0 +1,165 @@
+"""A mirror that is no mirror any more: given away to the target's own producers; pure.
+
+    promoted/TOPIC   in `heliostat.<link>.wishes`, by whoever promotes it: the link's owner gives
+                     its partitions up at once; written again with where it ended
+    promoted/TOPIC   in `heliostat.<link>.state`, by the link's owner: the mirror's record is moved
+                     here, so that no part of the link takes the topic for its own
+
+I1  Nothing of a link appends to a promoted mirror: the link has given up its partitions, durably,
+    before a promotion is told as carried out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, NamedTuple, Self
+
+from heliostat.names import ClusterId, Offset, PartitionId, TopicId, TopicName
+
+PROMOTED_PREFIX = "promoted/"
+NAME_CHARS_MAX, WHY_CHARS_MAX = 200, 1_000
+
+
+class PromotedBy(StrEnum):
+    """The verb that gave a mirror away."""
+
+    SWITCH = "switch"
+    """Planned: all of the source was copied."""
+    FAILOVER = "failover"
+    """Unplanned: the source may have more."""
+
+
+class LeaderEpoch(NamedTuple):
+    """A leader epoch of a source partition, as noted while it was copied."""
+
+    epoch: int
+    until: Offset
+    """The records below this offset had been copied when it was noted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPromotion:
+    """Where one partition of a mirror ended.
+
+    Parameters
+    ----------
+    source_end
+        The source offset that would have been copied next.
+    target_end
+        The mirror's log end.
+    epoch
+        The source's leader epoch noted last; None: none is known.
+    """
+
+    source_end: Offset
+    target_end: Offset
+    epoch: LeaderEpoch | None = None
+
+    def to_json(self) -> list[int]:
+        """Return its part of a row."""
+        return [self.source_end, self.target_end, *(self.epoch or ())]
+
+    @classmethod
+    def from_json(cls, value: Any) -> Self:
+        """Build from a row's part; raises `TypeError` or `ValueError` if it is none."""
+        source_end, target_end, *epoch = map(int, value)
+        noted = LeaderEpoch(epoch[0], Offset(epoch[1])) if epoch else None
+        return cls(Offset(source_end), Offset(target_end), noted)
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorEnds:
+    """Which mirror it was, and where its partitions ended; by source partition."""
+
+    target: TopicName
+    source_cluster: ClusterId
+    target_cluster: ClusterId
+    source_id: TopicId | None
+    target_id: TopicId | None
+    partitions: Mapping[PartitionId, PartitionPromotion]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its part of a row."""
+        return {
+            "target": self.target,
+            "source_cluster": self.source_cluster,
+            "target_cluster": self.target_cluster,
+            "source_id": None if self.source_id is None else str(self.source_id),
+            "target_id": None if self.target_id is None else str(self.target_id),
+            "partitions": {str(n): each.to_json() for n, each in self.partitions.items()},
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Build from a row's part; raises as `Promotion.from_json`."""
+        return cls(
+            TopicName(str(value["target"])),
+            ClusterId(str(value["source_cluster"])),
+            ClusterId(str(value["target_cluster"])),
+            None if value["source_id"] is None else TopicId(value["source_id"]),
+            None if value["target_id"] is None else TopicId(value["target_id"]),
+            {
+                PartitionId(int(number)): PartitionPromotion.from_json(part)
+                for number, part in value["partitions"].items()
+            },
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """That a topic's mirror is given away: how, by whom, and once it was, where it ended."""
+
+    topic: TopicName
+    """Its name at the source."""
+    how: PromotedBy
+    by: str
+    at_ms: int
+    """Wall clock of who wrote it, for people."""
+    why: str = ""
+    ends: MirrorEnds | None = field(default=None)
+    """None: it was not read yet, or by a run that was cut short."""
+
+    @property
+    def key(self) -> str:
+        """Its key in both topics."""
+        return f"{PROMOTED_PREFIX}{self.topic}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return its row."""
+        return {
+            "how": self.how.value,
+            "by": self.by[:NAME_CHARS_MAX],
+            "at_ms": self.at_ms,
+            "why": self.why[:WHY_CHARS_MAX],
+            **({} if self.ends is None else {"ends": self.ends.to_json()}),
+        }
+
+    @classmethod
+    def from_json(cls, key: str, value: Mapping[str, Any]) -> Self:
+        """Build from a row; raises `LookupError`, `TypeError` or `ValueError` if it is none."""
+        topic = key.removeprefix(PROMOTED_PREFIX)
+        if not topic or "/" in topic:
+            raise ValueError(f"{key!r} names no topic")
+        by, why, ends = value["by"], value.get("why", ""), value.get("ends")
+        if not isinstance(by, str) or not isinstance(why, str):
+            raise TypeError("`by` and `why` are text")
+        return cls(
+            TopicName(topic),
+            PromotedBy(value["how"]),
+            by[:NAME_CHARS_MAX],
+            int(value["at_ms"]),
+            why[:WHY_CHARS_MAX],
+            None if ends is None else MirrorEnds.from_json(ends),
+        )
+
+    def words(self) -> str:
+        """Return why the link leaves the topic out."""
+        verb = "was failed over" if self.how is PromotedBy.FAILOVER else "was switched"
+        return f"{verb} to the target by {self.by}: its mirror is no mirror any more"
+
+
+def is_promotion_key(key: str) -> bool:
+    """Return whether a row is about a promotion."""
+    return key.startswith(PROMOTED_PREFIX)

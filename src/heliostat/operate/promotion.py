@@ -1,0 +1,234 @@
+"""Giving mirrors away: the step of `switch` and `failover` after which others may write them.
+
+    the link's owner answers      it has given the partitions up, and nothing of them is under way
+    it does not                   the link is claimed once its leases are over, and what may still
+                                  land has landed
+
+I1, I10  A mirror's end is read only after one of the two.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import ConnectionLost, Refused
+from heliostat.gaps.ledger import CopiedTopic, CopyNote, copied_of, read_copied
+from heliostat.handover.promotion import (
+    LeaderEpoch,
+    MirrorEnds,
+    PartitionPromotion,
+    PromotedBy,
+    Promotion,
+)
+from heliostat.names import (
+    ClusterId,
+    LinkName,
+    Offset,
+    PartitionId,
+    TopicName,
+    TopicPartition,
+    id_text,
+    is_still,
+)
+from heliostat.offsets.ends_then_maps import EndsThenMaps
+from heliostat.offsets.log_bounds import log_ends_of
+from heliostat.offsets.offset_map import MapReader
+from heliostat.offsets.store import read_maps
+from heliostat.operate.wish_desk import WishDesk, wish_desk
+from heliostat.operate.wishes import await_owner, nearest
+from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
+from heliostat.state.claimed import claimed
+from heliostat.state.link_state import LinkState, Stored
+from heliostat.state.promotions import PromotedMirror
+from heliostat.topics.values import MirrorRecord
+
+ANSWERS_WITHIN_S = 5.0
+"""An owner that is well gives its partitions up within a second."""
+
+
+class FencedBy(StrEnum):
+    """Why nothing of the link can land in a promoted mirror any more."""
+
+    OWNER = "owner"
+    """Its owner says so."""
+    LEASE = "lease"
+    """No owner answered; the link was claimed once all leases were over."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promoted:
+    """What became of a promotion."""
+
+    promotions: tuple[Promotion, ...]
+    """Each with its ends."""
+    fenced_by: FencedBy
+    took_s: Mapping[str, float]
+    """By step."""
+
+
+def promotable(state: LinkState, topics: Collection[str] = ()) -> Stored:
+    """Return the link's state; all its mirrors or these topics can be promoted.
+
+    Raises
+    ------
+    Refused
+        The link has no mirror of a topic, or none at all.
+    """
+    stored = state.read()
+    names = {*stored.mirrors, *stored.promoted}
+    for topic in topics:
+        if topic not in names:
+            raise Refused(f"the link has no mirror of {topic}", hint=nearest(topic, names))
+    if not names:
+        raise Refused(
+            "the link has no mirrors", hint="`heliostat status` shows whether it has ever run"
+        )
+    return stored
+
+
+def promote(
+    config: Config,
+    link: LinkConfig,
+    topics: Collection[TopicName],
+    how: PromotedBy,
+    *,
+    by: str,
+    why: str = "",
+    within_s: float = ANSWERS_WITHIN_S,
+    tell: Callable[[str], None] = lambda _: None,
+) -> Promoted:
+    """Give these topics' mirrors away; done again it changes nothing and returns the same.
+
+    Parameters
+    ----------
+    topics
+        Names at the source.
+    within_s
+        How long the link's owner may take, before its leases are waited out instead.
+    tell
+        Called with what is waited for.
+
+    Raises
+    ------
+    Refused
+        A topic has no mirror, or is gone or recreated at the target.
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses; call it again.
+    """
+    took_s: dict[str, float] = {}
+    with wish_desk(config, link) as desk, closing(LinkState(link, desk.target)) as state:
+        began_s = time.monotonic()
+        stored = promotable(state, topics)
+        desk.book.read()
+        wanted = [_wished(desk, name, how, by, why) for name in sorted(topics)]
+        end = desk.book.write(wanted, link.state.replication_factor)
+        is_done, waits = await_owner(desk.reader, end, desk.clock, within_s)
+        took_s["fence"] = time.monotonic() - began_s
+        if not is_done:
+            tell(f"{waits}; its leases are waited out instead")
+            _claim(link, state, wanted)
+            took_s["fence"] = time.monotonic() - began_s
+        began_s = time.monotonic()
+        records = _records(stored, topics)
+        ends = _ends(desk, link, records)
+        promotions = [
+            each if each.ends is not None else replace(each, ends=ends[each.topic])
+            for each in wanted
+        ]
+        desk.book.write(promotions)
+        took_s["ends"] = time.monotonic() - began_s
+    fenced_by = FencedBy.OWNER if is_done else FencedBy.LEASE
+    return Promoted(tuple(promotions), fenced_by, took_s)
+
+
+def _wished(desk: WishDesk, topic: TopicName, how: PromotedBy, by: str, why: str) -> Promotion:
+    """Return the promotion that a run before this one has begun, or a new one."""
+    begun = desk.book.wishes.promotions.get(topic)
+    return begun or Promotion(topic, how, by, desk.clock.wall_ms(), why)
+
+
+def _claim(link: LinkConfig, state: LinkState, promotions: Iterable[Promotion]) -> None:
+    """Record the promotions as the link's owner, once nothing of the last one can land."""
+    with claimed(link, state):
+        time.sleep(LANDS_WITHIN_S)
+        state.promotions.promote(promotions)
+
+
+def _records(stored: Stored, topics: Collection[TopicName]) -> dict[TopicName, MirrorRecord]:
+    former: Mapping[TopicName, PromotedMirror] = stored.promoted
+    records: dict[TopicName, MirrorRecord] = {}
+    for name in topics:
+        record = stored.mirrors.get(name) or former[name].record
+        if record is None:
+            raise Refused(
+                f"the link has no record of its mirror of {name}",
+                hint="its state was lost; `heliostat state rebuild` finds out whose mirrors are",
+            )
+        records[name] = record
+    return records
+
+
+def _ends(
+    desk: WishDesk, link: LinkConfig, records: Mapping[TopicName, MirrorRecord]
+) -> dict[TopicName, MirrorEnds]:
+    """Read where the mirrors end now."""
+    with closing(ClusterAdmin(desk.target)) as target:
+        infos = target.confirm_topics([record.target for record in records.values()])
+        for name, record in records.items():
+            info = infos[record.target]
+            if info.error is not None or not is_still(record.target_id, info.topic_id):
+                raise Refused(
+                    f"{record.target}, the mirror of {name}, is gone or was recreated",
+                    hint="leave the topic out with --topics",
+                )
+        look: EndsThenMaps[dict[TopicPartition, Offset]] = EndsThenMaps(
+            lambda: log_ends_of(target, infos.values()),
+            lambda: read_maps(desk.target, LinkName(link.name)),
+        )
+        for info in infos.values():
+            for part in info.partitions:
+                if (mirror := TopicPartition(info.name, part.partition)) not in look.ends:
+                    raise ConnectionLost(f"the log end of {mirror} can't be read now")
+        cluster, copied = target.cluster_id(), read_copied(desk.link, desk.target)
+        return {
+            name: MirrorEnds(
+                record.target,
+                record.source_cluster,
+                ClusterId(cluster),
+                record.source_id,
+                record.target_id,
+                _partitions(record, look, look.maps, copied.get(name)),
+            )
+            for name, record in records.items()
+        }
+
+
+def _epoch(note: CopyNote | None) -> LeaderEpoch | None:
+    return None if note is None or note.epoch < 0 else LeaderEpoch(note.epoch, Offset(note.offset))
+
+
+def _partitions(
+    record: MirrorRecord,
+    look: EndsThenMaps[dict[TopicPartition, Offset]],
+    maps: MapReader,
+    copied: CopiedTopic | None,
+) -> dict[PartitionId, PartitionPromotion]:
+    notes = copied_of(copied, id_text(record.source_id))
+    ends = {mirror: end for mirror, end in look.ends.items() if mirror.topic == record.target}
+    partitions: dict[PartitionId, PartitionPromotion] = {}
+    for mirror, end in ends.items():
+        number = record.slot.source_partition(mirror.partition)
+        if number is None:
+            continue
+        source_end = maps.of(mirror, id_text(record.target_id)).source_of(end)
+        note = notes.get(number)
+        if note is not None and note.end == end:  # holes at the end were passed
+            source_end = Offset(max(source_end, note.offset))
+        partitions[number] = PartitionPromotion(source_end, end, _epoch(note))
+    return partitions
