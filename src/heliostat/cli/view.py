@@ -73,7 +73,7 @@ def more_words(status: LinkStatus) -> str:
     if status.wish and status.state == status.wish["state"]:
         why = f" ({status.wish['why']})" if status.wish["why"] else ""
         words += f"  as {status.wish['by']} wishes{why}"
-    if status.state == "running" and status.restarts.get("count"):
+    if status.state == "running" and status.restarts and status.restarts["count"]:
         words += f"  began again {status.restarts['count']} times, after {last_halt(status)}"
     if status.open_records:
         words += f"  {count(status.open_records)} rec in open transactions"
@@ -88,7 +88,7 @@ def more_words(status: LinkStatus) -> str:
 
 def last_halt(status: LinkStatus) -> str:
     """Return why the link halted last, in a word."""
-    return status.restarts["code"] or "a failure"
+    return (status.restarts or {}).get("code") or "a failure"
 
 
 def _level_words(status: LinkStatus) -> str:

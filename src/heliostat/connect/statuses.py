@@ -119,7 +119,7 @@ def link_view(
 
 def _halted(status: LinkStatus, worker_id: str) -> ConnectorView:
     """Return that a link has failed, or that it is to begin again by itself."""
-    if status.restarts.get("phase") == Phase.WAITS.value:
+    if status.restarts and status.restarts["phase"] == Phase.WAITS.value:
         return ConnectorView(RESTARTING, worker_id)
     lines = [status.state_in_words(), *status.troubles]
     return ConnectorView(FAILED, worker_id, (), "\n".join(lines))

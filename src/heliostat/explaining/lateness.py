@@ -102,6 +102,7 @@ def not_running(evidence: Evidence) -> tuple[Kind, str, tuple[Step, ...]] | None
 
 
 def _halted(status: LinkStatus, name: str) -> tuple[str, tuple[Step, ...]]:
+    assert status.restarts is not None
     text = f"the link {name} has halted: {status.restarts['reason']}"
     again = Step("Let it begin again now.", f"heliostat restart {name}")
     return text, (Step(f"Put right what it names; {status.restarts['text']}."), again)

@@ -100,8 +100,9 @@ class LinkSamples:
         samples.add(f.OWNER_RENEWED, mine, None if at_ms is None else at_ms / 1000)
         samples.add(f.TAKEOVERS, mine, driver.get("claim"))
         samples.add(f.PARTITIONS_STUCK, mine, driver.get("no_progress", {}).get("count"))
-        next_ms = status.restarts.get("next_ms")
-        samples.add(f.LINK_RESTARTS, mine, status.restarts.get("total"))
+        restarts = status.restarts or {}
+        next_ms = restarts.get("next_ms")
+        samples.add(f.LINK_RESTARTS, mine, restarts.get("total"))
         samples.add(f.LINK_RESTART_NEXT, mine, None if next_ms is None else next_ms / 1000)
         samples.add(f.LANES, mine, len(status.lanes))
         for lane in status.lanes:

@@ -198,7 +198,6 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         def make() -> bytes:
             summary = _summary(watch, status, max_lag_s).model_dump()
             row = {**summary, **asdict(replace(status, topics=[]))}  # thousands, left out anyway
-            row["restarts"] = summary["restarts"]  # null where there is none
             row.pop("topics")
             return json.dumps(row).encode()
 

@@ -199,8 +199,8 @@ class LinkStatus:
     """Topics and partitions that are paused on their own: `place` and the same; 20 at most."""
     paused_count: int = 0
     """How many there are."""
-    restarts: dict[str, Any] = field(default_factory=dict)
-    """Of a link that has halted once: `phase` (`runs`, `waits`, `refused`, `gave_up`), `count`
+    restarts: dict[str, Any] | None = None
+    """None: it never halted. Else `phase` (`runs`, `waits`, `refused`, `gave_up`), `count`
     since the last quiet time and its `limit`, `total`, `code` and `reason` of the last halt,
     `halted_ms`, `next_ms`, `host`, and `text`: how it goes on while it is halted."""
     limits: list[dict[str, Any]] = field(default_factory=list)
@@ -243,6 +243,7 @@ class LinkStatus:
         if self.state == "no_owner":
             return "the link has no owner: no driver runs it"
         if self.state == "halted":
+            assert self.restarts is not None
             return f"the link has halted: {self.restarts['reason']}; {self.restarts['text']}"
         if self.wish and self.state == self.wish["state"]:
             why = f", {self.wish['why']}" if self.wish["why"] else ""
