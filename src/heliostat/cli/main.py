@@ -62,6 +62,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "stop": Verb("heliostat.cli.wishes:stop_command", "Let a link do nothing at all."),
         "start": Verb("heliostat.cli.wishes:start_command", "Let it go on."),
         "restart": Verb("heliostat.cli.restart:restart_command", "Let it begin anew, once."),
+        "reverse": Verb("heliostat.cli.reverse:reverse_command", "Copy back what was promoted."),
         "limit": Verb("heliostat.cli.levels:limit_command", "Limit a link's or topic's speed."),
         "prefer": Verb("heliostat.cli.levels:prefer_command", "Let topics come first, or last."),
         "status": Verb("heliostat.cli.status:status_command", "Show the state of links."),

@@ -95,6 +95,13 @@ class PromotionBook:
             before = {name: each for name, each in stored.promoted.items() if name in given}
             return before | {each.source: each for each in new}
 
+    def take_back(self, names: Iterable[TopicName]) -> None:
+        """Delete the rows of promotions: the topics become mirrors again."""
+        with self._lock:
+            given = list(names)
+            self._promoted -= set(given)
+            self._write({f"{PROMOTED_PREFIX}{name}": None for name in given})
+
     def restore(self, former: Iterable[PromotedMirror]) -> None:
         """Write their rows before the mirrors' go: a topic of neither would be a stranger's."""
         rows = {each.promotion.key: each.to_json() for each in former}

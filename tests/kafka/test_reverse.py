@@ -1,0 +1,136 @@
+"""Forth and back again, several times: nothing is copied twice, nothing is lost."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from support.clusters import ClusterPair, create_topic, fresh_name
+from support.command import heliostat
+from support.links import LinkProcess, ends, wait_level
+from support.records import Sample, encode, write_batches
+
+from heliostat.access import Reachable
+from heliostat.clusters.plain_records import PlainReader
+from heliostat.config import Config, load_config
+from heliostat.handover.promotion import PromotedBy
+from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.operate.promotion import promote
+from heliostat.operate.reverse import ReturnState, Tail, reverse
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+
+LEGS = 3
+
+
+class Scene:
+    """Two clusters, a link each way, and three topics."""
+
+    def __init__(self, pair: ClusterPair, folder: Path) -> None:
+        self.prefix = fresh_name("return")
+        self.sites = {"east": pair.source.bootstrap, "west": pair.target.bootstrap}
+        self.moved, self.tailed, self.kept = (
+            create_topic(pair.source, f"{self.prefix}-{letter}", partitions=1) for letter in "abc"
+        )
+        self.names = {("east", "west"): fresh_name("there"), ("west", "east"): fresh_name("back")}
+        self.file = self._config(folder / "both.yaml", *self.names)
+        self.files = {way: self._config(folder / f"{way[0]}.yaml", way) for way in self.names}
+        self.config: Config = load_config(self.file)
+        self.count = 0
+
+    def _config(self, path: Path, *ways: tuple[str, str]) -> Path:
+        links = [
+            {
+                "name": self.names[way],
+                "source": way[0],
+                "target": way[1],
+                "topics": {"include": [rf"{self.prefix}-.*"], "refresh_interval_s": 1},
+                "lanes": {"lease_s": 5},
+            }
+            for way in ways
+        ]
+        clusters = {name: {"bootstrap": site.split(",")} for name, site in self.sites.items()}
+        spark = {"master": "local[2]"}
+        path.write_text(yaml.safe_dump({"clusters": clusters, "spark": spark, "links": links}))
+        return path
+
+    def link(self, *way: str) -> str:
+        return self.names[way[0], way[1]]
+
+    def write(self, site: str, *topics: TopicName) -> None:
+        """Write the next number into each of the topics."""
+        for topic in topics:
+            value = str(self.count).encode()
+            batch = encode([Sample(b"k", value, int(time.time() * 1000))])
+            write_batches(self.sites[site].split(","), topic, [batch])
+            self.count += 1
+
+    def records(self, site: str, topic: TopicName) -> list[tuple[int, bytes | None]]:
+        partition = TopicPartition(topic, PartitionId(0))
+        with PlainReader(self.access(site), committed=True) as reader:
+            [bounds] = reader.bounds([partition]).values()
+            read = reader.read(partition, bounds.start, bounds.end)
+            return [(record.offset, record.value) for record in read]
+
+    def access(self, site: str) -> Reachable:
+        return self.config.clusters[site].access()
+
+    def end_of(self, site: str, topic: TopicName) -> int:
+        return int(ends(self.sites[site], {topic: 1})[topic][0])
+
+
+@pytest.fixture
+def scene(cluster_pair: ClusterPair, tmp_path: Path) -> Scene:
+    return Scene(cluster_pair, tmp_path)
+
+
+def test_switched_and_reversed_again_and_again(scene: Scene) -> None:
+    """Given a topic that is switched / when it is reversed each time / then only what is new is
+
+    copied, at equal offsets; another topic of the first link is copied all the while; one with a
+    tail is refused until the operator says what becomes of it.
+    """
+    way = ("east", "west")
+    links = {link.name: link for link in scene.config.links}
+    for leg in range(LEGS):
+        source, target = way
+        moved = [scene.moved, *([scene.tailed] if leg == 0 else [])]
+        also = [scene.kept] if source == "east" else []
+        with LinkProcess(scene.files[way]) as link:
+            scene.write(source, *moved, *also)
+            level = dict.fromkeys([*moved, *also], 1)
+            wait_level(link, scene.sites[source], scene.sites[target], level)
+            there = links[scene.link(*way)]
+            promote(scene.config, there, moved, PromotedBy.SWITCH, by="a test")
+            assert link.stop() == 0
+        scene.write(target, *moved)
+        if leg == 0:
+            scene.write(source, scene.tailed)
+        back = links[scene.link(target, source)]
+        seen = reverse(scene.config, there, back, [scene.moved], dry_run=True)
+        assert [(each.state, each.tail) for each in seen.topics] == [(ReturnState.READY, 0)]
+        words = ("--topics", scene.moved, "--yes")
+        done = heliostat(scene.file, "reverse", there.name, back.name, *words)
+        assert done.returncode == 0, done.said
+        again = reverse(scene.config, there, back, [scene.moved])
+        assert [each.state for each in again.topics] == [ReturnState.DONE]
+        if leg == 0:
+            [tailed] = reverse(scene.config, there, back, [scene.tailed]).topics
+            assert (tailed.state, tailed.tail) == (ReturnState.REFUSED, 1)
+            kept = reverse(scene.config, there, back, [scene.tailed], tail=Tail.KEEP)
+            assert kept.is_written
+        way = target, source
+    with LinkProcess(scene.files[way]) as link:
+        wait_level(link, scene.sites[way[0]], scene.sites[way[1]], {scene.moved: 1})
+        link.kill_all()
+    both = [scene.records(site, scene.moved) for site in scene.sites]
+    assert both[0] == both[1]
+    assert [offset for offset, _ in both[0]] == list(range(2 * LEGS))
+    values = [value for _, value in scene.records("east", scene.tailed)]
+    assert [values[0], values[2]] == [value for _, value in scene.records("west", scene.tailed)]
+    assert len(values) == 3
+    assert [value for _, value in scene.records("west", scene.kept)] == [
+        value for _, value in scene.records("east", scene.kept)
+    ]
