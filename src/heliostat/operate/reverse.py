@@ -256,7 +256,7 @@ class _Ends:
     """Ends of the old source's logs, and what compares both sides."""
 
     old: Mapping[TopicPartition, Offset]
-    compared: _Compared
+    compared: LogEndsCompared
 
 
 class _Look:
@@ -283,7 +283,7 @@ class _Look:
                 access: stack.enter_context(PlainReader(access, committed=True))
                 for access in (clusters.target_access, clusters.source_access)
             }
-            look = _Ends(old_ends, _Compared(*reader_of.values()))
+            look = _Ends(old_ends, LogEndsCompared(*reader_of.values()))
             for name in promotions:
                 if (of_topic := ends.get(name)) is None:
                     why = "its promotion was cut short: call the verb that promoted it again"
@@ -377,7 +377,7 @@ class _Look:
 
 
 @dataclass(frozen=True, slots=True)
-class _Compared:
+class LogEndsCompared:
     """Compares the ends of both logs."""
 
     old: PlainReader
