@@ -68,7 +68,7 @@ def test_logs_must_be_equal_below_the_promotion(
 
 
 def test_no_more_than_the_last_records_are_read() -> None:
-    """Given long logs / when a record far below the end differs / then that is `verify`'s to find."""
+    """Given long logs / when a record far below the end differs / then `verify` finds it."""
     many: dict[int, Any] = values("a" * (COMPARED + 1))
     other = {**many, 0: "b"}
     ends = promotion(COMPARED + 1, COMPARED + 1)
@@ -88,5 +88,5 @@ def test_no_more_than_the_last_records_are_read() -> None:
 def test_a_tail_is_what_a_reader_of_committed_records_sees(
     old: Log, old_end: int, tail: int
 ) -> None:
-    """Given offsets behind the promotion / when nothing of them can be read / then it is no tail."""
+    """Given offsets behind the promotion / when none can be read / then they are no tail."""
     assert compared(old, Log({})).tail(OLD, 3, old_end) == tail
