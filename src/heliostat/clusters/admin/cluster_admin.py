@@ -23,6 +23,7 @@ from heliostat.clusters.admin.group_values import (
     GroupMember,
 )
 from heliostat.clusters.admin.leaders import OffsetLeaders
+from heliostat.clusters.admin.security_admin import SecurityAdmin
 from heliostat.clusters.admin.values import (
     BrokerInfo,
     ConfigEntry,
@@ -88,6 +89,8 @@ class ClusterAdmin:
         )
         self._leaders = OffsetLeaders(self._caller)
         self._coordinators = group_calls.Coordinators(self._caller)
+        self.security = SecurityAdmin(self._caller)
+        """ACLs, client quotas and SCRAM users."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,0 +1,77 @@
+"""SCRAM credentials (KIP-554): describe, make and delete. No request returns a hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from kafka.protocol.admin import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+)
+
+from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.clusters.scram_user import ScramCredential, ScramMechanism, ScramUpsertion
+from heliostat.errors import BrokerError
+
+_CODES = {ScramMechanism.SCRAM_SHA_256: 1, ScramMechanism.SCRAM_SHA_512: 2}
+_MECHANISMS = {code: mechanism for mechanism, code in _CODES.items()}
+
+
+def describe(caller: Caller) -> frozenset[ScramCredential]:
+    """Credentials of all users, with mechanisms that we know.
+
+    Raises
+    ------
+    BrokerError
+        We may not see them, or the cluster is older than 2.7.
+    """
+    answer = caller.send(DescribeUserScramCredentialsRequest(users=None))
+    error = error_of(answer.error_code, "describe SCRAM users", answer.error_message)
+    if error is not None:
+        raise error
+    credentials = set()
+    for row in answer.results:
+        error = error_of(row.error_code, f"describe SCRAM user {row.user}", row.error_message)
+        if error is not None:
+            raise error
+        credentials |= {
+            ScramCredential(row.user, _MECHANISMS[info.mechanism], info.iterations)
+            for info in row.credential_infos
+            if info.mechanism in _MECHANISMS
+        }
+    return frozenset(credentials)
+
+
+def alter(
+    caller: Caller,
+    upsertions: Iterable[ScramUpsertion],
+    deletions: Iterable[tuple[str, ScramMechanism]] = (),
+) -> dict[str, BrokerError | None]:
+    """Make credentials, or replace them, and delete others; None for each user that succeeded.
+
+    Brokers refuse a user whose credential of one mechanism occurs twice.
+    """
+    request = AlterUserScramCredentialsRequest(
+        deletions=[
+            AlterUserScramCredentialsRequest.ScramCredentialDeletion(
+                name=user, mechanism=_CODES[mechanism]
+            )
+            for user, mechanism in deletions
+        ],
+        upsertions=[
+            AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+                name=each.credential.user,
+                mechanism=_CODES[each.credential.mechanism],
+                iterations=each.credential.iterations,
+                salt=each.salt,
+                salted_password=each.salted_password,
+            )
+            for each in upsertions
+        ],
+    )
+    if not request.deletions and not request.upsertions:
+        return {}
+    return {
+        row.user: error_of(row.error_code, f"change SCRAM user {row.user}", row.error_message)
+        for row in caller.send_to_controller(request).results
+    }

@@ -1,0 +1,83 @@
+"""Requests about who may do what: ACLs, client quotas, SCRAM users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from heliostat.clusters.acl import AclBinding
+from heliostat.clusters.admin import acl_calls, quota_calls, scram_calls
+from heliostat.clusters.admin.caller import Caller
+from heliostat.clusters.client_quota import QuotaEntity, Quotas
+from heliostat.clusters.scram_user import ScramCredential, ScramMechanism, ScramUpsertion
+from heliostat.errors import BrokerError
+from heliostat.names import BrokerId
+
+
+class SecurityAdmin:
+    """ACLs, client quotas and SCRAM users of a cluster; `ClusterAdmin.security`.
+
+    Every method raises `ConnectionLost` if no broker answers.
+    """
+
+    def __init__(self, caller: Caller) -> None:
+        self._caller = caller
+
+    def describe_acls(self, broker: BrokerId | None = None) -> acl_calls.Describing:
+        """All bindings as one broker knows them; a cluster without an authorizer says so."""
+        return acl_calls.describe(self._caller, broker)
+
+    def describe_acls_everywhere(self) -> Mapping[BrokerId, acl_calls.Describing]:
+        """All bindings as each broker knows them itself, as any may lag; or its error.
+
+        Brokers that the cluster's metadata does not name are not asked.
+        """
+        return acl_calls.describe_everywhere(self._caller)
+
+    def create_acls(
+        self, bindings: Iterable[AclBinding]
+    ) -> Mapping[AclBinding, BrokerError | None]:
+        """Create bindings; None for each success, also where the same one was there before.
+
+        Brokers apply them a moment after this returns.
+        """
+        return acl_calls.create(self._caller, bindings)
+
+    def delete_acls(
+        self, bindings: Iterable[AclBinding]
+    ) -> Mapping[AclBinding, bool | BrokerError]:
+        """Delete exactly these bindings; whether each was there."""
+        return acl_calls.delete(self._caller, bindings)
+
+    def describe_quotas(self) -> Quotas:
+        """Limits of all entities.
+
+        Raises
+        ------
+        BrokerError
+            We may not see them, or the cluster is older than 2.6.
+        """
+        return quota_calls.describe(self._caller)
+
+    def alter_quotas(
+        self, changes: quota_calls.Changes, *, validate_only: bool = False
+    ) -> Mapping[QuotaEntity, BrokerError | None]:
+        """Set limits, remove those given as None; None for each entity that succeeded."""
+        return quota_calls.alter(self._caller, changes, validate_only=validate_only)
+
+    def describe_scram_users(self) -> frozenset[ScramCredential]:
+        """Credentials of all users: names, mechanisms and iterations, never hashes.
+
+        Raises
+        ------
+        BrokerError
+            We may not see them, or the cluster is older than 2.7.
+        """
+        return scram_calls.describe(self._caller)
+
+    def alter_scram_users(
+        self,
+        upsertions: Iterable[ScramUpsertion],
+        deletions: Iterable[tuple[str, ScramMechanism]] = (),
+    ) -> Mapping[str, BrokerError | None]:
+        """Make or replace credentials, and delete others; None for each user that succeeded."""
+        return scram_calls.alter(self._caller, upsertions, deletions)
