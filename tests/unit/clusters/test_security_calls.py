@@ -194,7 +194,7 @@ def test_scram_users_are_listed_and_made_of_salted_passwords() -> None:
         AlterUserScramCredentialsResponse(results=[done(user="a", error_code=0)]), 0
     )
     upsertion = ScramUpsertion.of(credential, "secret", b"salt")
-    assert scram_calls.alter(changed, [upsertion]) == {"a": None}
+    assert scram_calls.alter(changed, [upsertion]) == {("a", ScramMechanism.SCRAM_SHA_512): None}
     (sent,) = changed.heard[0].upsertions
     assert bytes(sent.salted_password) == hashlib.pbkdf2_hmac("sha512", b"secret", b"salt", 8192)
     assert "secret" not in repr(upsertion)

@@ -16,6 +16,8 @@ from heliostat.errors import BrokerError
 _CODES = {ScramMechanism.SCRAM_SHA_256: 1, ScramMechanism.SCRAM_SHA_512: 2}
 _MECHANISMS = {code: mechanism for mechanism, code in _CODES.items()}
 
+ScramKey = tuple[str, ScramMechanism]
+
 
 def describe(caller: Caller) -> frozenset[ScramCredential]:
     """Credentials of all users, with mechanisms that we know.
@@ -43,35 +45,36 @@ def describe(caller: Caller) -> frozenset[ScramCredential]:
 
 
 def alter(
-    caller: Caller,
-    upsertions: Iterable[ScramUpsertion],
-    deletions: Iterable[tuple[str, ScramMechanism]] = (),
-) -> dict[str, BrokerError | None]:
-    """Make credentials, or replace them, and delete others; None for each user that succeeded.
+    caller: Caller, upsertions: Iterable[ScramUpsertion], deletions: Iterable[ScramKey] = ()
+) -> dict[ScramKey, BrokerError | None]:
+    """Make credentials, or replace them, and delete others; None for each that succeeded.
 
-    Brokers refuse a user whose credential of one mechanism occurs twice.
+    One request for each mechanism: brokers refuse one that has a user twice.
     """
-    request = AlterUserScramCredentialsRequest(
-        deletions=[
-            AlterUserScramCredentialsRequest.ScramCredentialDeletion(
-                name=user, mechanism=_CODES[mechanism]
-            )
-            for user, mechanism in deletions
-        ],
-        upsertions=[
-            AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
-                name=each.credential.user,
-                mechanism=_CODES[each.credential.mechanism],
-                iterations=each.credential.iterations,
-                salt=each.salt,
-                salted_password=each.salted_password,
-            )
-            for each in upsertions
-        ],
-    )
-    if not request.deletions and not request.upsertions:
-        return {}
-    return {
-        row.user: error_of(row.error_code, f"change SCRAM user {row.user}", row.error_message)
-        for row in caller.send_to_controller(request).results
-    }
+    kind = AlterUserScramCredentialsRequest
+    wanted, gone = list(upsertions), list(deletions)
+    answers: dict[ScramKey, BrokerError | None] = {}
+    for mechanism, code in _CODES.items():
+        request = kind(
+            deletions=[
+                kind.ScramCredentialDeletion(name=user, mechanism=code)
+                for user, of in gone
+                if of is mechanism
+            ],
+            upsertions=[
+                kind.ScramCredentialUpsertion(
+                    name=each.credential.user,
+                    mechanism=code,
+                    iterations=each.credential.iterations,
+                    salt=each.salt,
+                    salted_password=each.salted_password,
+                )
+                for each in wanted
+                if each.credential.mechanism is mechanism
+            ],
+        )
+        if request.deletions or request.upsertions:
+            for row in caller.send_to_controller(request).results:
+                what = f"change SCRAM user {row.user}"
+                answers[row.user, mechanism] = error_of(row.error_code, what, row.error_message)
+    return answers

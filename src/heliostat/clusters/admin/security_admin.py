@@ -8,7 +8,7 @@ from heliostat.clusters.acl import AclBinding
 from heliostat.clusters.admin import acl_calls, quota_calls, scram_calls
 from heliostat.clusters.admin.caller import Caller
 from heliostat.clusters.client_quota import QuotaEntity, Quotas
-from heliostat.clusters.scram_user import ScramCredential, ScramMechanism, ScramUpsertion
+from heliostat.clusters.scram_user import ScramCredential, ScramUpsertion
 from heliostat.errors import BrokerError
 from heliostat.names import BrokerId
 
@@ -77,7 +77,7 @@ class SecurityAdmin:
     def alter_scram_users(
         self,
         upsertions: Iterable[ScramUpsertion],
-        deletions: Iterable[tuple[str, ScramMechanism]] = (),
-    ) -> Mapping[str, BrokerError | None]:
-        """Make or replace credentials, and delete others; None for each user that succeeded."""
+        deletions: Iterable[scram_calls.ScramKey] = (),
+    ) -> Mapping[scram_calls.ScramKey, BrokerError | None]:
+        """Make or replace credentials, and delete others; None for each that succeeded."""
         return scram_calls.alter(self._caller, upsertions, deletions)
