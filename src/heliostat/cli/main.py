@@ -53,6 +53,9 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "adopt": Verb(
             "heliostat.cli.adopt:adopt_command", "Take over what another tool has copied."
         ),
+        "access": Verb(
+            "heliostat.cli.access:access_command", "Show rights that follow the source."
+        ),
         "acls": Verb("heliostat.cli.acls:acls_command", "Print the ACLs that a link needs."),
         "run": Verb("heliostat.cli.run:run_command", "Mirror until stopped."),
         "serve": Verb("heliostat.cli.serve:serve_command", "Serve metrics and the reading API."),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
+from typing_extensions import override
+
 EVERYTHING = "*"
 """As a resource's name with a literal pattern: all resources."""
 ANY_HOST = "*"
@@ -116,6 +118,7 @@ class AclBinding:
             rule.operation.value,
         )
 
+    @override
     def __str__(self) -> str:
         """Text for people: `Allow User:a Read on topic x`."""
         rule = self.rule

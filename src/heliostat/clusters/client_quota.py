@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from typing_extensions import override
+
 USER, CLIENT_ID, IP = "user", "client-id", "ip"
 """Kinds of entity parts (`ClientQuotaEntity`)."""
 
@@ -26,6 +28,7 @@ class QuotaEntity:
         """Make one of names by kind."""
         return cls(tuple(sorted(names.items())))
 
+    @override
     def __str__(self) -> str:
         """Text for people: `user a, client-id (default)`."""
         return ", ".join(

@@ -6,6 +6,8 @@ import hashlib
 from dataclasses import dataclass, field
 from enum import Enum
 
+from typing_extensions import override
+
 
 class ScramMechanism(Enum):
     """Mechanism of a SCRAM credential (`ScramMechanism`)."""
@@ -32,6 +34,7 @@ class ScramCredential:
         """For a stable order."""
         return self.user, self.mechanism.value
 
+    @override
     def __str__(self) -> str:
         """Text for people."""
         return f"{self.user} ({self.mechanism.value}, {self.iterations} iterations)"

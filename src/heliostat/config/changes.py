@@ -54,6 +54,7 @@ _LIVE = (
     "checkpoints",
     "offset_syncs",
     "groups",
+    "access",
 )
 """Fields of a link, or sections, that reconciliations and loops read; lanes know none of them."""
 _RESTART = ("spark", "service.home")

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PrivateAttr, Strict, Tag
 
 from heliostat.access import ClusterAccess, RegistryAccess
+from heliostat.config.access import AccessConfig
 from heliostat.config.fan_in import FanInConfig, check_slot
 from heliostat.config.frozen import Frozen
 from heliostat.config.gaps import ErrorsConfig, GapsConfig
@@ -366,6 +367,8 @@ class LinkSettings(Frozen):
     """Consumer groups."""
     schemas: Annotated[SchemasConfig, Field(title="Schemas")] = SchemasConfig()
     """Schemas of records."""
+    access: Annotated[AccessConfig, Field(title="Access")] = AccessConfig()
+    """ACLs, client quotas and SCRAM users."""
     pipelines: Annotated[Pipelines, Field(title="Pipelines")] = ()
     """What records of some topics go through on their way; all others cross as they are."""
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
 STOPS_EVERY_S = 2.0
 REFRESH = "refresh"
 REPORT_WITHOUT_SOURCE: dict[str, object] = {
+    "access": {},
     "groups": {},
     "gaps": {},
     "held_back": [],

@@ -2,6 +2,7 @@
 
     groups           offsets of consumer groups, published at the target
     interchange      what is written for MirrorMaker 2's clients
+    access           ACLs and client quotas
 
 They are replaced together when their configuration changes: lanes don't know them.
 """
@@ -14,6 +15,7 @@ from collections.abc import Iterator
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import LinkConfig
 from heliostat.groups.measured import MeasuredGroups
+from heliostat.link.access_part import AccessPart
 from heliostat.link.group_part import GroupPart
 from heliostat.link.known import Known
 from heliostat.link.link_context import LinkContext
@@ -53,6 +55,7 @@ class SideParts:
             clock=context.clock,
         )
         self._groups: GroupPart | None = None
+        self._access: AccessPart | None = None
         self.loops: frozenset[str] = frozenset()
         """The names of their loops."""
 
@@ -66,6 +69,8 @@ class SideParts:
         """
         if self._context.link.groups.sync or self._interchange.wants_groups:
             self._groups = self._group_part()
+        if self._context.link.access.is_on:
+            self._access = self._access_part()
         specs = list(self._specs())
         self.loops = frozenset(spec.name for spec in specs)
         return specs
@@ -76,6 +81,22 @@ class SideParts:
             yield part._replace(turn=guarded(part.turn))
         if self._groups is not None:
             yield LoopSpec("groups", context.link.groups.interval_s, guarded(self._groups.turn))
+        if self._access is not None:
+            yield LoopSpec("access", context.link.access.interval_s, guarded(self._access.turn))
+
+    def _access_part(self) -> AccessPart:
+        context, known = self._context, self._known
+        return AccessPart(
+            context.link,
+            context.source,
+            context.target,
+            topics=lambda: known.source_topics,
+            mirrored=lambda: list(known.mirrors),
+            foreign=context.foreign,
+            clock=context.clock,
+            events=context.events,
+            guard=context.owner.check,
+        )
 
     def _group_part(self) -> GroupPart:
         context = self._context
@@ -119,21 +140,23 @@ class SideParts:
         return {
             "groups": self._groups.report() if self._groups else {},
             "interchange": self._interchange.report(),
+            "access": self._access.report() if self._access else {},
         }
 
     def close(self) -> None:
         """Close the connections; call it when the loops have ended."""
         self._interchange.close()
-        if self._groups is not None:
-            self._groups.close()
+        for part in (self._groups, self._access):
+            if part is not None:
+                part.close()
 
 
 def are_alike(one: LinkConfig, other: LinkConfig) -> bool:
     """Return whether two configurations of a link want the same of these parts."""
-    return all(
-        getattr(one, section) == getattr(other, section)
-        for section in ("groups", "heartbeats", "checkpoints", "offset_syncs")
-    )
+    sections = ["groups", "heartbeats", "checkpoints", "offset_syncs", "access"]
+    if other.access.is_on:
+        sections.append("topics")  # what is selected decides which ACLs concern the link
+    return all(getattr(one, section) == getattr(other, section) for section in sections)
 
 
 def _link_of_groups(context: LinkContext) -> LinkConfig:

@@ -110,6 +110,22 @@ WORKERS_GROUP: Mapping[Operation, str] = MappingProxyType(
 TARGET_CLUSTER: Mapping[Operation, str] = MappingProxyType(
     {Operation.DESCRIBE_CONFIGS: "read producer.id.expiration.ms of the brokers"}
 )
+SOURCE_RIGHTS: Mapping[Operation, str] = MappingProxyType(
+    {Operation.DESCRIBE: "see ACLs (access.sync_acls)"}
+)
+SOURCE_QUOTAS: Mapping[Operation, str] = MappingProxyType(
+    {Operation.DESCRIBE_CONFIGS: "see client quotas (access.sync_quotas)"}
+)
+TARGET_RIGHTS: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.ALTER: "make and remove ACLs (access.sync_acls)",
+        Operation.DESCRIBE: "see ACLs, to leave other people's alone (access.sync_acls)",
+    }
+)
+TARGET_QUOTAS: Mapping[Operation, str] = MappingProxyType(
+    {Operation.ALTER_CONFIGS: "set client quotas (access.sync_quotas)"}
+)
+"""To describe them `DescribeConfigs` is needed, which every link has at its target."""
 MARKERS: Mapping[Operation, str] = MappingProxyType(
     {Operation.CLUSTER_ACTION: "fill holes with transaction markers (topics.offsets: exact)"}
 )
@@ -229,6 +245,13 @@ def link_grants(
     if link.topics.offsets == "exact":
         target.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), MARKERS))
     source: list[_Wanted] = [(topic, each, SOURCE_TOPIC) for each in reaches]
+    cluster = (ResourceKind.CLUSTER, Reach(CLUSTER_NAME))
+    if link.access.sync_acls:
+        source.append((*cluster, SOURCE_RIGHTS))
+        target.append((*cluster, TARGET_RIGHTS))
+    if link.access.sync_quotas:
+        source.append((*cluster, SOURCE_QUOTAS))
+        target.append((*cluster, TARGET_QUOTAS))
     if not any(each.is_everything for each in reaches):
         source.append((topic, Reach(STATE_TOPIC_PREFIX, PatternKind.PREFIXED), STATE_AT_SOURCE))
     if link.groups.sync or link.checkpoints.emit:

@@ -20,6 +20,7 @@ from heliostat.link.topic_look import Seen, see
 from heliostat.names import LinkName, PartitionId, TopicName, id_text
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import MapsLook
+from heliostat.operate.access import planned_rights
 from heliostat.ops.asked import asked_at_once
 from heliostat.other_links.at_source import blind_note
 from heliostat.other_links.same_file import NamesOf
@@ -74,9 +75,15 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
             "backlog": partial(_backlog, both, admins, seen.plan.mirrors),
             "gone": partial(_gone, both, admins, seen),
             "kept": partial(_kept, both, admins, seen.plan),
+            "rights": partial(
+                planned_rights,
+                *(config, link, (admins.source, admins.target), both.target),
+                list(admins.answers["stored"].mirrors),
+            ),
         }
         told = asked_at_once(asks)
     plan, gone = seen.plan, told.pop("gone")
+    plan = replace(plan, rights=told.pop("rights"))
     piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
     piped += places_note(config) if link.pipelines else ()
     notes = (*told["unfilled"], *told["blind"], *seen.odd, *piped, *told["backlog"], *told["kept"])

@@ -229,6 +229,11 @@ class LinkStatus:
             why.append(f"the lag of {self.unknown} partitions is unknown")
         if refused := self.driver.get("groups", {}).get("refused"):
             why.append(f"the target refuses {refused} offsets of groups (heliostat groups)")
+        rights = self.driver.get("access", {})
+        if rights.get("asks"):
+            why.append(f"rights wait for a person: {rights['asks']} (heliostat access)")
+        if rights.get("failed_count"):
+            why.append(f"the target refuses {rights['failed_count']} rights (heliostat access)")
         why += _lagging(self.topics, max_lag_s)
         why += [item.text() for item in self.held_back if item.age_s > max_lag_s][:WHY_MAX]
         return why

@@ -160,7 +160,8 @@ class TopicPlan:
     target through other links, each with its origin; `let_go` claimed mirrors that are left to
     another link; `starts` where new mirrors begin by a group or a file; `gone` source records that
     can't be copied any more, a line each; `pipelines` why pipelines are refused, so that their
-    topics stop, a line each; `follow` source topics whose deletions are followed at the target.
+    topics stop, a line each; `follow` source topics whose deletions are followed at the target;
+    `rights` what would be done about ACLs and quotas, a line each.
     """
 
     create: tuple[CreateTopic, ...] = ()
@@ -176,12 +177,13 @@ class TopicPlan:
     gone: tuple[str, ...] = ()
     pipelines: tuple[str, ...] = ()
     follow: Mapping[TopicName, DeletionRule] = field(default_factory=dict)
+    rights: tuple[str, ...] = ()
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do, refused or gone: the pair is in sync."""
         to_do = self.create or self.grow or self.configure or self.remember or self.let_go
-        return not (to_do or self.refuse or self.gone or self.pipelines)
+        return not (to_do or self.refuse or self.gone or self.pipelines or self.rights)
 
     def lines(self) -> list[tuple[str, str]]:
         """Return kind and text of each line for people, in the order of execution."""
@@ -198,6 +200,7 @@ class TopicPlan:
                 for name, refusal in self.refuse.items()
             ),
             *(("pipeline", line) for line in self.pipelines),
+            *(("rights", line) for line in self.rights),
             *(("gone", f"gone {line}") for line in self.gone),
             *(("leave_out", f"leave out {name}: {why}") for name, why in self.left_out.items()),
             *(("follow", line) for line in _followed(self.follow)),

@@ -26,6 +26,7 @@ from heliostat.clusters.acl import (
     ResourceKind,
 )
 from heliostat.clusters.admin import acl_calls, quota_calls, scram_calls
+from heliostat.clusters.admin.each_broker import each_broker
 from heliostat.clusters.client_quota import QuotaEntity
 from heliostat.clusters.kafka_codes import SECURITY_DISABLED
 from heliostat.clusters.scram_user import ScramCredential, ScramMechanism, ScramUpsertion
@@ -113,7 +114,7 @@ def test_each_broker_is_asked_itself() -> None:
     answers = {1: listing(READ), 2: listing(), 3: ConnectionLost("away"), 4: listing(NO_ALL)}
     answers[4] = DescribeAclsResponse(error_code=31, error_message="not you")
     cluster: Any = Cluster(None, 2, answers)
-    by_broker = acl_calls.describe_everywhere(cluster)
+    by_broker = each_broker(cluster, acl_calls.describe)
     assert by_broker[BrokerId(1)] == AclListing(frozenset({READ}))
     assert by_broker[BrokerId(2)] == AclListing()
     assert isinstance(by_broker[BrokerId(3)], BrokerError)

@@ -1,4 +1,4 @@
-"""ACLs: describe them, as one broker or each of them knows them; create and delete them (KIP-140).
+"""ACLs: describe them, as one broker knows them; create and delete them (KIP-140).
 
 A broker answers from its own copy of the metadata, by which it also decides: one that lags goes on
 to allow what others deny already. So a fence holds once each broker, asked itself, shows it.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import Enum
-from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
@@ -24,10 +23,9 @@ from heliostat.clusters.acl import (
     ResourceKind,
 )
 from heliostat.clusters.admin.caller import Caller, error_of
-from heliostat.clusters.kafka_codes import NETWORK_EXCEPTION, SECURITY_DISABLED
-from heliostat.errors import BrokerError, ConnectionLost, ProtocolError
+from heliostat.clusters.kafka_codes import SECURITY_DISABLED
+from heliostat.errors import BrokerError, ProtocolError
 from heliostat.names import BrokerId
-from heliostat.ops.asked import asked_at_once
 
 BINDINGS_PER_REQUEST = 1000
 """The controller writes at most 10,000 records for one request (`MAX_RECORDS_PER_USER_OP`)."""
@@ -90,22 +88,6 @@ def describe(caller: Caller, broker: BrokerId | None = None) -> Describing:
     return AclListing(
         frozenset(_binding(resource, row) for resource in answer.resources for row in resource.acls)
     )
-
-
-def describe_everywhere(caller: Caller) -> dict[BrokerId, Describing]:
-    """All bindings as each broker knows them itself; an error for one that does not answer."""
-
-    def ask(broker: BrokerId) -> Describing:
-        try:
-            return describe(caller, broker)
-        except BrokerError as error:
-            return error
-        except ConnectionLost as lost:
-            text = f"broker {broker} does not answer: {lost.text}"
-            return BrokerError(text, kafka_code=NETWORK_EXCEPTION)
-
-    brokers = sorted(BrokerId(row.node_id) for row in caller.about(0.0).brokers)
-    return asked_at_once({broker: partial(ask, broker) for broker in brokers})
 
 
 def create(caller: Caller, bindings: Iterable[AclBinding]) -> dict[AclBinding, BrokerError | None]:

@@ -9,19 +9,20 @@ from kafka.protocol.admin import AlterClientQuotasRequest, DescribeClientQuotasR
 from heliostat.clusters.admin.caller import Caller, error_of
 from heliostat.clusters.client_quota import QuotaEntity, Quotas
 from heliostat.errors import BrokerError
+from heliostat.names import BrokerId
 
 Changes = Mapping[QuotaEntity, Mapping[str, float | None]]
 
 
-def describe(caller: Caller) -> Quotas:
-    """Limits of all entities, by key.
+def describe(caller: Caller, broker: BrokerId | None = None) -> Quotas:
+    """Limits of all entities, by key, as one broker knows them.
 
     Raises
     ------
     BrokerError
         We may not see them, or the cluster is older than 2.6.
     """
-    answer = caller.send(DescribeClientQuotasRequest(components=[], strict=False))
+    answer = caller.send(DescribeClientQuotasRequest(components=[], strict=False), broker)
     error = error_of(answer.error_code, "describe client quotas", answer.error_message)
     if error is not None:
         raise error

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from heliostat.clusters.acl import AclBinding
 from heliostat.clusters.admin import acl_calls, quota_calls, scram_calls
 from heliostat.clusters.admin.caller import Caller
+from heliostat.clusters.admin.each_broker import each_broker
 from heliostat.clusters.client_quota import QuotaEntity, Quotas
 from heliostat.clusters.scram_user import ScramCredential, ScramUpsertion
 from heliostat.errors import BrokerError
@@ -31,7 +32,7 @@ class SecurityAdmin:
 
         Brokers that the cluster's metadata does not name are not asked.
         """
-        return acl_calls.describe_everywhere(self._caller)
+        return each_broker(self._caller, acl_calls.describe)
 
     def create_acls(
         self, bindings: Iterable[AclBinding]
@@ -49,7 +50,7 @@ class SecurityAdmin:
         return acl_calls.delete(self._caller, bindings)
 
     def describe_quotas(self) -> Quotas:
-        """Limits of all entities.
+        """Limits of all entities, as one broker knows them.
 
         Raises
         ------
@@ -57,6 +58,10 @@ class SecurityAdmin:
             We may not see them, or the cluster is older than 2.6.
         """
         return quota_calls.describe(self._caller)
+
+    def describe_quotas_everywhere(self) -> Mapping[BrokerId, Quotas | BrokerError]:
+        """Limits of all entities as each broker knows them itself, or its error."""
+        return each_broker(self._caller, quota_calls.describe)
 
     def alter_quotas(
         self, changes: quota_calls.Changes, *, validate_only: bool = False

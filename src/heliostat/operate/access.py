@@ -1,0 +1,134 @@
+"""`heliostat access`: which rights and quotas a link would make and remove at its target, and why.
+
+What needs a person is confirmed by a row at the target: it stands for just the removals that were
+shown, and the link's owner carries them out with its next comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from heliostat.access import Reachable
+from heliostat.clock import SystemClock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import Config, LinkConfig
+from heliostat.names import LinkName, TopicName
+from heliostat.operate.links import links_of
+from heliostat.security.ledger import CONFIRMED, AccessTopic, Ledger
+from heliostat.security.rules import acl_rules_of, followed_topics
+from heliostat.security.sync import AccessPlan, AccessSync
+from heliostat.state.connections import connected
+
+
+@dataclass(frozen=True, slots=True)
+class LinkAccess:
+    """What a link would do about rights and quotas."""
+
+    link: LinkName
+    is_on: bool
+    """Whether the configuration wants any to be followed; else this is what would be done."""
+    plan: AccessPlan
+    is_confirmed: bool
+    """Whether its removals are confirmed, and wait for the link's owner."""
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether there is nothing to do, and nothing that a person must decide."""
+        plan = self.plan
+        is_idle = not (plan.acls.make or plan.limits.make or plan.hold or plan.removals)
+        return is_idle and not plan.refused
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer for `--json`."""
+        return {
+            "link": self.link,
+            "is_on": self.is_on,
+            "make": [str(each) for each in self.plan.acls.make],
+            "set": {each.text: value for each, value in self.plan.limits.make.items()},
+            "keep_ready": [str(each) for each in self.plan.hold],
+            "kept_ready": self.plan.kept,
+            "remove": self.plan.removals,
+            "asks": self.plan.asks,
+            "is_confirmed": self.is_confirmed,
+            "somebody_elses": [
+                *(str(each) for each in self.plan.acls.foreign),
+                *(each.text for each in self.plan.limits.foreign),
+            ],
+            "refused": self.plan.refused,
+            "notes": self.plan.notes,
+        }
+
+
+def link_access(
+    config: Config, link_name: str | None = None, *, allow_delete_by: str = ""
+) -> list[LinkAccess]:
+    """Return what links would do; with `allow_delete_by`, that person confirms what they remove.
+
+    Raises
+    ------
+    ConfigError
+        No such link, or both aliases lead to the same cluster.
+    ConnectionLost, BrokerError
+        A cluster does not answer or refuses.
+    """
+    return [_of_link(config, link, allow_delete_by) for link in links_of(config, link_name)]
+
+
+def _of_link(config: Config, link: LinkConfig, by: str) -> LinkAccess:
+    with (
+        connected(config, link) as both,
+        closing(both.state()) as state,
+        both.admins({"stored": state.read}) as admins,
+        closing(AccessTopic(both.target, LinkName(link.name), admins.target)) as topic,
+    ):
+        ledger = Ledger(topic)
+        mirrored = list(admins.answers["stored"].mirrors)
+        plan = access_plan(config, link, (admins.source, admins.target), ledger, mirrored)
+        if by and plan.asks and not plan.is_confirmed:
+            row = {"removals": plan.confirmation, "by": by, "at_ms": SystemClock().wall_ms()}
+            ledger.write({CONFIRMED: row})
+            plan.is_confirmed = True
+    is_on = link.access.is_on
+    return LinkAccess(LinkName(link.name), is_on, plan, plan.is_confirmed)
+
+
+def access_plan(
+    config: Config,
+    link: LinkConfig,
+    admins: tuple[ClusterAdmin, ClusterAdmin],
+    ledger: Ledger,
+    mirrored: Collection[TopicName],
+) -> AccessPlan:
+    """Return what the link would do about rights; changes nothing. Without any wish: about ACLs."""
+    source, target = admins
+    wanted = link.access
+    if not wanted.is_on:
+        wanted = wanted.model_copy(update={"sync_acls": True})
+    sync = AccessSync(
+        wanted,
+        acl_rules_of(link, config.clusters[link.target]),
+        source=source.security,
+        target=target.security,
+        source_id=source.cluster_id,
+        ledger=ledger,
+    )
+    return sync.look(followed_topics(link, source.describe_topics(), mirrored))
+
+
+def planned_rights(
+    config: Config,
+    link: LinkConfig,
+    admins: tuple[ClusterAdmin, ClusterAdmin],
+    reachable: Reachable,
+    mirrored: Collection[TopicName],
+) -> tuple[str, ...]:
+    """Return lines of `plan` on rights that a link follows; none if it follows none."""
+    if not link.access.is_on:
+        return ()
+    with closing(AccessTopic(reachable, LinkName(link.name), admins[1])) as topic:
+        plan = access_plan(config, link, admins, Ledger(topic), mirrored)
+    asks = (f"nothing is removed: {plan.asks}",) if plan.asks and not plan.is_confirmed else ()
+    return (*plan.lines(), *asks)

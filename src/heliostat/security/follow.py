@@ -1,0 +1,126 @@
+"""What follows the source: what to make, what to remove, and what needs a person first. Pure.
+
+Items are ACLs or limits of quotas; each has a value (True for an ACL). An item at the target is
+ours only if the ledger says so: somebody else's equal one never is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from heliostat.names import ClusterId
+
+SHARE = 10
+"""A tenth gone at once needs a person; a single item does not, however few there are."""
+Item = TypeVar("Item", bound=Hashable)
+Value = TypeVar("Value", bound=Hashable)
+
+
+@dataclass(slots=True)
+class Steps(Generic[Item, Value]):
+    """What brings the target in step."""
+
+    make: dict[Item, Value] = field(default_factory=dict)
+    remove: list[Item] = field(default_factory=list)
+    forget: list[Item] = field(default_factory=list)
+    """Ours no more: somebody has set another value since."""
+    foreign: list[Item] = field(default_factory=list)
+    """Wanted, but somebody else's: left as they are."""
+    settled: list[Item] = field(default_factory=list)
+    """Made as wanted."""
+
+
+def steps(
+    wanted: Mapping[Item, Value],
+    there: Mapping[Item, Value],
+    ours: Mapping[Item, tuple[Value, ...]],
+    is_over: Callable[[Item], bool] = lambda _: False,
+) -> Steps[Item, Value]:
+    """Return what to do.
+
+    Parameters
+    ----------
+    wanted
+        What the target should have.
+    there
+        What it has.
+    ours
+        What the link has made, with the values that it may have given it: two while it changes one.
+    is_over
+        Whether an item is followed no more, as its topics are promoted: nothing is done about it.
+    """
+    found = Steps[Item, Value]()
+    for item, value in wanted.items():
+        if is_over(item):
+            continue
+        present, made = there.get(item), ours.get(item)
+        if present is None:
+            found.make[item] = value
+        elif made is None or present not in made:
+            found.foreign.append(item)
+            if made is not None:
+                found.forget.append(item)
+        elif present == value:
+            found.settled.append(item)
+        else:
+            found.make[item] = value
+    for item, made in ours.items():
+        if item in wanted or is_over(item):
+            continue
+        present = there.get(item)
+        (found.remove if present is None or present in made else found.forget).append(item)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """How the source was seen.
+
+    Parameters
+    ----------
+    cluster_id
+        The source's.
+    count
+        How many items it has, of the kind with the fewest among those that the link has made.
+    has_authorizer
+        Whether it checks rights at all.
+    silent
+        Why not all of its brokers have answered; empty: all have.
+    """
+
+    cluster_id: ClusterId
+    count: int
+    has_authorizer: bool = True
+    silent: str = ""
+
+
+def why_ask(seen: Seen, before: ClusterId | None, owned: int, gone: int) -> str:
+    """Say why a person must confirm that these are removed; empty: nobody needs to.
+
+    Parameters
+    ----------
+    before
+        The source's id when the link made something first; None: it has not.
+    owned, gone
+        How many items the ledger has, and how many of them would go.
+    """
+    if before is not None and before != seen.cluster_id:
+        return f"the source is another cluster, {seen.cluster_id} instead of {before}"
+    if not gone:
+        return ""
+    if not seen.has_authorizer:
+        return "the source has no authorizer any more"
+    if not seen.count:
+        return "the source lists nothing any more"
+    if gone > 1 and gone * SHARE >= owned:
+        return f"{gone} of {owned} would go at once"
+    return ""
+
+
+def confirmation_of(seen: Seen, gone: Iterable[str]) -> str:
+    """A short text that stands for just these removals: confirmed is only what was shown."""
+    text = "\n".join([seen.cluster_id, *sorted(gone)])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -1,0 +1,98 @@
+"""What was kept ready is granted, as topics are promoted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+
+from heliostat.clusters.acl import AclBinding, PatternKind
+from heliostat.errors import BrokerError
+from heliostat.names import TopicName
+from heliostat.security.ledger import ACL, HELD, PROMOTED, Held, Ledger, acl_key
+from heliostat.security.observe import Security, seen_acls
+from heliostat.security.wanted_acls import pattern_of
+
+
+@dataclass(slots=True)
+class Granted:
+    """What was granted, and what the target refused."""
+
+    granted: list[AclBinding] = field(default_factory=list)
+    failed: dict[AclBinding, str] = field(default_factory=dict)
+
+
+def grant_held(
+    ledger: Ledger,
+    target: Security,
+    promoted: Collection[TopicName],
+    remaining: Collection[TopicName],
+) -> Granted:
+    """Grant what was kept ready for these topics; it may be called again after a failure.
+
+    From then on nothing is synced about them. A rule for a prefix, or for all topics, is granted
+    topic by topic until the last mirror that it is for is promoted.
+
+    Parameters
+    ----------
+    promoted
+        Names at the target of the topics that are promoted now.
+    remaining
+        Names at the target of the link's other mirrors.
+
+    Raises
+    ------
+    ConnectionLost
+        The target does not answer.
+    """
+    ledger.read()
+    ledger.write({f"{PROMOTED}{topic}": {} for topic in promoted})
+    answer, there = Granted(), seen_acls(target).bindings
+    for held, row in sorted(ledger.held.items(), key=lambda item: item[0].sort_key):
+        bindings = list(_now(held, sorted(promoted), remaining))
+        if not bindings:
+            continue
+        if bindings != [held]:  # what stands in for it goes when it is granted itself
+            parts = [*row.parts, *(each for each in bindings if _stands_in(each, row, ledger))]
+            ledger.write({f"{HELD}{acl_key(held)}": {"parts": [acl_key(each) for each in parts]}})
+        new = [each for each in bindings if each in ledger.acls or each not in there]
+        ledger.write({f"{ACL}{acl_key(each)}": {"made": True} for each in new})
+        failed = False
+        for binding, error in (target.create_acls(new) if new else {}).items():
+            if error is None:
+                answer.granted.append(binding)
+            else:
+                failed = True
+                answer.failed[binding] = str(error)
+                ledger.write({f"{ACL}{acl_key(binding)}": None})
+        if bindings == [held] and not failed:
+            _replaced(ledger, target, held, row)
+    return answer
+
+
+def _stands_in(binding: AclBinding, row: Held, ledger: Ledger) -> bool:
+    """Return whether the source has no such rule itself."""
+    is_own = binding in ledger.acls or binding in ledger.held
+    return not is_own and binding not in row.parts
+
+
+def _now(
+    held: AclBinding, promoted: Collection[TopicName], remaining: Collection[TopicName]
+) -> Iterator[AclBinding]:
+    """Yield what is granted of a held rule: itself, or the like for single topics."""
+    pattern = pattern_of(held)
+    covered = [topic for topic in promoted if pattern.covers(topic)]
+    if covered and not any(pattern.covers(topic) for topic in remaining):
+        yield held
+        return
+    for topic in covered:
+        rule = replace(held.rule, name=topic, pattern=PatternKind.LITERAL)
+        yield replace(held, rule=rule)
+
+
+def _replaced(ledger: Ledger, target: Security, held: AclBinding, row: Held) -> None:
+    """Remove what was granted in place of a rule that is granted itself now."""
+    parts = [each for each in row.parts if each in ledger.acls and each != held]
+    answers = target.delete_acls(parts) if parts else {}
+    gone = [each for each, answer in answers.items() if not isinstance(answer, BrokerError)]
+    rows: dict[str, None] = {f"{ACL}{acl_key(each)}": None for each in gone}
+    ledger.write(rows | {f"{HELD}{acl_key(held)}": None})

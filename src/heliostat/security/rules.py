@@ -1,0 +1,36 @@
+"""How a link follows ACLs, as its configuration says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from heliostat.config import ClusterConfig, LinkConfig
+from heliostat.groups.naming import GROUP, group_naming_of
+from heliostat.groups.select import compile_selection
+from heliostat.names import TopicName
+from heliostat.security.names import ResourceNames
+from heliostat.security.wanted_acls import AclRules
+from heliostat.topics.naming import TOPIC, naming_of
+from heliostat.topics.select import selection_of
+
+
+def acl_rules_of(link: LinkConfig, target: ClusterConfig) -> AclRules:
+    """Return the rules of a link; its own principal is its user at the target, or as it says."""
+    groups = compile_selection(link.groups)
+    user = target.security.username
+    own = {link.access.own_principal, None if user is None else f"User:{user}"}
+    return AclRules(
+        ResourceNames(naming_of(link).rule, TOPIC, selection_of(link).selects),
+        ResourceNames(
+            group_naming_of(link).rule, GROUP, lambda name: groups.by_name(name).skip is None
+        ),
+        link.access.principals,
+        frozenset(each for each in own if each is not None),
+    )
+
+
+def followed_topics(
+    link: LinkConfig, at_source: Iterable[TopicName], mirrored: Iterable[TopicName]
+) -> frozenset[TopicName]:
+    """Return the source's topics whose ACLs concern a link: selected ones, and mirrored ones."""
+    return frozenset(selection_of(link).choose(at_source)) | frozenset(mirrored)
