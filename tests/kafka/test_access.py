@@ -1,0 +1,217 @@
+"""ACLs and quotas follow the source between two secured clusters, with the printed rights only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+from support.clusters import HEAP_MB, create_topic, until
+from support.links import RunningLink, write_config
+
+from heliostat.clusters.acl import (
+    AclBinding,
+    AclListing,
+    AclRule,
+    Operation,
+    PatternKind,
+    Permission,
+    ResourceKind,
+)
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.client_quota import QuotaEntity
+from heliostat.config import load_config
+from heliostat.names import LinkName, TopicName
+from heliostat.operate.access import LinkAccess, link_access
+from heliostat.operate.acls import link_grants
+from heliostat.operate.plan import plan_link
+from heliostat.security.granting import grant_held
+from heliostat.security.ledger import AccessTopic, Ledger
+from heliostat_sandbox import Cluster, ClusterSpec, Listener, Mechanism, SandboxSecurity, start_many
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+
+USERS = {"east": "reader", "west": "writer"}
+USER_QUOTA = QuotaEntity.of({"user": "app"})
+
+
+@dataclass(frozen=True)
+class Sides:
+    source: ClusterAdmin
+    target: ClusterAdmin
+    config: Path
+    topic: str
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
+    specs = [
+        ClusterSpec(
+            f"rights-{alias}",
+            heap_mb=HEAP_MB,
+            security=SandboxSecurity(
+                users={user: f"{user}-secret"},
+                mechanisms=(Mechanism.SCRAM_SHA_256,),
+                authorizer=True,
+            ),
+        )
+        for alias, user in USERS.items()
+    ]
+    source, target = clusters = start_many(specs)
+    with source, target:
+        topic = create_topic(source, "app.one")
+        path = write_config(
+            tmp_path_factory.mktemp("rights"),
+            "x:1",
+            "y:1",
+            topics={"include": [r"app\..*"], "naming": {"prefix": "east."}},
+            access={
+                "sync_acls": True,
+                "sync_quotas": True,
+                "interval_s": 1,
+                "principals": [{"pattern": "User:CN=([^,]+),.*", "to": r"User:\1"}],
+            },
+        )
+        _secure(path, dict(zip(USERS, clusters, strict=True)))
+        config = load_config(path)
+        grants = link_grants(config, config.links[0])
+        for cluster, side in zip(clusters, grants, strict=True):
+            cluster.accounts.allow(side.rules)
+        with ClusterAdmin(source.bootstrap) as east, ClusterAdmin(target.bootstrap) as west:
+            yield Sides(east, west, path, topic)
+
+
+def _secure(path: Path, clusters: dict[str, Cluster]) -> None:
+    config = yaml.safe_load(path.read_text())
+    for alias, cluster in clusters.items():
+        access = cluster.credentials.access(
+            USERS[alias], Listener.SASL_PLAINTEXT, Mechanism.SCRAM_SHA_256
+        )
+        config["clusters"][alias] = {
+            "bootstrap": list(access.bootstrap),
+            "security": {
+                "protocol": "SASL_PLAINTEXT",
+                "mechanism": access.security.sasl.mechanism,
+                "username": USERS[alias],
+                "password": {"file": access.security.sasl.password.file},
+            },
+        }
+    path.write_text(yaml.safe_dump(config))
+
+
+def topic_acl(
+    operation: Operation, name: str, user: str = "app", pattern: PatternKind = PatternKind.LITERAL
+) -> AclBinding:
+    return AclBinding(AclRule(f"User:{user}", operation, ResourceKind.TOPIC, name, pattern))
+
+
+def followed(admin: ClusterAdmin) -> set[AclBinding]:
+    """Bindings that are nobody's of the two links' users."""
+    listing = admin.security.describe_acls()
+    assert isinstance(listing, AclListing)
+    own = {f"User:{user}" for user in USERS.values()}
+    return {each for each in listing.bindings if each.rule.principal not in own}
+
+
+def view(sides: Sides, by: str = "") -> LinkAccess:
+    (found,) = link_access(load_config(sides.config), allow_delete_by=by)
+    return found
+
+
+def test_rights_follow_and_nothing_goes_by_mistake(sides: Sides) -> None:
+    groups = [
+        AclBinding(AclRule(f"User:g{n}", Operation.READ, ResourceKind.GROUP, f"g{n}"))
+        for n in range(30)
+    ]
+    transactional = AclBinding(
+        AclRule("User:app", Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, "tx")
+    )
+    denied = AclBinding(
+        AclRule("User:bad", Operation.READ, ResourceKind.TOPIC, sides.topic),
+        Permission.DENY,
+        "10.0.0.1",
+    )
+    sides.source.security.create_acls(
+        [
+            *groups,
+            transactional,
+            denied,
+            topic_acl(Operation.READ, sides.topic, "CN=app,O=x"),
+            topic_acl(Operation.WRITE, sides.topic),
+            topic_acl(Operation.ALL, "app.", "boss", PatternKind.PREFIXED),
+            topic_acl(Operation.READ, "*", "eye"),
+            topic_acl(Operation.READ, "foreign"),
+        ]
+    )
+    others = topic_acl(Operation.READ, f"east.{sides.topic}", "eve")
+    sides.source.security.create_acls([topic_acl(Operation.READ, sides.topic, "eve")])
+    sides.target.security.create_acls([others])
+    sides.source.security.alter_quotas({USER_QUOTA: {"producer_byte_rate": 1e6}})
+    mirror = f"east.{sides.topic}"
+    wanted = {
+        *groups,
+        transactional,
+        others,
+        AclBinding(
+            AclRule("User:bad", Operation.READ, ResourceKind.TOPIC, mirror),
+            Permission.DENY,
+            "10.0.0.1",
+        ),
+        topic_acl(Operation.READ, mirror),
+        topic_acl(Operation.READ, "east.", "eye", PatternKind.PREFIXED),
+    }
+    config = load_config(sides.config)
+    assert any("make Allow User:app" in line for line in plan_link(config, config.links[0]).rights)
+
+    with RunningLink(sides.config):
+        until(lambda: wanted <= followed(sides.target), "rights to follow")
+        until(
+            lambda: (
+                sides.target.security.describe_quotas() == {USER_QUOTA: {"producer_byte_rate": 1e6}}
+            ),
+            "quotas to follow",
+        )
+        boss = {each for each in followed(sides.target) if each.rule.principal == "User:boss"}
+        assert {each.rule.name for each in boss} == {"east.app."}
+        assert not {Operation.WRITE, Operation.ALL} & {each.rule.operation for each in boss}
+        assert topic_acl(Operation.WRITE, mirror) not in followed(sides.target)
+        assert followed(sides.target) == wanted | boss
+
+        # One that is gone at the source goes; somebody else's stays.
+        gone = [groups[0], topic_acl(Operation.READ, sides.topic, "eve")]
+        sides.source.security.delete_acls(gone)
+        until(lambda: groups[0] not in followed(sides.target), "the end of one right")
+        assert others in followed(sides.target)
+
+        # A tenth at once asks.
+        sides.source.security.delete_acls(groups[1:11])
+        until(lambda: view(sides).plan.asks, "the question")
+        assert set(groups[1:11]) <= followed(sides.target)
+        shown = view(sides, by="op")
+        assert len(shown.plan.removals) == 10
+        until(lambda: not set(groups[1:11]) & followed(sides.target), "what was confirmed")
+        until(lambda: view(sides).is_in_step, "both in step")
+
+    writer_access = config.clusters["west"].access()
+    with (
+        ClusterAdmin(writer_access) as writer,
+        closing(
+            AccessTopic(config.clusters["west"].access(), LinkName("east-to-west"), writer)
+        ) as t,
+    ):
+        answer = grant_held(Ledger(t), writer.security, [TopicName(mirror)], [])
+    assert not answer.failed
+    until(
+        lambda: (
+            {
+                topic_acl(Operation.WRITE, mirror),
+                topic_acl(Operation.ALL, "east.app.", "boss", PatternKind.PREFIXED),
+            }
+            <= followed(sides.target)
+        ),
+        "what was kept ready",
+    )
+    assert boss.isdisjoint(followed(sides.target)), "what stood in for it is gone"
