@@ -46,6 +46,11 @@ class AccessConfig(Frozen):
     whole principal; without one it keeps its name. Users of quotas go by these as well."""
     client_ids: Annotated[NameRules, Field(title="Client ids")] = ()
     """What client ids of quotas are at the target, as `principals`."""
+    passwords: Annotated[str | None, Field(title="Passwords", min_length=1)] = None
+    """A file with references to passwords of SCRAM users at the target, such as
+    `alice: {file: /run/secrets/alice}` or `{env: NAME}`: users of the source that are missing are
+    made, with the same mechanisms and iterations. Those that are there are never overwritten. Null:
+    SCRAM users are not compared. No request returns a hash, so none is copied."""
     own_principal: Annotated[str | None, Field(title="Own principal", pattern=r"^[^:]+:.+$")] = None
     """The link's principal at the target, if that is not its user name there (with a client
     certificate: `User:CN=...`): rules that would deny it its work wait for the promotion."""
@@ -55,4 +60,4 @@ class AccessConfig(Frozen):
     @property
     def is_on(self) -> bool:
         """Whether anything is followed."""
-        return self.sync_acls or self.sync_quotas
+        return self.sync_acls or self.sync_quotas or self.passwords is not None

@@ -14,10 +14,13 @@ from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import ClusterConfig, LinkConfig
+from heliostat.config.passwords import load_passwords
+from heliostat.errors import HeliostatError, LinkTakenOver, RightsFailed, Verdict
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
 from heliostat.security.ledger import AccessTopic, Ledger
 from heliostat.security.rules import acl_rules_of, followed_topics
+from heliostat.security.scram_users import ScramPlan, ScramRequests, look_at_users, make_users
 from heliostat.security.sync import AccessPlan, AccessSync, Done
 
 CLIENT_ID = "heliostat-rights"
@@ -68,6 +71,7 @@ class AccessPart:
         self._topics = topics
         self._mirrored = mirrored
         self._clock = clock
+        self._guard = guard
         self._events = events
         self._report: dict[str, Any] = {}
         self._counts = {"made": 0, "removed": 0}
@@ -85,6 +89,7 @@ class AccessPart:
             )
             opened.enter_context(closing(topic))
             self._open = opened.pop_all()
+        self._users: tuple[ScramRequests, ScramRequests] = (at_source.security, at_target.security)
         self._sync = AccessSync(
             link.access,
             acl_rules_of(link, target),
@@ -100,16 +105,29 @@ class AccessPart:
 
         Raises
         ------
-        ConnectionLost, BrokerError
+        ConnectionLost, BrokerError, RightsFailed
             It failed, and nothing was concluded; the next call starts over.
         LinkTakenOver
             Another instance owns the link.
         """
+        try:
+            self._compared()
+        except LinkTakenOver:
+            raise
+        except HeliostatError as error:
+            if error.verdict is Verdict.RETRY:
+                raise
+            raise RightsFailed(str(error)) from error
+
+    def _compared(self) -> None:
         topics = self._topics()
         if topics is None:
             return  # the first reconciliation looks
         plan = self._sync.look(followed_topics(self._link, topics, self._mirrored()))
         done = self._sync.carry_out(plan)
+        users = self._made_users()
+        plan.notes += users.notes
+        done.made += users.made
         self._tell(plan, done)
         self._counts["made"] += done.made
         self._counts["removed"] += done.removed
@@ -120,6 +138,17 @@ class AccessPart:
             "failed_count": len(done.failed),
             "at_ms": self._clock.wall_ms(),
         }
+
+    def _made_users(self) -> ScramPlan:
+        """Make SCRAM users that are missing; the file of references is read each time."""
+        wanted = self._link.access
+        if wanted.passwords is None:
+            return ScramPlan()
+        passwords = load_passwords(wanted.passwords)
+        source, target = self._users
+        plan = look_at_users(source, target, wanted.principals, passwords)
+        self._guard()
+        return make_users(plan, target, passwords)
 
     def _tell(self, plan: AccessPlan, done: Done) -> None:
         """Log what was done, and what has newly failed."""

@@ -15,10 +15,12 @@ from heliostat.access import Reachable
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
+from heliostat.config.passwords import load_passwords
 from heliostat.names import LinkName, TopicName
 from heliostat.operate.links import links_of
 from heliostat.security.ledger import CONFIRMED, AccessTopic, Ledger
 from heliostat.security.rules import acl_rules_of, followed_topics
+from heliostat.security.scram_users import look_at_users
 from heliostat.security.sync import AccessPlan, AccessSync
 from heliostat.state.connections import connected
 
@@ -115,7 +117,12 @@ def access_plan(
         source_id=source.cluster_id,
         ledger=ledger,
     )
-    return sync.look(followed_topics(link, source.describe_topics(), mirrored))
+    plan = sync.look(followed_topics(link, source.describe_topics(), mirrored))
+    if wanted.passwords is not None:
+        passwords = load_passwords(wanted.passwords)
+        users = look_at_users(source.security, target.security, wanted.principals, passwords)
+        plan.notes += [*(f"make SCRAM user {each}" for each in users.make), *users.notes]
+    return plan
 
 
 def planned_rights(

@@ -12,6 +12,7 @@ from kafka.protocol.admin import (
 from heliostat.clusters.admin.caller import Caller, error_of
 from heliostat.clusters.scram_user import ScramCredential, ScramMechanism, ScramUpsertion
 from heliostat.errors import BrokerError
+from heliostat.names import BrokerId
 
 _CODES = {ScramMechanism.SCRAM_SHA_256: 1, ScramMechanism.SCRAM_SHA_512: 2}
 _MECHANISMS = {code: mechanism for mechanism, code in _CODES.items()}
@@ -19,7 +20,7 @@ _MECHANISMS = {code: mechanism for mechanism, code in _CODES.items()}
 ScramKey = tuple[str, ScramMechanism]
 
 
-def describe(caller: Caller) -> frozenset[ScramCredential]:
+def describe(caller: Caller, broker: BrokerId | None = None) -> frozenset[ScramCredential]:
     """Credentials of all users, with mechanisms that we know.
 
     Raises
@@ -27,7 +28,7 @@ def describe(caller: Caller) -> frozenset[ScramCredential]:
     BrokerError
         We may not see them, or the cluster is older than 2.7.
     """
-    answer = caller.send(DescribeUserScramCredentialsRequest(users=None))
+    answer = caller.send(DescribeUserScramCredentialsRequest(users=None), broker)
     error = error_of(answer.error_code, "describe SCRAM users", answer.error_message)
     if error is not None:
         raise error

@@ -79,6 +79,12 @@ class SecurityAdmin:
         """
         return scram_calls.describe(self._caller)
 
+    def describe_scram_users_everywhere(
+        self,
+    ) -> Mapping[BrokerId, frozenset[ScramCredential] | BrokerError]:
+        """Credentials of all users as each broker knows them itself, or its error."""
+        return each_broker(self._caller, scram_calls.describe)
+
     def alter_scram_users(
         self,
         upsertions: Iterable[ScramUpsertion],
