@@ -19,7 +19,6 @@
       LinkTakenOver          another instance owns the link now
       SparkUnavailable       Spark has no executor to run rounds on
       GroupsFailed           what is published for consumer groups was refused
-      RightsFailed           rights, quotas or users that follow the source were
       HistoryNotWritten      the link's figures over time were not taken by the target
       InterchangeFailed      what is written for MirrorMaker 2's clients was refused
       SandboxError           the local brokers could not be run
@@ -262,14 +261,6 @@ class GroupsFailed(HeliostatError):
     code = "GROUPS_FAILED"
     verdict = Verdict.RETRY
     hint = "heliostat acls prints the rights needed; or turn groups.sync off in the configuration"
-
-
-class RightsFailed(HeliostatError):
-    """ACLs, quotas or SCRAM users can't follow; copying goes on, and it is retried."""
-
-    code = "RIGHTS_FAILED"
-    verdict = Verdict.RETRY
-    hint = "the reason stands in the text; heliostat acls prints the rights needed"
 
 
 class HistoryNotWritten(HeliostatError):

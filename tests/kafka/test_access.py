@@ -23,6 +23,7 @@ from heliostat.clusters.acl import (
 )
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.client_quota import QuotaEntity
+from heliostat.clusters.scram_user import ScramCredential, ScramMechanism, ScramUpsertion
 from heliostat.config import load_config
 from heliostat.names import LinkName, TopicName
 from heliostat.operate.access import LinkAccess, link_access
@@ -35,7 +36,8 @@ from heliostat_sandbox import Cluster, ClusterSpec, Listener, Mechanism, Sandbox
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 USERS = {"east": "reader", "west": "writer"}
-USER_QUOTA = QuotaEntity.of({"user": "app"})
+QUOTAS = {QuotaEntity.of({"user": "app"}): {"producer_byte_rate": 1e6}}
+ALICE = ScramCredential("alice", ScramMechanism.SCRAM_SHA_256, 8192)
 
 
 @dataclass(frozen=True)
@@ -63,8 +65,11 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
     source, target = clusters = start_many(specs)
     with source, target:
         topic = create_topic(source, "app.one")
+        folder = tmp_path_factory.mktemp("rights")
+        (folder / "alice").write_text("her word")
+        (folder / "users.yaml").write_text(f"alice: {{file: {folder}/alice}}")
         path = write_config(
-            tmp_path_factory.mktemp("rights"),
+            folder,
             "x:1",
             "y:1",
             topics={"include": [r"app\..*"], "naming": {"prefix": "east."}},
@@ -72,6 +77,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
                 "sync_acls": True,
                 "sync_quotas": True,
                 "interval_s": 1,
+                "passwords": str(folder / "users.yaml"),
                 "principals": [{"pattern": "User:CN=([^,]+),.*", "to": r"User:\1"}],
             },
         )
@@ -121,97 +127,87 @@ def view(sides: Sides, by: str = "") -> LinkAccess:
     return found
 
 
-def test_rights_follow_and_nothing_goes_by_mistake(sides: Sides) -> None:
-    groups = [
-        AclBinding(AclRule(f"User:g{n}", Operation.READ, ResourceKind.GROUP, f"g{n}"))
-        for n in range(30)
-    ]
-    transactional = AclBinding(
-        AclRule("User:app", Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, "tx")
-    )
-    denied = AclBinding(
-        AclRule("User:bad", Operation.READ, ResourceKind.TOPIC, sides.topic),
-        Permission.DENY,
-        "10.0.0.1",
-    )
+GROUPS = [
+    AclBinding(AclRule(f"User:g{n}", Operation.READ, ResourceKind.GROUP, f"g{n}"))
+    for n in range(30)
+]
+TRANSACTIONAL = AclBinding(
+    AclRule("User:app", Operation.WRITE, ResourceKind.TRANSACTIONAL_ID, "tx")
+)
+ALL_OF_BOSS = (Operation.ALL, "east.app.", "boss", PatternKind.PREFIXED)
+
+
+def denied(topic: str) -> AclBinding:
+    rule = AclRule("User:bad", Operation.READ, ResourceKind.TOPIC, topic)
+    return AclBinding(rule, Permission.DENY, "10.0.0.1")
+
+
+def given_at_source(sides: Sides) -> set[AclBinding]:
+    """Make rights, a quota and a user at the source; return the rights wanted at the target."""
+    topic, mirror = sides.topic, f"east.{sides.topic}"
+    others = topic_acl(Operation.READ, mirror, "eve")
+    sides.target.security.create_acls([others])
     sides.source.security.create_acls(
         [
-            *groups,
-            transactional,
-            denied,
-            topic_acl(Operation.READ, sides.topic, "CN=app,O=x"),
-            topic_acl(Operation.WRITE, sides.topic),
+            *GROUPS,
+            TRANSACTIONAL,
+            denied(topic),
+            topic_acl(Operation.READ, topic, "CN=app,O=x"),
+            topic_acl(Operation.READ, topic, "eve"),
+            topic_acl(Operation.WRITE, topic),
             topic_acl(Operation.ALL, "app.", "boss", PatternKind.PREFIXED),
             topic_acl(Operation.READ, "*", "eye"),
             topic_acl(Operation.READ, "foreign"),
         ]
     )
-    others = topic_acl(Operation.READ, f"east.{sides.topic}", "eve")
-    sides.source.security.create_acls([topic_acl(Operation.READ, sides.topic, "eve")])
-    sides.target.security.create_acls([others])
-    sides.source.security.alter_quotas({USER_QUOTA: {"producer_byte_rate": 1e6}})
-    mirror = f"east.{sides.topic}"
-    wanted = {
-        *groups,
-        transactional,
+    sides.source.security.alter_quotas(QUOTAS)
+    upsertion = ScramUpsertion.of(ALICE, "another word at the source", b"salt")
+    sides.source.security.alter_scram_users([upsertion])
+    return {
+        *GROUPS,
+        TRANSACTIONAL,
         others,
-        AclBinding(
-            AclRule("User:bad", Operation.READ, ResourceKind.TOPIC, mirror),
-            Permission.DENY,
-            "10.0.0.1",
-        ),
+        denied(mirror),
         topic_acl(Operation.READ, mirror),
         topic_acl(Operation.READ, "east.", "eye", PatternKind.PREFIXED),
     }
+
+
+def test_rights_follow_and_nothing_goes_by_mistake(sides: Sides) -> None:
+    wanted, mirror = given_at_source(sides), f"east.{sides.topic}"
     config = load_config(sides.config)
     assert any("make Allow User:app" in line for line in plan_link(config, config.links[0]).rights)
 
     with RunningLink(sides.config):
         until(lambda: wanted <= followed(sides.target), "rights to follow")
-        until(
-            lambda: (
-                sides.target.security.describe_quotas() == {USER_QUOTA: {"producer_byte_rate": 1e6}}
-            ),
-            "quotas to follow",
-        )
+        until(lambda: sides.target.security.describe_quotas() == QUOTAS, "quotas to follow")
+        until(lambda: ALICE in sides.target.security.describe_scram_users(), "the user")
         boss = {each for each in followed(sides.target) if each.rule.principal == "User:boss"}
         assert {each.rule.name for each in boss} == {"east.app."}
         assert not {Operation.WRITE, Operation.ALL} & {each.rule.operation for each in boss}
-        assert topic_acl(Operation.WRITE, mirror) not in followed(sides.target)
-        assert followed(sides.target) == wanted | boss
+        assert followed(sides.target) == wanted | boss, "Write on the mirror is not granted"
 
         # One that is gone at the source goes; somebody else's stays.
-        gone = [groups[0], topic_acl(Operation.READ, sides.topic, "eve")]
+        gone = [GROUPS[0], topic_acl(Operation.READ, sides.topic, "eve")]
         sides.source.security.delete_acls(gone)
-        until(lambda: groups[0] not in followed(sides.target), "the end of one right")
-        assert others in followed(sides.target)
+        until(lambda: GROUPS[0] not in followed(sides.target), "the end of one right")
+        assert topic_acl(Operation.READ, mirror, "eve") in followed(sides.target)
 
         # A tenth at once asks.
-        sides.source.security.delete_acls(groups[1:11])
+        sides.source.security.delete_acls(GROUPS[1:11])
         until(lambda: view(sides).plan.asks, "the question")
-        assert set(groups[1:11]) <= followed(sides.target)
-        shown = view(sides, by="op")
-        assert len(shown.plan.removals) == 10
-        until(lambda: not set(groups[1:11]) & followed(sides.target), "what was confirmed")
+        assert set(GROUPS[1:11]) <= followed(sides.target)
+        assert len(view(sides, by="op").plan.removals) == 10
+        until(lambda: not set(GROUPS[1:11]) & followed(sides.target), "what was confirmed")
         until(lambda: view(sides).is_in_step, "both in step")
 
-    writer_access = config.clusters["west"].access()
+    access = config.clusters["west"].access()
     with (
-        ClusterAdmin(writer_access) as writer,
-        closing(
-            AccessTopic(config.clusters["west"].access(), LinkName("east-to-west"), writer)
-        ) as t,
+        ClusterAdmin(access) as writer,
+        closing(AccessTopic(access, LinkName("east-to-west"), writer)) as topic,
     ):
-        answer = grant_held(Ledger(t), writer.security, [TopicName(mirror)], [])
+        answer = grant_held(Ledger(topic), writer.security, [TopicName(mirror)], [])
     assert not answer.failed
-    until(
-        lambda: (
-            {
-                topic_acl(Operation.WRITE, mirror),
-                topic_acl(Operation.ALL, "east.app.", "boss", PatternKind.PREFIXED),
-            }
-            <= followed(sides.target)
-        ),
-        "what was kept ready",
-    )
-    assert boss.isdisjoint(followed(sides.target)), "what stood in for it is gone"
+    granted = {topic_acl(Operation.WRITE, mirror), topic_acl(*ALL_OF_BOSS)}
+    until(lambda: granted <= followed(sides.target), "what was kept ready")
+    until(lambda: boss.isdisjoint(followed(sides.target)), "the end of what stood in for it")

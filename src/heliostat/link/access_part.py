@@ -15,7 +15,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.config.passwords import load_passwords
-from heliostat.errors import HeliostatError, LinkTakenOver, RightsFailed, Verdict
+from heliostat.errors import ConfigError, HeliostatError, LinkTakenOver, Verdict
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
 from heliostat.security.ledger import AccessTopic, Ledger
@@ -41,6 +41,8 @@ class AccessPart:
         Returns all topics of the source; None: not looked yet.
     mirrored
         Returns source topics that have mirrors.
+    promoted
+        Returns source topics whose mirrors are promoted: nothing is synced about them.
     foreign
         Told of records that others wrote into the link's topics.
     clock, events
@@ -62,6 +64,7 @@ class AccessPart:
         *,
         topics: Callable[[], Collection[TopicName] | None],
         mirrored: Callable[[], Collection[TopicName]],
+        promoted: Callable[[], Collection[TopicName]],
         foreign: ForeignRecords,
         clock: Clock,
         events: Events,
@@ -70,6 +73,7 @@ class AccessPart:
         self._link = link
         self._topics = topics
         self._mirrored = mirrored
+        self._promoted = promoted
         self._clock = clock
         self._guard = guard
         self._events = events
@@ -105,7 +109,7 @@ class AccessPart:
 
         Raises
         ------
-        ConnectionLost, BrokerError, RightsFailed
+        ConnectionLost, BrokerError
             It failed, and nothing was concluded; the next call starts over.
         LinkTakenOver
             Another instance owns the link.
@@ -117,13 +121,22 @@ class AccessPart:
         except HeliostatError as error:
             if error.verdict is Verdict.RETRY:
                 raise
-            raise RightsFailed(str(error)) from error
+            self._refused(error)
+
+    def _refused(self, error: HeliostatError) -> None:
+        """Report what time alone does not cure; copying goes on, and it is tried again."""
+        text = f"rights do not follow: {error}"
+        if self._troubles != {text}:
+            self._events.warn(text)
+        self._troubles = frozenset({text})
+        self._report = {**self._report, "error": str(error)}
 
     def _compared(self) -> None:
         topics = self._topics()
         if topics is None:
             return  # the first reconciliation looks
-        plan = self._sync.look(followed_topics(self._link, topics, self._mirrored()))
+        concerned = followed_topics(self._link, topics, self._mirrored())
+        plan = self._sync.look(concerned, self._promoted())
         done = self._sync.carry_out(plan)
         users = self._made_users()
         plan.notes += users.notes
@@ -144,7 +157,10 @@ class AccessPart:
         wanted = self._link.access
         if wanted.passwords is None:
             return ScramPlan()
-        passwords = load_passwords(wanted.passwords)
+        try:
+            passwords = load_passwords(wanted.passwords)
+        except ConfigError as error:
+            return ScramPlan(notes=[str(error)])
         source, target = self._users
         plan = look_at_users(source, target, wanted.principals, passwords)
         self._guard()

@@ -92,6 +92,7 @@ class SideParts:
             context.target,
             topics=lambda: known.source_topics,
             mirrored=lambda: list(known.mirrors),
+            promoted=lambda: list(known.promoted),
             foreign=context.foreign,
             clock=context.clock,
             events=context.events,

@@ -6,7 +6,6 @@ shown, and the link's owner carries them out with its next comparison.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +15,14 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.config.passwords import load_passwords
-from heliostat.names import LinkName, TopicName
+from heliostat.names import LinkName
 from heliostat.operate.links import links_of
 from heliostat.security.ledger import CONFIRMED, AccessTopic, Ledger
 from heliostat.security.rules import acl_rules_of, followed_topics
 from heliostat.security.scram_users import look_at_users
 from heliostat.security.sync import AccessPlan, AccessSync
 from heliostat.state.connections import connected
+from heliostat.state.link_state import Stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ def _of_link(config: Config, link: LinkConfig, by: str) -> LinkAccess:
         closing(AccessTopic(both.target, LinkName(link.name), admins.target)) as topic,
     ):
         ledger = Ledger(topic)
-        mirrored = list(admins.answers["stored"].mirrors)
-        plan = access_plan(config, link, (admins.source, admins.target), ledger, mirrored)
+        stored = admins.answers["stored"]
+        plan = access_plan(config, link, (admins.source, admins.target), ledger, stored)
         if by and plan.asks and not plan.is_confirmed:
             row = {"removals": plan.confirmation, "by": by, "at_ms": SystemClock().wall_ms()}
             ledger.write({CONFIRMED: row})
@@ -102,7 +102,7 @@ def access_plan(
     link: LinkConfig,
     admins: tuple[ClusterAdmin, ClusterAdmin],
     ledger: Ledger,
-    mirrored: Collection[TopicName],
+    stored: Stored,
 ) -> AccessPlan:
     """Return what the link would do about rights; changes nothing. Without any wish: about ACLs."""
     source, target = admins
@@ -117,7 +117,8 @@ def access_plan(
         source_id=source.cluster_id,
         ledger=ledger,
     )
-    plan = sync.look(followed_topics(link, source.describe_topics(), mirrored))
+    topics = followed_topics(link, source.describe_topics(), stored.mirrors)
+    plan = sync.look(topics, stored.promoted)
     if wanted.passwords is not None:
         passwords = load_passwords(wanted.passwords)
         users = look_at_users(source.security, target.security, wanted.principals, passwords)
@@ -130,12 +131,12 @@ def planned_rights(
     link: LinkConfig,
     admins: tuple[ClusterAdmin, ClusterAdmin],
     reachable: Reachable,
-    mirrored: Collection[TopicName],
+    stored: Stored,
 ) -> tuple[str, ...]:
     """Return lines of `plan` on rights that a link follows; none if it follows none."""
     if not link.access.is_on:
         return ()
     with closing(AccessTopic(reachable, LinkName(link.name), admins[1])) as topic:
-        plan = access_plan(config, link, admins, Ledger(topic), mirrored)
+        plan = access_plan(config, link, admins, Ledger(topic), stored)
     asks = (f"nothing is removed: {plan.asks}",) if plan.asks and not plan.is_confirmed else ()
     return (*plan.lines(), *asks)

@@ -78,7 +78,7 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
             "rights": partial(
                 planned_rights,
                 *(config, link, (admins.source, admins.target), both.target),
-                list(admins.answers["stored"].mirrors),
+                admins.answers["stored"],
             ),
         }
         told = asked_at_once(asks)

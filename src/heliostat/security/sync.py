@@ -169,14 +169,17 @@ class AccessSync:
         self._source_id = source_id
         self._ledger = ledger
         self._guard = guard
+        self._promoted: frozenset[TopicName] = frozenset()
 
-    def look(self, topics: Iterable[TopicName]) -> AccessPlan:
+    def look(self, topics: Iterable[TopicName], promoted: Iterable[TopicName] = ()) -> AccessPlan:
         """Read both clusters and the ledger, and decide; changes nothing.
 
         Parameters
         ----------
         topics
             The source's topics that the link selects, and those that it has mirrored.
+        promoted
+            Those whose mirrors are promoted; the ledger knows more if their rights were granted.
 
         Raises
         ------
@@ -185,6 +188,8 @@ class AccessSync:
         """
         ledger = self._ledger
         ledger.read()
+        former = {TopicName(self._rules.topics.target_name(topic)) for topic in promoted}
+        self._promoted = frozenset(former | ledger.promoted)
         plan = AccessPlan(Seen(self._source_id(), 0))
         counts: list[int] = []
         if self._wanted.sync_acls:
@@ -232,7 +237,7 @@ class AccessSync:
         if binding.rule.kind is not ResourceKind.TOPIC:
             return False
         pattern = pattern_of(binding)
-        return any(pattern.covers(topic) for topic in self._ledger.promoted)
+        return any(pattern.covers(topic) for topic in self._promoted)
 
     def _look_at_quotas(self, plan: AccessPlan) -> int:
         source, silent = seen_limits(self._source)

@@ -232,6 +232,8 @@ class LinkStatus:
         rights = self.driver.get("access", {})
         if rights.get("asks"):
             why.append(f"rights wait for a person: {rights['asks']} (heliostat access)")
+        if rights.get("error"):
+            why.append(f"rights do not follow: {rights['error']}")
         if rights.get("failed_count"):
             why.append(f"the target refuses {rights['failed_count']} rights (heliostat access)")
         why += _lagging(self.topics, max_lag_s)

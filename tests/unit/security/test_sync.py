@@ -21,6 +21,7 @@ from heliostat.security.wanted_acls import ALL_BUT_WRITE
 
 A = QuotaEntity.of({"user": "a"})
 PREFIXED = PatternKind.PREFIXED
+GROUP = ResourceKind.GROUP
 
 
 def many(count: int) -> set:
@@ -111,7 +112,7 @@ def test_an_empty_answer_another_cluster_and_a_silent_broker_remove_nothing() ->
 
 def test_an_error_of_all_brokers_is_an_error() -> None:
     world = World()
-    world.source.describe_acls_everywhere = lambda: {  # type: ignore[method-assign]
+    world.source.describe_acls_everywhere = lambda: {  # type: ignore[method-assign]  # all brokers refuse
         BrokerId(1): BrokerError("not you", kafka_code=31)
     }
     with pytest.raises(BrokerError, match="not you"):
@@ -145,6 +146,22 @@ def test_write_on_mirrors_is_kept_ready_and_granted_at_promotion() -> None:
         acl(Operation.ALL, "t.2", "b"),
         acl(Operation.WRITE, "t.", "c", pattern=PREFIXED),
         acl(Operation.WRITE, "x", "d", ResourceKind.TRANSACTIONAL_ID),
+    }
+
+
+def test_nothing_is_synced_from_the_promotion_on_before_rights_are_granted() -> None:
+    world = World()
+    world.source.acls = {acl(), acl(name="t.2"), acl(name="*", user="eye")}
+    world.turn()
+    world.source.acls = {acl(Operation.DESCRIBE), acl(name="t.2"), acl(name="g", kind=GROUP)}
+    sync = world.sync()
+    plan = sync.look(world.topics, [TopicName("t.1")])
+    sync.carry_out(plan)
+    assert world.target.acls == {
+        acl(),
+        acl(name="t.2"),
+        acl(name="*", user="eye"),
+        acl(name="g", kind=GROUP),
     }
 
 
