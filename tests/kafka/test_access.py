@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,12 +24,10 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.client_quota import QuotaEntity
 from heliostat.clusters.scram_user import ScramCredential, ScramMechanism, ScramUpsertion
 from heliostat.config import load_config
-from heliostat.names import LinkName, TopicName
-from heliostat.operate.access import LinkAccess, link_access
+from heliostat.names import TopicName
+from heliostat.operate.access import LinkAccess, grant_rights, link_access
 from heliostat.operate.acls import link_grants
 from heliostat.operate.plan import plan_link
-from heliostat.security.granting import grant_held
-from heliostat.security.ledger import AccessTopic, Ledger
 from heliostat_sandbox import Cluster, ClusterSpec, Listener, Mechanism, SandboxSecurity, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -201,12 +198,7 @@ def test_rights_follow_and_nothing_goes_by_mistake(sides: Sides) -> None:
         until(lambda: not set(GROUPS[1:11]) & followed(sides.target), "what was confirmed")
         until(lambda: view(sides).is_in_step, "both in step")
 
-    access = config.clusters["west"].access()
-    with (
-        ClusterAdmin(access) as writer,
-        closing(AccessTopic(access, LinkName("east-to-west"), writer)) as topic,
-    ):
-        answer = grant_held(Ledger(topic), writer.security, [TopicName(mirror)], [])
+    answer = grant_rights(config, config.links[0], [TopicName(sides.topic)])
     assert not answer.failed
     granted = {topic_acl(Operation.WRITE, mirror), topic_acl(*ALL_OF_BOSS)}
     until(lambda: granted <= followed(sides.target), "what was kept ready")

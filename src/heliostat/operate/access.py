@@ -6,6 +6,7 @@ shown, and the link's owner carries them out with its next comparison.
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -15,14 +16,16 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.config.passwords import load_passwords
-from heliostat.names import LinkName
+from heliostat.names import LinkName, TopicName
 from heliostat.operate.links import links_of
+from heliostat.security.granting import Granted, grant_held
 from heliostat.security.ledger import CONFIRMED, AccessTopic, Ledger
 from heliostat.security.rules import acl_rules_of, followed_topics
 from heliostat.security.scram_users import look_at_users
 from heliostat.security.sync import AccessPlan, AccessSync
 from heliostat.state.connections import connected
-from heliostat.state.link_state import Stored
+from heliostat.state.link_state import LinkState, Stored
+from heliostat.topics.naming import naming_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +98,29 @@ def _of_link(config: Config, link: LinkConfig, by: str) -> LinkAccess:
             plan.is_confirmed = True
     is_on = link.access.is_on
     return LinkAccess(LinkName(link.name), is_on, plan, plan.is_confirmed)
+
+
+def grant_rights(config: Config, link: LinkConfig, topics: Collection[TopicName]) -> Granted:
+    """Grant what was kept ready for source topics whose mirrors are promoted; may be repeated.
+
+    From then on nothing is synced about them, whatever the link's driver does.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        A cluster does not answer or refuses.
+    """
+    naming, target = naming_of(link), config.clusters[link.target].access()
+    with (
+        closing(LinkState(link, config.clusters[link.target])) as state,
+        ClusterAdmin(target) as admin,
+        closing(AccessTopic(target, LinkName(link.name), admin)) as topic,
+    ):
+        remaining = [
+            mirror.target for name, mirror in state.read().mirrors.items() if name not in topics
+        ]
+        promoted = [naming.target_name(name) for name in topics]
+        return grant_held(Ledger(topic), admin.security, promoted, remaining)
 
 
 def access_plan(

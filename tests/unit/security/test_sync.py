@@ -112,7 +112,7 @@ def test_an_empty_answer_another_cluster_and_a_silent_broker_remove_nothing() ->
 
 def test_an_error_of_all_brokers_is_an_error() -> None:
     world = World()
-    world.source.describe_acls_everywhere = lambda: {  # type: ignore[method-assign]  # all brokers refuse
+    world.source.describe_acls_everywhere = lambda: {  # type: ignore[method-assign]  # refusing
         BrokerId(1): BrokerError("not you", kafka_code=31)
     }
     with pytest.raises(BrokerError, match="not you"):
