@@ -74,7 +74,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
                 "sync_acls": True,
                 "sync_quotas": True,
                 "interval_s": 1,
-                "passwords": str(folder / "users.yaml"),
+                "users_file": str(folder / "users.yaml"),
                 "principals": [{"pattern": "User:CN=([^,]+),.*", "to": r"User:\1"}],
             },
         )

@@ -46,7 +46,7 @@ class AccessConfig(Frozen):
     whole principal; without one it keeps its name. Users of quotas go by these as well."""
     client_ids: Annotated[NameRules, Field(title="Client ids")] = ()
     """What client ids of quotas are at the target, as `principals`."""
-    passwords: Annotated[str | None, Field(title="Passwords", min_length=1)] = None
+    users_file: Annotated[str | None, Field(title="File of users", min_length=1)] = None
     """A file with references to passwords of SCRAM users at the target, such as
     `alice: {file: /run/secrets/alice}` or `{env: NAME}`: users of the source that are missing are
     made, with the same mechanisms and iterations. Those that are there are never overwritten. Null:
@@ -60,4 +60,4 @@ class AccessConfig(Frozen):
     @property
     def is_on(self) -> bool:
         """Whether anything is followed."""
-        return self.sync_acls or self.sync_quotas or self.passwords is not None
+        return self.sync_acls or self.sync_quotas or self.users_file is not None

@@ -155,10 +155,10 @@ class AccessPart:
     def _made_users(self) -> ScramPlan:
         """Make SCRAM users that are missing; the file of references is read each time."""
         wanted = self._link.access
-        if wanted.passwords is None:
+        if wanted.users_file is None:
             return ScramPlan()
         try:
-            passwords = load_passwords(wanted.passwords)
+            passwords = load_passwords(wanted.users_file)
         except ConfigError as error:
             return ScramPlan(notes=[str(error)])
         source, target = self._users

@@ -145,8 +145,8 @@ def access_plan(
     )
     topics = followed_topics(link, source.describe_topics(), stored.mirrors)
     plan = sync.look(topics, stored.promoted)
-    if wanted.passwords is not None:
-        passwords = load_passwords(wanted.passwords)
+    if wanted.users_file is not None:
+        passwords = load_passwords(wanted.users_file)
         users = look_at_users(source.security, target.security, wanted.principals, passwords)
         plan.notes += [*(f"make SCRAM user {each}" for each in users.make), *users.notes]
     return plan

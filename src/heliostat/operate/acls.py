@@ -111,7 +111,7 @@ TARGET_CLUSTER: Mapping[Operation, str] = MappingProxyType(
     {Operation.DESCRIBE_CONFIGS: "read producer.id.expiration.ms of the brokers"}
 )
 SOURCE_RIGHTS: Mapping[Operation, str] = MappingProxyType(
-    {Operation.DESCRIBE: "see ACLs (access.sync_acls) and SCRAM users (access.passwords)"}
+    {Operation.DESCRIBE: "see ACLs (access.sync_acls) and SCRAM users (access.users_file)"}
 )
 SOURCE_QUOTAS: Mapping[Operation, str] = MappingProxyType(
     {Operation.DESCRIBE_CONFIGS: "see client quotas (access.sync_quotas)"}
@@ -119,7 +119,7 @@ SOURCE_QUOTAS: Mapping[Operation, str] = MappingProxyType(
 TARGET_RIGHTS: Mapping[Operation, str] = MappingProxyType(
     {
         Operation.ALTER: "make and remove ACLs (access.sync_acls), make SCRAM users "
-        "(access.passwords)",
+        "(access.users_file)",
         Operation.DESCRIBE: "see ACLs, to leave other people's alone (access.sync_acls)",
     }
 )
@@ -247,7 +247,7 @@ def link_grants(
         target.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), MARKERS))
     source: list[_Wanted] = [(topic, each, SOURCE_TOPIC) for each in reaches]
     cluster = (ResourceKind.CLUSTER, Reach(CLUSTER_NAME))
-    if link.access.sync_acls or link.access.passwords is not None:
+    if link.access.sync_acls or link.access.users_file is not None:
         source.append((*cluster, SOURCE_RIGHTS))
         target.append((*cluster, TARGET_RIGHTS))
     if link.access.sync_quotas:

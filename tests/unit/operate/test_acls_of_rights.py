@@ -26,7 +26,7 @@ from heliostat.operate.acls import link_grants
             {Operation.ALTER_CONFIGS, Operation.DESCRIBE_CONFIGS},
         ),
         (
-            {"passwords": "users.yaml"},
+            {"users_file": "users.yaml"},
             {Operation.DESCRIBE},
             {Operation.ALTER, Operation.DESCRIBE, Operation.DESCRIBE_CONFIGS},
         ),
