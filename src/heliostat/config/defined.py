@@ -27,6 +27,8 @@ whose tables may be files. Comments might hide the beginning of a query."""
 _DEPTH_MAX = 40
 _EXPRESSIONS = frozenset({"where", "set", "cast"})
 Place = tuple[str | int, ...]
+_FILES: frozenset[Place] = frozenset({("topics", "start", "offsets"), ("access", "users_file")})
+"""Fields that name a file which the link reads."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ def _reaching_out(place: Place, value: Any) -> Iterator[tuple[Place, str, str]]:
     elif isinstance(value, str):
         if _VARIABLE in value:
             yield place, value, "a variable"
-        elif place[:3] == ("topics", "start", "offsets"):
+        elif place[:3] in _FILES or place[:2] in _FILES:
             yield place, value, "a file"
         elif place[:1] == ("pipelines",) and place[-1] == "function":
             yield place, value, "a Python function"

@@ -88,6 +88,7 @@ def steps(step: dict[str, Any]) -> dict[str, Any]:
 
 REACHING = [
     ({**ENDS, "topics": {"include": ["b"], "start": {"offsets": "/etc/passwd"}}}, "/etc/passwd"),
+    ({**ENDS, "topics": {"include": ["b"]}, "access": {"users_file": "/etc/u"}}, "/etc/u"),
     (steps({"function": "os:system"}), "os:system"),
     (steps({"where": "reflect('java.lang.System', 'exit', 1) = ''"}), "reflect"),
     (steps({"where": "`java_method`('a.B', 'c') = ''"}), "java_method"),
