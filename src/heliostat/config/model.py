@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, Self, TypeAlias
 
-from pydantic import AfterValidator, BeforeValidator, Discriminator, Field, PrivateAttr, Strict, Tag
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Strict,
+    Tag,
+    model_validator,
+)
 
 from heliostat.access import ClusterAccess, RegistryAccess
 from heliostat.config.access import AccessConfig
@@ -253,8 +262,18 @@ class TopicsConfig(Frozen):
     """Names or regular expressions of source topics: what is deleted there (by DeleteRecords, or by
     retention) goes from their mirrors as well. Without an entry that holds only for topics that end
     in `-repartition` and that nothing else ends. Never where other links write (`fan_in`)."""
+    protect: Annotated[bool, Field(title="Protect mirrors")] = False
+    """Whether rules at the target deny everybody else to write into mirrors until they are
+    promoted, see docs/access.md. It needs ALTER on the target, which is the right to give rights.
+    Not where other links write (`fan_in`)."""
     refresh_interval_s: Annotated[float, Field(title="Refresh interval", ge=0.1, le=86_400)] = 10
     """Seconds between checks for new topics, new partitions and changed settings."""
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.protect and self.fan_in is not None:
+            raise ValueError("protect would keep the other links out that fan_in lets write")
+        return self
 
     @property
     def slot(self) -> Slot:

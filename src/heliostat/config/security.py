@@ -153,6 +153,10 @@ class SecurityConfig(Frozen):
     """A profile of AWS's own files, for AWS_MSK_IAM; null = AWS's default chain of credentials:
     environment, files, the role of the machine or the pod."""
 
+    principal: Annotated[str | None, Field(title="Principal", pattern=r"^[^:\s]+:.+$")] = None
+    """Our name in the brokers' rules, such as `User:CN=mirror,O=example`; null = `User:` and the
+    user name, if there is one. Rules that protect mirrors (`topics.protect`) leave it out."""
+
     @model_validator(mode="after")
     def _fits(self) -> Self:
         problems = [*self._tls_problems(), *self._sasl_problems()]
@@ -194,6 +198,11 @@ class SecurityConfig(Frozen):
         given = [key for key in keys if key in self.model_fields_set]
         if given:
             yield f"{', '.join(given)} only with {where}"
+
+    @property
+    def known_principal(self) -> str | None:
+        """Our name in the brokers' rules, as far as it is known."""
+        return self.principal or (f"User:{self.username}" if self.username else None)
 
     @property
     def sent_in_clear(self) -> str:

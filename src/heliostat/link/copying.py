@@ -63,6 +63,7 @@ REPORT_WITHOUT_SOURCE: dict[str, object] = {
     "gaps": {},
     "held_back": [],
     "interchange": {},
+    "protection": {},
     "schemas": {},
     "generations": {},
     "places": "",

@@ -127,6 +127,12 @@ TARGET_QUOTAS: Mapping[Operation, str] = MappingProxyType(
     {Operation.ALTER_CONFIGS: "set client quotas (access.sync_quotas)"}
 )
 """To describe them `DescribeConfigs` is needed, which every link has at its target."""
+RULES: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.ALTER: "see and change rules that protect mirrors (topics.protect); it is the "
+        "right to give any right"
+    }
+)
 MARKERS: Mapping[Operation, str] = MappingProxyType(
     {Operation.CLUSTER_ACTION: "fill holes with transaction markers (topics.offsets: exact)"}
 )
@@ -246,13 +252,9 @@ def link_grants(
     if link.topics.offsets == "exact":
         target.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), MARKERS))
     source: list[_Wanted] = [(topic, each, SOURCE_TOPIC) for each in reaches]
-    cluster = (ResourceKind.CLUSTER, Reach(CLUSTER_NAME))
-    if link.access.sync_acls or link.access.users_file is not None:
-        source.append((*cluster, SOURCE_RIGHTS))
-        target.append((*cluster, TARGET_RIGHTS))
-    if link.access.sync_quotas:
-        source.append((*cluster, SOURCE_QUOTAS))
-        target.append((*cluster, TARGET_QUOTAS))
+    for side, operations in _rights(link):
+        wanted = source if side == "source" else target
+        wanted.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), operations))
     if not any(each.is_everything for each in reaches):
         source.append((topic, Reach(STATE_TOPIC_PREFIX, PatternKind.PREFIXED), STATE_AT_SOURCE))
     if link.groups.sync or link.checkpoints.emit:
@@ -277,6 +279,18 @@ def link_grants(
         _side(config, "source", link, principal, source),
         _side(config, "target", link, principal, target),
     )
+
+
+def _rights(link: LinkConfig) -> Iterator[tuple[str, Mapping[Operation, str]]]:
+    """Yield what is needed to follow others' rights, and to keep others out: side, operations."""
+    if link.access.sync_acls or link.access.users_file is not None:
+        yield "source", SOURCE_RIGHTS
+        yield "target", TARGET_RIGHTS
+    elif link.topics.protect:
+        yield "target", RULES
+    if link.access.sync_quotas:
+        yield "source", SOURCE_QUOTAS
+        yield "target", TARGET_QUOTAS
 
 
 def _interchange(link: LinkConfig) -> Iterator[tuple[str, str, Mapping[Operation, str]]]:
@@ -343,8 +357,8 @@ def _side(
 ) -> ClusterGrants:
     alias = link.source if side == "source" else link.target
     cluster = config.clusters[alias]
-    user = cluster.security.username
-    who = principal or (PRINCIPAL_DEFAULT if user is None else f"User:{user}")
+    user = cluster.security.known_principal
+    who = principal or user or PRINCIPAL_DEFAULT
     grants: list[Grant] = []
     notes: list[str] = []
     for kind, reach, operations in wanted:

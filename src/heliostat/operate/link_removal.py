@@ -30,6 +30,7 @@ from heliostat.operate.link_definitions import (
     require_definition,
     require_not_in_file,
 )
+from heliostat.operate.protection import lift_protection
 from heliostat.operate.reach import require_answer
 from heliostat.slots import WHOLE_TOPIC
 from heliostat.state.link_state import LinkState
@@ -175,6 +176,7 @@ def _delete_topics(
     """Delete the link's topics once it has no owner."""
     _await_no_owner(file, link, within_s)
     topics, _ = _topics(file, link, removal)
+    lift_protection(link, file.config.clusters[link.target].access())
     with ClusterAdmin(file.config.clusters[link.target].access(), CLIENT_ID) as admin:
         answers = admin.delete_topics(topics)
     for name, error in answers.items():

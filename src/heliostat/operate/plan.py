@@ -21,6 +21,7 @@ from heliostat.names import LinkName, PartitionId, TopicName, id_text
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import MapsLook
 from heliostat.operate.access import planned_rights
+from heliostat.operate.protection import protection_notes
 from heliostat.ops.asked import asked_at_once
 from heliostat.other_links.at_source import blind_note
 from heliostat.other_links.same_file import NamesOf
@@ -80,6 +81,11 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
                 *(config, link, (admins.source, admins.target), both.target),
                 admins.answers["stored"],
             ),
+            "protection": partial(
+                protection_notes,
+                *(config, both, admins.target),
+                {mirror.target for mirror in seen.plan.mirrors},
+            ),
         }
         told = asked_at_once(asks)
     plan, gone = seen.plan, told.pop("gone")
@@ -87,6 +93,7 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
     piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
     piped += places_note(config) if link.pipelines else ()
     notes = (*told["unfilled"], *told["blind"], *seen.odd, *piped, *told["backlog"], *told["kept"])
+    notes += told["protection"]
     return replace(plan, notes=(*plan.notes, *notes), gone=gone)
 
 

@@ -4,7 +4,7 @@
     it does not                   the link is claimed once its leases are over, and what may still
                                   land has landed
 
-I1, I10  A mirror's end is read only after one of the two.
+I1, I10  A mirror's end is read only after one of the two; rules that protect it go after that.
 """
 
 from __future__ import annotations
@@ -40,6 +40,7 @@ from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import read_maps
+from heliostat.operate.protection import open_to_writers
 from heliostat.operate.wish_desk import WishDesk, wish_desk
 from heliostat.operate.wishes import await_owner, nearest
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
@@ -143,6 +144,10 @@ def promote(
         ]
         desk.book.write(promotions)
         took_s["ends"] = time.monotonic() - began_s
+        began_s = time.monotonic()
+        left = {each.target for name, each in stored.mirrors.items() if name not in topics}
+        open_to_writers(link, desk.target, [each.target for each in records.values()], left)
+        took_s["open"] = time.monotonic() - began_s
     fenced_by = FencedBy.OWNER if is_done else FencedBy.LEASE
     return Promoted(tuple(promotions), fenced_by, took_s)
 

@@ -137,7 +137,7 @@ class Snapshot:
             states=dict(sums.states),
             problems=sorted(sums.problems, key=lambda item: (item.source, item.partition)),
             refused=dict(self._reports.driver.get("refused", {})),
-            notes=list(self._reports.driver.get("notes", [])),
+            notes=[*self._reports.driver.get("notes", []), *_protection(self._reports.driver)],
             lanes=self._lanes(bytes_per_s),
             driver=self._reports.driver,
             owner=dict(self._reports.driver.get("owner", {})),
@@ -383,3 +383,13 @@ def _lane(lane: LaneReports, now_ms: int, bytes_per_s: float) -> dict[str, Any]:
         "bytes_per_s": bytes_per_s,
         "process": None if lane.process is None else lane.process._asdict(),
     }
+
+
+def _protection(driver: Mapping[str, Any]) -> list[str]:
+    """Return what of the mirrors is protected, and what can't be."""
+    found = driver.get("protection")
+    if not found:
+        return []
+    lines = [f"{found['protected']} of {found['mirrors']} mirrors are protected"]
+    lines += [f"can't be protected: {each['text']}" for each in found["cannot"]]
+    return [*lines, *([found["behind"]] if found["behind"] else ())]

@@ -12,7 +12,7 @@ import yaml
 from click.testing import CliRunner
 
 from heliostat.cli.acls import acls_command
-from heliostat.clusters.acl import PatternKind, ResourceKind
+from heliostat.clusters.acl import Operation, PatternKind, ResourceKind
 from heliostat.config import Config
 from heliostat.mm2.adopt_plan import peer_of
 from heliostat.operate.acls import MIRROR_TOPIC, SOURCE_TOPIC, link_grants
@@ -221,3 +221,26 @@ def test_a_takeover_has_rights_of_its_own_at_the_target(tmp_path: Path) -> None:
     alone = CliRunner().invoke(acls_command, ["-c", str(path), "--alias", "S"])
     assert alone.exit_code == 2
     assert "--adopt" in alone.output
+
+
+def test_protection_needs_alter_on_the_target_alone() -> None:
+    """Given protect, and the link's own name / when printed / then Alter there, for that name."""
+    config = written({"include": ["a"]})
+    config["clusters"]["west"]["security"] = {"principal": "User:CN=mirror,O=x"}
+    before = Config.model_validate(config)
+    config["links"][0]["topics"]["protect"] = True
+    after = Config.model_validate(config)
+    sides = zip(
+        link_grants(before, before.links[0]), link_grants(after, after.links[0]), strict=True
+    )
+    at_source, at_target = (set(new.rules) - set(old.rules) for old, new in sides)
+    assert not at_source
+    [rule] = at_target
+    assert (rule.kind, rule.operation) == (ResourceKind.CLUSTER, Operation.ALTER)
+    assert rule.principal == "User:CN=mirror,O=x"
+
+
+def test_several_links_of_a_topic_protect_it_from_nobody() -> None:
+    config = written({"include": ["a"], "protect": True, "fan_in": {"slot": 0, "of": 2}})
+    with pytest.raises(ValueError, match="keep the other links out"):
+        Config.model_validate(config)

@@ -13,6 +13,7 @@ from heliostat.clusters.admin.group_values import (
 )
 from heliostat.clusters.admin.values import (
     NO_OFFSET,
+    ActiveProducer,
     BrokerInfo,
     ConfigEntry,
     ConfigSource,
@@ -30,6 +31,7 @@ __all__ = [
     "LATELY_S",
     "LATEST",
     "NO_OFFSET",
+    "ActiveProducer",
     "BrokerInfo",
     "ClusterAdmin",
     "CommittedOffset",

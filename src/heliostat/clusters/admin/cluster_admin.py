@@ -13,7 +13,6 @@ from heliostat.clusters.admin import (
     group_calls,
     offset_calls,
     topic_calls,
-    transaction_calls,
 )
 from heliostat.clusters.admin.caller import REQUEST_TIMEOUT_MS, Caller
 from heliostat.clusters.admin.group_values import (
@@ -23,7 +22,9 @@ from heliostat.clusters.admin.group_values import (
     GroupMember,
 )
 from heliostat.clusters.admin.leaders import OffsetLeaders
+from heliostat.clusters.admin.own_rights import OwnRights
 from heliostat.clusters.admin.security_admin import SecurityAdmin
+from heliostat.clusters.admin.transaction_calls import TransactionAdmin
 from heliostat.clusters.admin.values import (
     BrokerInfo,
     ConfigEntry,
@@ -52,7 +53,7 @@ CONNECT_TIMEOUT_S = 5.0
 """With a last attempt, an operator gets the error within 15 s; running links retry anyway."""
 
 
-class ClusterAdmin:
+class ClusterAdmin(TransactionAdmin, OwnRights):
     """Queries and changes a cluster; safe to share between threads; close it when done.
 
     Every method raises `ConnectionLost` if no broker answers. Methods for many items return for
@@ -247,17 +248,6 @@ class ClusterAdmin:
     def check_markers(self) -> BrokerError | None:
         """None if we may write transaction markers, else why not."""
         return offset_calls.check_markers(self._caller)
-
-    def open_transactions(
-        self, partitions: Iterable[TopicPartition]
-    ) -> Mapping[TopicPartition, transaction_calls.Open | BrokerError]:
-        """Transactions that have not ended yet, oldest first; brokers from 2.8 on report them."""
-        return transaction_calls.open_transactions(self._caller, self._leaders, partitions)
-
-    def transactional_ids(self, producers: Iterable[ProducerId]) -> Mapping[ProducerId, str]:
-        """Transactional ids of these producers, without those that brokers don't show us."""
-        brokers = [broker.broker_id for broker in self.brokers()]
-        return transaction_calls.transactional_ids(self._caller, brokers, producers)
 
     def init_producer_id(self) -> ProducerId:
         """A new producer id, at epoch 0 (InitProducerId without a transactional id).

@@ -3,28 +3,71 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from kafka.protocol.admin import DescribeProducersRequest, ListTransactionsRequest
 
 from heliostat.clusters.admin.caller import Caller, error_of
 from heliostat.clusters.admin.leaders import OffsetLeaders
-from heliostat.clusters.admin.values import OpenTransaction
+from heliostat.clusters.admin.values import ActiveProducer, OpenTransaction
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, ProducerId, TopicName, TopicPartition
 
 Open = tuple[OpenTransaction, ...]
+Active = tuple[ActiveProducer, ...]
+_Read = TypeVar("_Read")
+
+
+class TransactionAdmin:
+    """Queries about producers and their transactions; `ClusterAdmin` is one."""
+
+    _caller: Caller
+    _leaders: OffsetLeaders
+
+    def open_transactions(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, Open | BrokerError]:
+        """Transactions that have not ended yet, oldest first; brokers from 2.8 on report them."""
+        return open_transactions(self._caller, self._leaders, partitions)
+
+    def active_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, Active | BrokerError]:
+        """Idempotent producers that leaders remember, from 2.8 on."""
+        return active_producers(self._caller, self._leaders, partitions)
+
+    def transactional_ids(self, producers: Iterable[ProducerId]) -> Mapping[ProducerId, str]:
+        """Transactional ids of these producers, without those that brokers don't show us."""
+        brokers = sorted(BrokerId(row.node_id) for row in self._caller.about(0.0).brokers)
+        return transactional_ids(self._caller, brokers, producers)
 
 
 def open_transactions(
     caller: Caller, leaders: OffsetLeaders, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Open | BrokerError]:
     """Open transactions by partition, oldest first; brokers from 2.8 on report them."""
+    return _described(caller, leaders, partitions, _open_of)
+
+
+def active_producers(
+    caller: Caller, leaders: OffsetLeaders, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Active | BrokerError]:
+    """Producers by partition, by id."""
+    return _described(caller, leaders, partitions, _active_of)
+
+
+def _described(
+    caller: Caller,
+    leaders: OffsetLeaders,
+    partitions: Iterable[TopicPartition],
+    read: Callable[[Any], _Read],
+) -> dict[TopicPartition, _Read | BrokerError]:
+    """Ask the leaders for producers, and read each partition's row."""
 
     def ask(
         leader: BrokerId, some: list[TopicPartition]
-    ) -> dict[TopicPartition, Open | BrokerError]:
+    ) -> dict[TopicPartition, _Read | BrokerError]:
         numbers: dict[TopicName, list[int]] = defaultdict(list)
         for partition in some:
             numbers[partition.topic].append(partition.partition)
@@ -38,12 +81,26 @@ def open_transactions(
                 f"ask {topic.name}-{row.partition_index} for producers",
                 row.error_message,
             )
-            or _open_of(row)
+            or read(row)
             for topic in caller.send(request, leader).topics
             for row in topic.partitions
         }
 
     return leaders.ask_each(partitions, ask)
+
+
+def _active_of(row: Any) -> Active:
+    return tuple(
+        sorted(
+            ActiveProducer(
+                ProducerId(producer.producer_id),
+                producer.producer_epoch,
+                producer.last_sequence,
+                producer.last_timestamp,
+            )
+            for producer in row.active_producers
+        )
+    )
 
 
 def _open_of(row: Any) -> Open:

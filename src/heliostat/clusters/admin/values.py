@@ -129,6 +129,16 @@ class OpenTransaction:
     """Timestamp of the producer's last batch there."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class ActiveProducer:
+    """An idempotent producer as a partition's leader remembers it (KIP-664)."""
+
+    producer_id: ProducerId
+    epoch: int
+    last_sequence: int
+    last_timestamp_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class EpochEnd:
     """Answer of OffsetForLeaderEpoch: the newest epoch up to the requested one, and its end.
