@@ -69,6 +69,8 @@ def more_words(status: LinkStatus) -> str:
     words = f", {count(status.mapped)} mapped" if status.mapped else ""
     if status.paused_count:
         words += f", {count(status.paused_count)} paused by name"
+    if status.drift.get("count"):
+        words += f", {count(status.drift['mirrors'])} mirrors differ from what is wanted"
     words += _level_words(status)
     if status.wish and status.state == status.wish["state"]:
         why = f" ({status.wish['why']})" if status.wish["why"] else ""

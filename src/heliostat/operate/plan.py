@@ -26,6 +26,7 @@ from heliostat.other_links.same_file import NamesOf
 from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.state.connections import Admins, LinkConnections, connected
 from heliostat.state.link_state import Stored
+from heliostat.topics.drift import fewer_copies
 from heliostat.topics.producer_age import old_backlog_note
 from heliostat.topics.topic_plan import Mirror, TopicPlan
 
@@ -80,7 +81,22 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
     piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
     piped += places_note(config) if link.pipelines else ()
     notes = (*told["unfilled"], *told["blind"], *seen.odd, *piped, *told["backlog"], *told["kept"])
+    notes += fewer_copies(_copies(seen))
     return replace(plan, notes=(*plan.notes, *notes), gone=gone)
+
+
+def _copies(seen: Seen) -> dict[TopicName, tuple[int, int]]:
+    """Return the replicas of mirrors, there or to be created, and those of their sources."""
+    there = {name: topic.replication_factor for name, topic in seen.target.topics.items()}
+    there |= {each.target: each.replication_factor for each in seen.plan.create}
+    return {
+        mirror.target: (
+            there[mirror.target],
+            seen.source.topics[mirror.source].replication_factor,
+        )
+        for mirror in seen.plan.mirrors
+        if mirror.target in there
+    }
 
 
 def _backlog(

@@ -151,6 +151,7 @@ class Snapshot:
             limits=_limits(self._reports.driver),
             preferences=list(self._reports.driver.get("wishes", {}).get("preferences", ())),
             held_back=_held_back(self._reports.driver, now_ms),
+            drift=dict(self._reports.driver.get("drift", {})),
             troubles=[
                 *_troubles(self._reports.driver),
                 *silent.values(),

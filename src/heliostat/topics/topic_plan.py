@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -10,6 +10,7 @@ from typing import Any
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
 from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.topics.deletion_rule import DeletionRule
+from heliostat.topics.drift import Drift, drift_lines
 from heliostat.topics.values import MirrorRecord
 
 NAMED_MAX = 10
@@ -39,12 +40,13 @@ class GrowTopic:
 
 @dataclass(frozen=True, slots=True)
 class SetConfigs:
-    """Settings to set, or to unset (None), at an existing target topic; and their old values."""
+    """Settings to set, or to unset (None), at an existing target topic, with old values and why."""
 
     source: TopicName
     target: TopicName
     changes: Mapping[str, str | None]
     was: Mapping[str, str | None]
+    why: Mapping[str, str] = field(default_factory=dict)
 
 
 class RefusalCode(StrEnum):
@@ -161,6 +163,7 @@ class TopicPlan:
     another link; `starts` where new mirrors begin by a group or a file; `gone` source records that
     can't be copied any more, a line each; `pipelines` why pipelines are refused, so that their
     topics stop, a line each; `follow` source topics whose deletions are followed at the target.
+    `drift` is where existing mirrors differ from what is wanted, what this plan mends included.
     """
 
     create: tuple[CreateTopic, ...] = ()
@@ -176,6 +179,7 @@ class TopicPlan:
     gone: tuple[str, ...] = ()
     pipelines: tuple[str, ...] = ()
     follow: Mapping[TopicName, DeletionRule] = field(default_factory=dict)
+    drift: tuple[Drift, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -201,6 +205,7 @@ class TopicPlan:
             *(("gone", f"gone {line}") for line in self.gone),
             *(("leave_out", f"leave out {name}: {why}") for name, why in self.left_out.items()),
             *(("follow", line) for line in _followed(self.follow)),
+            *(("drift", f"drift {line}") for line in drift_lines(_to_mend(self.drift))),
             *(("note", f"note: {note}") for note in self.notes),
         ]
 
@@ -216,6 +221,11 @@ class TopicPlan:
                 mirror[key] = None if mirror[key] is None else str(mirror[key])
         found["remember"] = [record.to_json() for record in self.remember]
         return {**found, "is_empty": self.is_empty}
+
+
+def _to_mend(drift: Iterable[Drift]) -> Iterator[Drift]:
+    """Yield what the plan itself does not mend: that has lines of its own."""
+    return (each for each in drift if not each.difference.is_mended)
 
 
 def _followed(rules: Mapping[TopicName, DeletionRule]) -> Iterator[str]:
@@ -239,9 +249,9 @@ def _created(topic: CreateTopic) -> str:
 
 def _configured(topic: SetConfigs) -> str:
     words = [
-        f"unset {key} (was {topic.was.get(key)})"
-        if value is None
-        else f"set {key}={value} (was {topic.was.get(key)})"
+        (f"unset {key}" if value is None else f"set {key}={value}")
+        + f" (was {topic.was.get(key)}"
+        + (f"; {topic.why[key]})" if key in topic.why else ")")
         for key, value in topic.changes.items()
     ]
     return f"configure {topic.target}: {', '.join(words)}"
