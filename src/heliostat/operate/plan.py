@@ -7,9 +7,15 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
+from heliostat.changes import Change
 from heliostat.clock import SystemClock
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import RegistryAnswerInvalid, RegistryError, RegistryUnreachable
+from heliostat.errors import (
+    BrokerError,
+    RegistryAnswerInvalid,
+    RegistryError,
+    RegistryUnreachable,
+)
 from heliostat.gaps.gone_records import gone_lines
 from heliostat.gaps.ledger import read_copied
 from heliostat.link.exact import filling_notes, why_not_exact
@@ -20,7 +26,8 @@ from heliostat.link.topic_look import Seen, see
 from heliostat.names import LinkName, PartitionId, TopicName, id_text
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import MapsLook
-from heliostat.ops.asked import asked_at_once
+from heliostat.operate.apply_parts import GroupsPart
+from heliostat.ops.asked import PendingAnswer, asked_at_once
 from heliostat.other_links.at_source import blind_note
 from heliostat.other_links.same_file import NamesOf
 from heliostat.records.copier.pipeline_steps import Pipeline
@@ -59,6 +66,7 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
     ConnectionLost
         One of the clusters does not answer.
     """
+    groups = PendingAnswer(partial(_publishing, config, link), f"groups of {link.name}")
     with (
         connected(config, link) as both,
         closing(both.state()) as state,
@@ -82,7 +90,17 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
     piped += places_note(config) if link.pipelines else ()
     notes = (*told["unfilled"], *told["blind"], *seen.odd, *piped, *told["backlog"], *told["kept"])
     notes += fewer_copies(_copies(seen))
-    return replace(plan, notes=(*plan.notes, *notes), gone=gone)
+    publish, unread = groups.answer()
+    notes += unread
+    return replace(plan, notes=(*plan.notes, *notes), gone=gone, publish=publish)
+
+
+def _publishing(config: Config, link: LinkConfig) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+    """Return what would be published for groups, and a note if that is not known."""
+    try:
+        return GroupsPart(config, link).look().changes, ()
+    except BrokerError as error:
+        return (), (f"groups can't be looked at: {error}",)
 
 
 def _copies(seen: Seen) -> dict[TopicName, tuple[int, int]]:

@@ -21,7 +21,7 @@ from heliostat.config import (
 )
 from heliostat.names import TopicName
 from heliostat.topics.configs import OLD_TIME_LIMIT, SIZES, WantedConfigs
-from heliostat.topics.values import SourceTopic, TargetTopic
+from heliostat.topics.values import MirrorRecord, SourceTopic, TargetTopic
 
 MIN_INSYNC = "min.insync.replicas"
 NAMED_MAX = 3
@@ -92,6 +92,60 @@ class Drift:
             "hint": each.hint,
             "is_mended": each.is_mended,
         }
+
+
+class MirrorDrift:
+    """Collects where mirrors differ; computed once for those that share settings.
+
+    Parameters
+    ----------
+    config
+        What is wanted of topics.
+    brokers
+        How many the target has.
+    """
+
+    def __init__(self, config: TopicsConfig, brokers: int) -> None:
+        self._config = config
+        self._brokers = brokers
+        self._rows: list[Drift] = []
+        self._known: dict[tuple[int, ...], tuple[Difference, ...]] = {}
+
+    def found(self) -> tuple[Drift, ...]:
+        """Return all that was found."""
+        return tuple(self._rows)
+
+    def compare(
+        self,
+        record: MirrorRecord | None,
+        source: SourceTopic,
+        target: TargetTopic,
+        wanted: WantedConfigs,
+        changes: Mapping[str, str | None],
+    ) -> None:
+        """Compare a mirror with its source, if it is not new; see `differences`."""
+        if record is None:
+            return
+        slot = record.slot
+        wants = slot.target_partitions(source.partitions)
+        # Their `id()` stays valid: the topics, which hold these mappings, outlive the plan.
+        shared = id(source.configs), id(target.configs), id(wanted)
+        key = (*shared, source.replication_factor, target.replication_factor)
+        is_alone = bool(changes) or target.partitions < wants
+        rows = None if is_alone else self._known.get(key)
+        if rows is None:
+            rows = tuple(
+                differences(
+                    self._config,
+                    *(wanted, source, target, changes),
+                    partitions=wants,
+                    brokers=self._brokers,
+                    leads=slot.leads,
+                )
+            )
+        if not is_alone:
+            self._known[key] = rows
+        self._rows += [Drift(source.name, target.name, each) for each in rows]
 
 
 def differences(

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from heliostat.changes import Change
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
 from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.topics.deletion_rule import DeletionRule
@@ -163,7 +164,9 @@ class TopicPlan:
     another link; `starts` where new mirrors begin by a group or a file; `gone` source records that
     can't be copied any more, a line each; `pipelines` why pipelines are refused, so that their
     topics stop, a line each; `follow` source topics whose deletions are followed at the target.
-    `drift` is where existing mirrors differ from what is wanted, what this plan mends included.
+    `drift` is where existing mirrors differ from what is wanted, what this plan mends included;
+    `publish` offsets of groups that would be published: they go on by themselves, and are no reason
+    to say that there is something to do.
     """
 
     create: tuple[CreateTopic, ...] = ()
@@ -180,6 +183,7 @@ class TopicPlan:
     pipelines: tuple[str, ...] = ()
     follow: Mapping[TopicName, DeletionRule] = field(default_factory=dict)
     drift: tuple[Drift, ...] = ()
+    publish: tuple[Change, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -192,7 +196,7 @@ class TopicPlan:
         told = {t.target for t in self.create} | {t.target for t in self.configure}
         remembered = (r for r in self.remember if r.target not in told)
         return [
-            *(("create", _created(t)) for t in self.create),
+            *(("create", created_text(t)) for t in self.create),
             *(("grow", f"grow {t.target}: {t.has} → {t.wants} partitions") for t in self.grow),
             *(("configure", _configured(t)) for t in self.configure),
             *(("remember", f"remember {r.target} as the mirror of {r.source}") for r in remembered),
@@ -205,6 +209,7 @@ class TopicPlan:
             *(("gone", f"gone {line}") for line in self.gone),
             *(("leave_out", f"leave out {name}: {why}") for name, why in self.left_out.items()),
             *(("follow", line) for line in _followed(self.follow)),
+            *(("publish", each.text()) for each in self.publish),
             *(("drift", f"drift {line}") for line in drift_lines(_to_mend(self.drift))),
             *(("note", f"note: {note}") for note in self.notes),
         ]
@@ -238,7 +243,8 @@ def _followed(rules: Mapping[TopicName, DeletionRule]) -> Iterator[str]:
         yield f"follow deletions in {', '.join(some[:NAMED_MAX])}{more}: {why}"
 
 
-def _created(topic: CreateTopic) -> str:
+def created_text(topic: CreateTopic) -> str:
+    """Return what is created, for people."""
     settings = ", ".join(f"{key}={value}" for key, value in topic.configs.items())
     origin = "" if topic.source == topic.target else f" (mirror of {topic.source})"
     return (
