@@ -79,7 +79,7 @@ class Known:
             "notes": notes,
             "turns": self.turns,
             "topics": self.topics,
-            "drift": drift_report(self.drift),
+            "drift": drift_report(self.drift) if self.turns else None,
             "partitions": sum(len(partitions) for partitions in self.packing.values()),
             "troubles": [self.nothing_selected] if self.nothing_selected else [],
         }
