@@ -19,6 +19,7 @@ const stream = await read("event_stream.js");
 const jobs = await read("jobs.js");
 const clusters = await read("cluster_answers.js");
 const actions = await read("actions.js");
+const drift = await read("drift.js");
 
 const TOPIC = { source: "ESS.temperature", target: "summit.ESS.temperature", partitions: 1, records_per_s: 2, bytes_per_s: 20, lag_records: 0, lag_s: null, states: { copying: 1 }, mapped: 0, unknown: 0 };
 const topic = (changes) => ({ ...TOPIC, ...changes });
@@ -471,4 +472,13 @@ test("what else is to be known, and what became of it", () => {
   assert.deepEqual([became({ waits: "the link has no owner now" }).word, became({}).tone], ["Written, and waits: the link has no owner now.", "wait"]);
   assert.equal(became({ waits: "x" }, true).word, "Done: it is paused.");
   assert.deepEqual([actions.isSeen(action("stop"), link, "stopped"), actions.isSeen(action("stop"), link, "running"), actions.isSeen(action("pause"), { kind: "topics" }, "paused"), actions.isSeen(action("pause"), topic, null)], [true, false, null, null]);
+});
+
+test("mirrors with the same difference are one line", () => {
+  const item = { target: "a", kind: "replication_factor", setting: "", wants: "3", has: "1", why: "the source has it", hint: "more replicas" };
+  const other = { ...item, kind: "config", setting: "retention.ms", wants: null, has: null };
+  assert.deepEqual(drift.driftLines({ items: [item, { ...item, target: "b" }, other] }), [
+    { names: "a, b", what: "replication factor is 1, wanted 3.", why: "the source has it; more replicas" },
+    { names: "a", what: "retention.ms is not set, wanted unset.", why: "the source has it; more replicas" },
+  ]);
 });

@@ -39,6 +39,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         ),
         "topics": Verb("heliostat.cli.topics:topics_command", "Preview what would be mirrored."),
         "plan": Verb("heliostat.cli.topics:plan_command", "Print planned changes and refusals."),
+        "apply": Verb("heliostat.cli.apply:apply_command", "Do what is planned once, and end."),
         "try": Verb("heliostat.cli.trial:try_command", "Show what a pipeline makes of records."),
         "groups": Verb("heliostat.cli.groups:groups_command", "Show where groups would resume."),
         "schemas": Verb(

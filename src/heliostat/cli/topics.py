@@ -84,8 +84,10 @@ def plan_command(
 ) -> None:
     r"""Print what would be done to the targets' topics and schemas, what is refused, and why.
 
-    Also lists what is left out because it comes from the target, and where records go that the
-    source deletes. Changes nothing. Exit code 0 when there is nothing to do, 1 when there is, when
+    Also lists what is left out because it comes from the target, where records go that the source
+    deletes, offsets of groups that would be published, and where mirrors differ from what is wanted
+    and no link can mend it. Changes nothing; `heliostat apply` does it once, a running link by
+    itself. Exit code 0 when there is nothing to do, 1 when there is, when
     something is refused, such as a pipeline, or when source records were gone before they were
     copied, 3 when a cluster or a registry does not answer. Links are planned at the same time: an
     error in one does not stop the others.

@@ -69,6 +69,8 @@ def more_words(status: LinkStatus) -> str:
     words = f", {count(status.mapped)} mapped" if status.mapped else ""
     if status.paused_count:
         words += f", {count(status.paused_count)} paused by name"
+    if status.drift and status.drift["count"]:
+        words += f", {count(status.drift['mirrors'])} mirrors differ from what is wanted"
     words += _level_words(status)
     if status.wish and status.state == status.wish["state"]:
         why = f" ({status.wish['why']})" if status.wish["why"] else ""
@@ -247,7 +249,7 @@ def order_texts(status: LinkStatus) -> list[str]:
     """Return the last orders that are not done, and why."""
     orders = status.driver.get("wishes", {}).get("orders", ())
     return [
-        f"restart of {each['place']}, ordered by {each['by']}: "
+        f"{each.get('verb', 'restart')} of {each['place']}, ordered by {each['by']}: "
         + (each["text"] or ("is under way" if each["stage"] == "begun" else "waits"))
         for each in orders
         if each["stage"] != "done"

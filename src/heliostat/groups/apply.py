@@ -41,6 +41,11 @@ Guard = Callable[[], None]
 Commits: TypeAlias = Mapping[TopicPartition, CommittedOffset]
 
 
+def is_not_done(row: CommitDecision) -> bool:
+    """Whether what was to be published of a partition is not, by the decision after it."""
+    return row.reason in _NOT_DONE
+
+
 class Committers:
     """Commits offsets over several connections; those beyond the first are opened when needed.
 
@@ -130,7 +135,7 @@ def publish(
             settled = _answered(each, answers.get(names[group], {}))
             done.groups[group] = settled
             done.committed += sum(
-                before.publish is not None and after.reason not in _NOT_DONE
+                before.publish is not None and not is_not_done(after)
                 for before, after in zip(each.partitions, settled.partitions, strict=True)
             )
     return done

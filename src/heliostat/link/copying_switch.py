@@ -24,7 +24,8 @@ from heliostat.names import LinkName, TopicName
 from heliostat.ops.asked import both
 from heliostat.ops.loop_spec import LoopSpec
 from heliostat.topics.producer_age import producer_expiration_ms
-from heliostat.wishes.wish import Place, Wishes
+from heliostat.wishes.order import Order, OrderVerb
+from heliostat.wishes.wish import Wishes
 
 BEGIN_EVERY_S = 1.0
 
@@ -124,12 +125,15 @@ class CopyingSwitch:
         """Whether it copies, or is not to copy at all."""
         return self._copies or self._beginning is None
 
-    def restart(self, place: Place) -> Pending:
-        """Begin anew what an operator orders."""
+    def act(self, order: Order) -> Pending:
+        """Begin to do what an operator orders."""
         copying = self.copying
         if copying is None:
             return lambda: "nothing of it runs: the link is to stop, as an operator wishes"
-        return copying.steering.restarts.order(place)
+        restarts = copying.steering.restarts
+        if order.verb is OrderVerb.APPLY:
+            return restarts.reconcile()
+        return restarts.order(order.place)
 
     def _begin_copying(self) -> None:
         """Start the parts that need the source; a loop retries this until it has succeeded."""

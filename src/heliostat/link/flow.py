@@ -52,6 +52,7 @@ from heliostat.records.copier.lane import (
 )
 from heliostat.state.link_state import LinkState, Starts
 from heliostat.topics.apply import apply_plan, count_topics
+from heliostat.topics.drift import drift_notes, left_over
 from heliostat.topics.select import why_nothing_selected
 from heliostat.topics.topic_plan import Mirror, TopicPlan
 from heliostat.topics.values import SourceTopics
@@ -153,12 +154,15 @@ class Reconciler:
         self.notes.tell(known, applied, refused)
         known.source_topics = frozenset(source.names)
         known.topics = count_topics(plan, applied, known.refused)
+        done = {*applied.grown, *applied.configured}
+        known.drift = left_over(plan.drift, done, applied.failed)
         mirrored = _specs(applied.mirrors, starts, self.frames, self._pipeline_of)
         found = self.gaps.with_gaps(mirrored)
         specs, notes = self._filled(self.faults.marked(self.maps.with_lost(found)))
         self.state.stops.foresee(specs.values())
         known.nothing_selected = why_nothing_selected(self.link, source.names)
         held += self.planner.notes(plan) + self.maps.notes() + later
+        held += drift_notes(known.drift)
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
         known.packing = self._packed(partitions, specs, load, known.packing)
         wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}

@@ -11,6 +11,7 @@ from heliostat.names import LaneId, ProducerId, TopicName, TopicPartition
 from heliostat.records.copier.lane import SchemaFrames
 from heliostat.state.link_state import Starts
 from heliostat.state.promotions import PromotedMirror
+from heliostat.topics.drift import Drift, drift_report
 from heliostat.topics.values import MirrorRecord
 
 REPORTED_MAX = 100
@@ -43,6 +44,8 @@ class Known:
     """Reconciliations that succeeded."""
     topics: dict[str, int] = field(default_factory=dict)
     """Numbers of topics by what the last reconciliation made of them, see `count_topics`."""
+    drift: tuple[Drift, ...] = ()
+    """Where mirrors differ from what is wanted, once the last plan was applied."""
     nothing_selected: str = ""
     """Why there is no topic to copy; empty: there is one."""
     old_backlog: str | None = ""
@@ -76,6 +79,7 @@ class Known:
             "notes": notes,
             "turns": self.turns,
             "topics": self.topics,
+            "drift": drift_report(self.drift) if self.turns else None,
             "partitions": sum(len(partitions) for partitions in self.packing.values()),
             "troubles": [self.nothing_selected] if self.nothing_selected else [],
         }

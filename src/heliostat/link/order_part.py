@@ -18,12 +18,12 @@ from heliostat.link.ordered_restarts import Pending
 from heliostat.ops.events import Events
 from heliostat.wishes.order import (
     CUT_SHORT,
+    Order,
     OrderStanding,
     Stage,
     begun_key,
     ended_key,
 )
-from heliostat.wishes.wish import Place
 from heliostat.wishes.wish_book import WishBook
 
 REPORTED_MAX = 5
@@ -40,8 +40,8 @@ class OrderPart:
         Where they are written; read by the caller.
     may_restart
         Returns whether something runs that can begin anew, or nothing is to run at all.
-    restart
-        Begins it anew.
+    act
+        Begins to do what is ordered.
     check
         Raises unless the link is still ours.
     instance
@@ -54,7 +54,7 @@ class OrderPart:
         self,
         book: WishBook,
         may_restart: Callable[[], bool],
-        restart: Callable[[Place], Pending],
+        act: Callable[[Order], Pending],
         check: Callable[[], None],
         instance: str,
         *,
@@ -63,7 +63,7 @@ class OrderPart:
     ) -> None:
         self._book = book
         self._may_restart = may_restart
-        self._restart = restart
+        self._act = act
         self._check = check
         self._instance = instance
         self._clock = clock
@@ -106,8 +106,8 @@ class OrderPart:
         if pending is None:
             self._check()
             self._under_way[order.order_id] = lambda: None  # once, whatever becomes of it
-            self._events.info(f"restart of {order.place}: {_told(standing)}")
-            pending = self._under_way[order.order_id] = self._restart(order.place)
+            self._events.info(f"{order.verb.value} of {order.place}: {_told(standing)}")
+            pending = self._under_way[order.order_id] = self._act(order)
         if (text := pending()) is not None:
             self._end(standing, Stage.DONE, text)
 
@@ -118,7 +118,7 @@ class OrderPart:
         self._book.put({key: row})
         self._book.orders.take(key, row)
         say = self._events.info if stage is Stage.DONE else self._events.warn
-        say(f"restart of {standing.order.place}: {text}")
+        say(f"{standing.order.verb.value} of {standing.order.place}: {text}")
 
     def _prune(self) -> None:
         """Delete the rows of orders that ended long ago, now and then."""

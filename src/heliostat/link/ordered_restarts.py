@@ -1,4 +1,4 @@
-"""What is begun anew in a running link because somebody ordered it.
+"""What is begun anew, or brought up to date, in a running link because somebody ordered it.
 
 Of a link all lanes begin new rounds, what is stopped is tried again, and topics are reconciled now.
 Of a topic or partition what is stopped is tried again; others notice nothing of it.
@@ -14,6 +14,7 @@ from heliostat.names import LaneId, TopicPartition
 from heliostat.records.copier.lane import PartitionReport
 from heliostat.wishes.wish import Place
 
+RECONCILED = "topics were looked at, and brought up to date as far as the target lets it"
 Pending = Callable[[], str | None]
 """Returns what an order came to, once it is done."""
 
@@ -68,6 +69,19 @@ class OrderedRestarts:
         self._stopped: set[TopicPartition] = set()
         self._asked = self._begun = self._ended = 0
         """Numbers of orders: all, those a reconciliation has begun with, and has ended with."""
+
+    def reconcile(self) -> Pending:
+        """Have topics reconciled once from their beginning; lanes notice only what changes."""
+        with self._lock:
+            self._asked += 1
+            number = self._asked
+        self._refresh()
+
+        def outcome() -> str | None:
+            with self._lock:
+                return RECONCILED if self._ended >= number else None
+
+        return outcome
 
     def order(self, place: Place) -> Pending:
         """Begin anew what an order is about."""

@@ -152,7 +152,7 @@ class LinkService:
         orders = OrderPart(
             book,
             lambda: self.switch.may_restart,  # it is made later
-            lambda place: self.switch.restart(place),  # noqa: PLW0108  # as above
+            lambda order: self.switch.act(order),  # noqa: PLW0108  # as above
             owner.check,
             owner.ownership.instance,
             clock=clock,

@@ -189,6 +189,13 @@ TOPICS = _family(
     "Selected topics by what the last reconciliation made of them: `mirrored`, `refused`, "
     "`left_out` (they come from the target), `waiting` (another link may have claimed them).",
 )
+DRIFT = _family(
+    "drift",
+    GAUGE,
+    (*LINK, "kind"),
+    "Differences of mirrors from what is wanted that the link has not mended: `config`, "
+    "`partitions`, `replication_factor`, `min_insync_replicas`.",
+)
 GAP_DECISIONS = _family(
     "gap_decisions_open", GAUGE, LINK, "Partitions stopped at a gap: a person must decide."
 )

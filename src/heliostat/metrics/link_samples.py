@@ -113,6 +113,8 @@ class LinkSamples:
         here = {"mirrored": len(status.topics), "refused": len(status.refused)}
         for state, count in (driver.get("topics") or here).items():
             samples.add(f.TOPICS, f'{mine},state="{state}"', count)
+        for kind, count in (status.drift or {}).get("kinds", {}).items():
+            samples.add(f.DRIFT, f'{mine},kind="{kind}"', count)
         open_gaps = sum(item.state in GAP_STATES for item in status.problems)
         samples.add(f.GAP_DECISIONS, mine, open_gaps)
         for side, line in (("source", status.source_line), ("target", status.target_line)):

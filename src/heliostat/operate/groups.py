@@ -14,9 +14,10 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin, GroupListing, GroupMember
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError
+from heliostat.groups.apply import Committers, Guard, is_not_done, publish
 from heliostat.groups.naming import group_naming_of
 from heliostat.groups.observe import observe_target
-from heliostat.groups.plan import NO_NAME, GroupDecision, plan_groups
+from heliostat.groups.plan import NO_NAME, GroupDecision, GroupPlan, plan_groups
 from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.refusals import with_refusals
 from heliostat.groups.select import GroupChoice, compile_selection, is_left_out
@@ -170,7 +171,48 @@ def group_views(
     return [_views_of(config, link, group) for link in links_of(config, link_name)]
 
 
-def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups:
+def publish_once(config: Config, link: LinkConfig, guard: Guard) -> dict[GroupId, str]:
+    """Publish the groups' offsets once, for the link's owner; return which are not, and why.
+
+    Parameters
+    ----------
+    guard
+        Raises unless the link is still ours.
+
+    Raises
+    ------
+    LinkTakenOver
+        Another instance owns the link; the remaining offsets are not published.
+    ConnectionLost, BrokerError
+        A cluster does not answer or refuses.
+    """
+    failed: dict[GroupId, str] = {}
+
+    def publish_views(found: LinkGroups, admins: Admins[Any], memory: PublishedOffsets) -> None:
+        memory.ensure(admins.target, link.state.replication_factor)
+        decided = {view.group: view.decided for view in found.groups if view.decided is not None}
+        target = config.clusters[link.target].access()
+        now_ms = SystemClock().wall_ms()
+        with closing(Committers(admins.target, partial(ClusterAdmin, target))) as committers:
+            done = publish(GroupPlan(decided), committers, memory, now_ms, guard)
+        for name, before in decided.items():
+            pairs = zip(before.partitions, done.groups[name].partitions, strict=True)
+            why = [row.why for was, row in pairs if was.publish is not None and is_not_done(row)]
+            failed.update({before.target_group: why[0]} if why else {})
+
+    _views_of(config, link, None, publish_views)
+    return failed
+
+
+_Act = Callable[[LinkGroups, Admins[Any], PublishedOffsets], None]
+
+
+def _views_of(
+    config: Config,
+    link: LinkConfig,
+    group: str | None,
+    act: _Act = lambda *_: None,
+) -> LinkGroups:
     name = LinkName(link.name)
     with (
         connected(config, link, "heliostat-groups") as both,
@@ -186,7 +228,9 @@ def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups
         with both.admins(asks) as admins:
             maps = MapsLook(both.target, name, admins.target)
             with closing(maps):
-                return _views_by(link, group, admins, memory, maps, positions)
+                found = _views_by(link, group, admins, memory, maps, positions)
+                act(found, admins, memory)
+                return found
 
 
 def _views_by(  # noqa: PLR0917 - what is asked, and of what

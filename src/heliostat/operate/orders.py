@@ -103,7 +103,7 @@ def order_restart(
             desk.book.read()
             desk.book.order(orders, link.state.replication_factor)
             reports = desk.reader if desk.is_reported else None
-            standings, waits = _await(reports, desk.book, orders, desk.clock, within_s)
+            standings, waits = await_orders(reports, desk.book, orders, desk.clock, within_s)
         return OrderAnswer(
             desk.link,
             tuple(map(str, places)),
@@ -127,7 +127,7 @@ def _concerned(board: StatusBoard, places: Sequence[Place], now_ms: int) -> tupl
     return lanes, sum(any(place.holds(each) for place in places) for each in stopped)
 
 
-def _await(
+def await_orders(
     reader: StatusReader | None,
     book: WishBook,
     orders: Sequence[Order],
@@ -136,7 +136,15 @@ def _await(
 ) -> tuple[tuple[OrderStanding, ...], str]:
     """Wait until the owner has ended them all; return how far they came, and why not further.
 
-    No reader: nobody has ever run the link.
+    Parameters
+    ----------
+    reader
+        What it reports; None: nobody has ever run the link.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses.
     """
     until_s = clock.monotonic_s() + within_s
     silent_s = clock.monotonic_s() + DRIVER_SILENT_AFTER_S

@@ -7,9 +7,15 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 
+from heliostat.changes import Change
 from heliostat.clock import SystemClock
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import RegistryAnswerInvalid, RegistryError, RegistryUnreachable
+from heliostat.errors import (
+    BrokerError,
+    RegistryAnswerInvalid,
+    RegistryError,
+    RegistryUnreachable,
+)
 from heliostat.gaps.gone_records import gone_lines
 from heliostat.gaps.ledger import read_copied
 from heliostat.link.exact import filling_notes, why_not_exact
@@ -21,13 +27,15 @@ from heliostat.names import LinkName, PartitionId, TopicName, id_text
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import MapsLook
 from heliostat.operate.access import planned_rights
+from heliostat.operate.apply_parts import GroupsPart
 from heliostat.operate.protection import protection_notes
-from heliostat.ops.asked import asked_at_once
+from heliostat.ops.asked import PendingAnswer, asked_at_once
 from heliostat.other_links.at_source import blind_note
 from heliostat.other_links.same_file import NamesOf
 from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.state.connections import Admins, LinkConnections, connected
 from heliostat.state.link_state import Stored
+from heliostat.topics.drift import fewer_copies
 from heliostat.topics.producer_age import old_backlog_note
 from heliostat.topics.topic_plan import Mirror, TopicPlan
 
@@ -60,6 +68,7 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
     ConnectionLost
         One of the clusters does not answer.
     """
+    groups = PendingAnswer(partial(_publishing, config, link), f"groups of {link.name}")
     with (
         connected(config, link) as both,
         closing(both.state()) as state,
@@ -94,7 +103,32 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
     piped += places_note(config) if link.pipelines else ()
     notes = (*told["unfilled"], *told["blind"], *seen.odd, *piped, *told["backlog"], *told["kept"])
     notes += told["protection"]
-    return replace(plan, notes=(*plan.notes, *notes), gone=gone)
+    notes += fewer_copies(_copies(seen))
+    publish, unread = groups.answer()
+    notes += unread
+    return replace(plan, notes=(*plan.notes, *notes), gone=gone, publish=publish)
+
+
+def _publishing(config: Config, link: LinkConfig) -> tuple[tuple[Change, ...], tuple[str, ...]]:
+    """Return what would be published for groups, and a note if that is not known."""
+    try:
+        return GroupsPart(config, link).look().changes, ()
+    except BrokerError as error:
+        return (), (f"groups can't be looked at: {error}",)
+
+
+def _copies(seen: Seen) -> dict[TopicName, tuple[int, int]]:
+    """Return the replicas of mirrors, there or to be created, and those of their sources."""
+    there = {name: topic.replication_factor for name, topic in seen.target.topics.items()}
+    there |= {each.target: each.replication_factor for each in seen.plan.create}
+    return {
+        mirror.target: (
+            there[mirror.target],
+            seen.source.topics[mirror.source].replication_factor,
+        )
+        for mirror in seen.plan.mirrors
+        if mirror.target in there
+    }
 
 
 def _backlog(

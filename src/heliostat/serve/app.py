@@ -23,6 +23,7 @@ from heliostat.errors import HeliostatError
 from heliostat.metrics.text import CONTENT_TYPE
 from heliostat.names import LinkName
 from heliostat.serve.answers import LinkParameter, answer, status_of
+from heliostat.serve.apply_routes import add_apply
 from heliostat.serve.bodies import Bodies
 from heliostat.serve.caller_routes import add_caller
 from heliostat.serve.configuration_routes import add_configuration
@@ -114,6 +115,7 @@ def make_app(
     add_verify(app, asking, jobs or Jobs(watch))
     add_wishes(app, asking)
     add_restarts(app, asking)
+    add_apply(app, asking)
     add_levels(app, asking)
     add_definitions(app, watch, file or partial(_as_file, watch.config))
     add_caller(app)

@@ -151,6 +151,33 @@ class LinkPage(BaseModel):
     as_of_ms: int
 
 
+class MirrorDrift(BaseModel):
+    """What of a mirror differs from what is wanted."""
+
+    source: str
+    target: str
+    kind: Literal["config", "partitions", "replication_factor", "min_insync_replicas"]
+    setting: str
+    """Its key; empty: it is no setting."""
+    wants: str | None
+    """Null: that it is not set."""
+    has: str | None
+    why: str
+    hint: str
+    is_mended: bool
+    """Whether the link mends it by itself."""
+
+
+class LinkDrift(BaseModel):
+    """Where mirrors differ from what is wanted."""
+
+    count: int
+    mirrors: int
+    kinds: dict[str, int]
+    items: list[MirrorDrift]
+    """20 at most."""
+
+
 class LinkDetails(LinkFigures):
     """A link with all that is known but its topics, as docs/reference/status.md describes."""
 
@@ -166,6 +193,8 @@ class LinkDetails(LinkFigures):
     open_records: int
     mapped: int
     held_back: list[HeldBack]
+    drift: LinkDrift | None
+    """Null: not known yet."""
     troubles: list[str]
     problems: list[PartitionProblem]
     refused: dict[str, str]

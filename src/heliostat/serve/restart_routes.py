@@ -31,6 +31,7 @@ class OrderStage(BaseModel):
     """An order, and how far it came."""
 
     id: str
+    verb: Literal["restart", "apply"]
     place: str
     """The link, a topic or a partition."""
     by: str

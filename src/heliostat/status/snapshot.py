@@ -119,7 +119,6 @@ class Snapshot:
             sums.topics.values(),
             key=lambda row: (-row.bytes_per_s, -(row.lag_records or 0), row.source),
         )
-        failing_texts = (text for lane, text in failing.items() if lane not in silent)
         return LinkStatus(
             link=link,
             at_ms=now_ms,
@@ -151,10 +150,11 @@ class Snapshot:
             limits=_limits(self._reports.driver),
             preferences=list(self._reports.driver.get("wishes", {}).get("preferences", ())),
             held_back=_held_back(self._reports.driver, now_ms),
+            drift=self._reports.driver.get("drift"),
             troubles=[
                 *_troubles(self._reports.driver),
                 *silent.values(),
-                *failing_texts,
+                *(text for lane, text in failing.items() if lane not in silent),
                 *(_standstill_texts(self._reports.driver) if state == "running" else ()),
             ],
         )

@@ -210,6 +210,11 @@ class LinkStatus:
     preferences: list[dict[str, Any]] = field(default_factory=list)
     """Priorities: `topics` (a name, or a pattern), `priority`, `by`, `at_ms`, `why`; the newest is
     last, and counts before others; 20 at most."""
+    drift: dict[str, Any] | None = None
+    """None: not known. Else where mirrors differ from what is wanted and stay so: `count`,
+    `mirrors`, `kinds` (numbers by `config`, `partitions`, `replication_factor`,
+    `min_insync_replicas`), and `items`, 20 at most: `source`, `target`, `kind`, `setting`, `wants`,
+    `has`, `why`, `hint`, `is_mended` (it failed lately, and is tried again)."""
     troubles: list[str] = field(default_factory=list)
     """What affects the whole link: a cluster that does not answer, a loop that fails, a lane that
     does not report, no topic to copy, a record in its state that is not its own."""

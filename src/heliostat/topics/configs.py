@@ -16,7 +16,7 @@ MESSAGE_BYTES_DEFAULT = 1_048_588  # Kafka's own default, for clusters that do n
 SEGMENT_BYTES_DEFAULT = 1 << 30
 NEEDED_TO_APPEND = frozenset({*FORCED_CONFIGS, OLD_TIME_LIMIT, MESSAGE_BYTES, SEGMENT_BYTES})
 # A size limit is never lowered again: batches of the old size may follow.
-_SIZES = (MESSAGE_BYTES, SEGMENT_BYTES)
+SIZES = (MESSAGE_BYTES, SEGMENT_BYTES)
 _NOT_FOLLOWED = frozenset({*FORCED_CONFIGS, MESSAGE_BYTES})
 
 
@@ -39,12 +39,20 @@ class WantedConfigs:
         """What the mirror should have."""
         return {**self.synced, **self.pinned, **self.forced}
 
+    def why(self, key: str) -> str:
+        """Return why a setting is wanted as it is, or unset."""
+        if key in self.forced:
+            return "copied batches need it"
+        if key in self.pinned:
+            return "topics.config_set pins it"
+        return "the source has it" if key in self.synced else "the source no longer sets it"
+
     def of_new_topic(self, inherited: Mapping[str, str | None]) -> dict[str, str]:
         """Settings of a new topic: a size that it inherits anyway is not set."""
         return {
             key: value
             for key, value in sorted(self.all().items())
-            if key not in _SIZES or inherited.get(key) != value
+            if key not in SIZES or inherited.get(key) != value
         }
 
 

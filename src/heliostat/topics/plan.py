@@ -12,6 +12,7 @@ from heliostat.topics.begin import BEGUN, begin_of
 from heliostat.topics.configs import MESSAGE_BYTES, WantedConfigs, config_changes, wanted_configs
 from heliostat.topics.cycles import Feeds, Stage, cycle_refusal, left_out_words, stage_of
 from heliostat.topics.deletion_rule import DeletionRule, deletion_rule
+from heliostat.topics.drift import MirrorDrift
 from heliostat.topics.given_starts import elsewhere_note
 from heliostat.topics.naming import collisions, naming_of
 from heliostat.topics.preflight import Case, record_in_force, refusal_of
@@ -66,9 +67,9 @@ def plan_topics(
         Empty if both sides are in sync. Depends only on the arguments, not on their order.
     """
     naming = naming_of(link)
-    clashes = collisions(naming, source.topics)
     draft, starts = _Draft(link, source, target), dict[TopicName, str]()
-    wanted_of = _shared_wishes(link, target.inherited)
+    clashes, wanted_of = collisions(naming, source.topics), _shared_wishes(link, target.inherited)
+    drift = MirrorDrift(link.topics, target.broker_count)
     draft.begin(given_away or {})
     for name in sorted(source.topics.keys() - draft.left_out.keys()):
         topic = source.topics[name]
@@ -102,9 +103,9 @@ def plan_topics(
         if there is None:
             draft.add_new(case)
         else:
-            draft.add_existing(case, there)
+            drift.compare(record, topic, there, wanted, draft.add_existing(case, there))
     draft.note_gone(known)
-    return _with_deletions(link, source, draft.plan(starts))
+    return _with_deletions(link, source, replace(draft.plan(starts), drift=drift.found()))
 
 
 def _with_deletions(link: LinkConfig, source: SourceTopics, plan: TopicPlan) -> TopicPlan:
@@ -242,8 +243,13 @@ class _Draft:
         self.remember.append(record)
         self.mirrors.append(_mirror(topic, record, int(wanted.forced[MESSAGE_BYTES])))
 
-    def add_existing(self, case: Case, there: TargetTopic) -> None:
-        """Add a mirror whose topic exists: created by us, empty, or filled by several links."""
+    def add_existing(self, case: Case, there: TargetTopic) -> Mapping[str, str | None]:
+        """Add a mirror whose topic exists: created by us, empty, or filled by several links.
+
+        Returns
+        -------
+        Settings that are changed.
+        """
         topic, wanted, record, slot = case.topic, case.wanted, case.record, case.slot
         wants = slot.target_partitions(topic.partitions)
         if there.partitions < wants:
@@ -262,7 +268,8 @@ class _Draft:
         changes = config_changes(self.link.topics, wanted, there, record, leads=slot.leads)
         if changes:
             was = {key: there.configs[key].value for key in changes if key in there.configs}
-            self.configure.append(SetConfigs(topic.name, there.name, changes, was))
+            why = {key: wanted.why(key) for key in changes}
+            self.configure.append(SetConfigs(topic.name, there.name, changes, was, why))
         self._note_unknown(there.name, wanted)
         now = {key: there.configs[key].value for key in RETENTION_KEYS if key in there.configs}
         self._compare_retention(topic, there.name, {**now, **changes})
@@ -280,6 +287,7 @@ class _Draft:
         if fresh != record:
             self.remember.append(fresh)
         self.mirrors.append(_mirror(topic, fresh, int(wanted.forced[MESSAGE_BYTES])))
+        return changes
 
     def note_gone(self, known: Mapping[TopicName, MirrorRecord]) -> None:
         """Note mirrors whose source topics are no longer selected, or were deleted."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from heliostat.changes import Change
 from heliostat.names import Offset, PartitionId, TopicId, TopicName, TopicPartition
 from heliostat.slots import WHOLE_TOPIC, Slot
 from heliostat.topics.deletion_rule import DeletionRule
+from heliostat.topics.drift import Drift, drift_lines
 from heliostat.topics.values import MirrorRecord
 
 NAMED_MAX = 10
@@ -39,12 +41,13 @@ class GrowTopic:
 
 @dataclass(frozen=True, slots=True)
 class SetConfigs:
-    """Settings to set, or to unset (None), at an existing target topic; and their old values."""
+    """Settings to set, or to unset (None), at an existing target topic, with old values and why."""
 
     source: TopicName
     target: TopicName
     changes: Mapping[str, str | None]
     was: Mapping[str, str | None]
+    why: Mapping[str, str] = field(default_factory=dict)
 
 
 class RefusalCode(StrEnum):
@@ -162,6 +165,9 @@ class TopicPlan:
     can't be copied any more, a line each; `pipelines` why pipelines are refused, so that their
     topics stop, a line each; `follow` source topics whose deletions are followed at the target;
     `rights` what would be done about ACLs and quotas, a line each.
+    `drift` is where existing mirrors differ from what is wanted, what this plan mends included;
+    `publish` offsets of groups that would be published: they go on by themselves, and are no reason
+    to say that there is something to do.
     """
 
     create: tuple[CreateTopic, ...] = ()
@@ -178,6 +184,8 @@ class TopicPlan:
     pipelines: tuple[str, ...] = ()
     follow: Mapping[TopicName, DeletionRule] = field(default_factory=dict)
     rights: tuple[str, ...] = ()
+    drift: tuple[Drift, ...] = ()
+    publish: tuple[Change, ...] = ()
 
     @property
     def is_empty(self) -> bool:
@@ -190,7 +198,7 @@ class TopicPlan:
         told = {t.target for t in self.create} | {t.target for t in self.configure}
         remembered = (r for r in self.remember if r.target not in told)
         return [
-            *(("create", _created(t)) for t in self.create),
+            *(("create", created_text(t)) for t in self.create),
             *(("grow", f"grow {t.target}: {t.has} → {t.wants} partitions") for t in self.grow),
             *(("configure", _configured(t)) for t in self.configure),
             *(("remember", f"remember {r.target} as the mirror of {r.source}") for r in remembered),
@@ -204,6 +212,8 @@ class TopicPlan:
             *(("gone", f"gone {line}") for line in self.gone),
             *(("leave_out", f"leave out {name}: {why}") for name, why in self.left_out.items()),
             *(("follow", line) for line in _followed(self.follow)),
+            *(("publish", each.text()) for each in self.publish),
+            *(("drift", f"drift {line}") for line in drift_lines(_to_mend(self.drift))),
             *(("note", f"note: {note}") for note in self.notes),
         ]
 
@@ -221,6 +231,11 @@ class TopicPlan:
         return {**found, "is_empty": self.is_empty}
 
 
+def _to_mend(drift: Iterable[Drift]) -> Iterator[Drift]:
+    """Yield what the plan itself does not mend: that has lines of its own."""
+    return (each for each in drift if not each.difference.is_mended)
+
+
 def _followed(rules: Mapping[TopicName, DeletionRule]) -> Iterator[str]:
     """Yield a line for each reason: a pattern may match thousands of topics."""
     names: dict[str, list[TopicName]] = {}
@@ -231,7 +246,8 @@ def _followed(rules: Mapping[TopicName, DeletionRule]) -> Iterator[str]:
         yield f"follow deletions in {', '.join(some[:NAMED_MAX])}{more}: {why}"
 
 
-def _created(topic: CreateTopic) -> str:
+def created_text(topic: CreateTopic) -> str:
+    """Return what is created, for people."""
     settings = ", ".join(f"{key}={value}" for key, value in topic.configs.items())
     origin = "" if topic.source == topic.target else f" (mirror of {topic.source})"
     return (
@@ -242,9 +258,9 @@ def _created(topic: CreateTopic) -> str:
 
 def _configured(topic: SetConfigs) -> str:
     words = [
-        f"unset {key} (was {topic.was.get(key)})"
-        if value is None
-        else f"set {key}={value} (was {topic.was.get(key)})"
+        (f"unset {key}" if value is None else f"set {key}={value}")
+        + f" (was {topic.was.get(key)}"
+        + (f"; {topic.why[key]})" if key in topic.why else ")")
         for key, value in topic.changes.items()
     ]
     return f"configure {topic.target}: {', '.join(words)}"

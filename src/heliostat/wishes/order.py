@@ -31,6 +31,15 @@ _ID = re.compile(r"[0-9a-f]{32}")
 _BEGUN, _ENDED = "begun", "ended"
 
 
+class OrderVerb(Enum):
+    """What is ordered."""
+
+    RESTART = "restart"
+    """Begin anew."""
+    APPLY = "apply"
+    """Bring the target up to date now; nothing begins anew."""
+
+
 class Stage(Enum):
     """How far an order came."""
 
@@ -44,7 +53,7 @@ class Stage(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order to restart a link, or what is stopped of a topic or partition."""
+    """An order to restart a link, or what is stopped of a topic or partition; or to apply."""
 
     order_id: str
     place: Place
@@ -52,11 +61,20 @@ class Order:
     at_ms: int
     """Wall clock of who wrote it, for people."""
     why: str = ""
+    verb: OrderVerb = OrderVerb.RESTART
 
     @classmethod
-    def new(cls, place: Place, by: str, at_ms: int, why: str = "") -> Self:
+    def new(
+        cls,
+        place: Place,
+        by: str,
+        at_ms: int,
+        why: str = "",
+        *,
+        verb: OrderVerb = OrderVerb.RESTART,
+    ) -> Self:
         """Return an order with an id of its own."""
-        return cls(uuid.uuid4().hex, place, by[:NAME_CHARS_MAX], at_ms, why[:WHY_CHARS_MAX])
+        return cls(uuid.uuid4().hex, place, by[:NAME_CHARS_MAX], at_ms, why[:WHY_CHARS_MAX], verb)
 
     @property
     def key(self) -> str:
@@ -66,7 +84,7 @@ class Order:
     def to_json(self) -> dict[str, Any]:
         """Return its row."""
         return {
-            "verb": "restart",
+            "verb": self.verb.value,
             "topic": self.place.topic,
             "partition": self.place.partition,
             "by": self.by,
@@ -83,8 +101,7 @@ class Order:
         ValueError, LookupError, TypeError
             It is not a row.
         """
-        if value["verb"] != "restart":
-            raise ValueError(f"{value['verb']!r} can't be ordered")
+        verb = OrderVerb(value["verb"])
         topic, partition = value["topic"], value["partition"]
         place = Place(
             None if topic is None else TopicName(str(topic)),
@@ -92,7 +109,7 @@ class Order:
         )
         by, why = str(value["by"]), str(value.get("why", ""))
         at_ms = int(value["at_ms"])
-        return cls(order_id, place, by[:NAME_CHARS_MAX], at_ms, why[:WHY_CHARS_MAX])
+        return cls(order_id, place, by[:NAME_CHARS_MAX], at_ms, why[:WHY_CHARS_MAX], verb)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +150,7 @@ class OrderStanding:
         """Return it for reports and answers."""
         return {
             "id": self.order.order_id,
+            "verb": self.order.verb.value,
             "place": str(self.order.place),
             "by": self.order.by,
             "at_ms": self.order.at_ms,

@@ -29,7 +29,7 @@ def test_gaps_hear_that_lanes_were_told_once_they_are(
         monkeypatch.setattr(flow, name, Mock(return_value=None))
     done: list[str] = []
     parts: dict[str, Any] = {name: Mock() for name in PARTS}
-    plan = Mock(refuse={}, notes=(), let_go=(), follow={})
+    plan = Mock(refuse={}, notes=(), let_go=(), follow={}, drift=())
     parts["link"].pipelines = ()
     parts["lane_count"].return_value = 1
     parts["state"].missing.return_value = ()
@@ -42,7 +42,8 @@ def test_gaps_hear_that_lanes_were_told_once_they_are(
     parts["notes"].old_backlog.return_value = ()
     parts["compacted_later"].hold.return_value = plan, ()
     parts["deletions"].turn.return_value = ()
-    parts["mirrors"].leave_circles.return_value = Mock(mirrors=()), ()
+    applied = Mock(mirrors=(), grown=(), configured=(), failed={})
+    parts["mirrors"].leave_circles.return_value = applied, ()
     parts["starts"].begin_later.return_value = {}
 
     def assign(_wanted: object, _limits: object) -> None:

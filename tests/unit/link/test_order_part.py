@@ -89,7 +89,7 @@ class Owner:
         self.part = OrderPart(
             self.book,  # type: ignore[arg-type]  # a part of it
             lambda: self.may_restart,
-            self._restart,
+            self._act,
             self._check,
             name,
             clock=self.time,
@@ -100,9 +100,9 @@ class Owner:
         if not self.is_ours:
             raise LinkTakenOver("by another")
 
-    def _restart(self, place: Place) -> Pending:
+    def _act(self, order: Order) -> Pending:
         self.topic.step()
-        self.acts.append(f"{self.name}: {place}")
+        self.acts.append(f"{self.name}: {order.place}")
         return lambda: self.outcome
 
     def turns(self, count: int = 6) -> None:

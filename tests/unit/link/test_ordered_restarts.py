@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from heliostat.clock import SystemClock
-from heliostat.link.ordered_restarts import OrderedRestarts
+from heliostat.link.ordered_restarts import RECONCILED, OrderedRestarts
 from heliostat.link.renewals import Renewals
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState
@@ -104,3 +104,15 @@ def test_all_lanes_begin_anew_once() -> None:
     renewals.order()
     assert renewals.due(lanes) == lanes
     assert renewals.due(lanes) == []
+
+
+def test_an_apply_is_one_reconciliation_and_nothing_begins_anew() -> None:
+    scene = Scene()
+    pending = scene.restarts.reconcile()
+    assert scene.asked == ["refresh"]
+    assert pending() is None
+    scene.restarts.turn_begins()
+    assert pending() is None
+    scene.restarts.turn_ends()
+    assert pending() == RECONCILED
+    assert scene.asked == ["refresh"]

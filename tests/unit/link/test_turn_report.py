@@ -36,6 +36,7 @@ def test_few_are_reported_in_full() -> None:
         "refused": {"topic": "why"},
         "notes": ["note"],
         "turns": 0,
+        "drift": None,
         "topics": {},
         "partitions": 1,
         "troubles": ["no topic"],

@@ -343,3 +343,12 @@ def test_schemas_that_were_copied_and_waited_for() -> None:
     assert values[at(f.SCHEMAS_COPIED)] == 3
     assert values[at(f.SCHEMA_WAITING)] == 1
     assert values[f"{f.SCHEMA_WAIT_SECONDS.name}_sum", frozenset()] == 1.5
+
+
+def test_drift_is_counted_by_kind_and_not_told_where_it_is_not_known() -> None:
+    status = status_of([])
+    assert not [name for name, _ in samples_of(status) if name == f.DRIFT.name]
+    status.drift = {"count": 3, "kinds": {"config": 1, "replication_factor": 2, "partitions": 0}}
+    values = samples_of(status)
+    assert values[at(f.DRIFT, kind="replication_factor")] == 2
+    assert values[at(f.DRIFT, kind="partitions")] == 0

@@ -158,7 +158,10 @@ def test_a_stopped_driver_is_reported() -> None:
     """Given the driver's last report / when asked / then stopped."""
     board = StatusBoard(LinkName("l"))
     consume(board, NOW_MS, row(9, 9, state=PartitionState.COPYING))
-    board.consume("driver", {"state": "ended", "at_ms": NOW_MS, "refused": {"x": "why"}})
+    drift = {"count": 1, "mirrors": 1}
+    report = {"state": "ended", "at_ms": NOW_MS, "refused": {"x": "why"}, "drift": drift}
+    board.consume("driver", report)
+    assert board.status(NOW_MS).drift == drift
     status = board.status(NOW_MS)
     assert (status.state, status.refused) == ("no_owner", {"x": "why"})
 

@@ -79,6 +79,8 @@ const PLAN_KINDS = {
   gone: { glyph: "▲", word: "gone", tone: "bad" },
   leave_out: { glyph: "–", word: "leave out", tone: "quiet" },
   follow: { glyph: "↓", word: "follow", tone: "quiet" },
+  publish: { glyph: "→", word: "publish", tone: "quiet" },
+  drift: { glyph: "≠", word: "drift", tone: "lag" },
   note: { glyph: "i", word: "note", tone: "quiet" },
 };
 

@@ -1,7 +1,9 @@
 // One link: how it goes, its figures over time, the field, what needs a person, what has happened.
 import { useRef } from "preact/hooks";
 import { html } from "../html.js";
-import { age, bytes, lag, rate, span, whole } from "../pure/format.js";
+import { commandOf } from "../pure/choices.js";
+import { driftLines } from "../pure/drift.js";
+import { age, bytes, counted, lag, rate, span, whole } from "../pure/format.js";
 import { address, ofTopic, ofTopics } from "../pure/route.js";
 import { linkSentence, movingOf, untilLevel } from "../pure/sentence.js";
 import { ofApi, usePolled } from "../service.js";
@@ -10,7 +12,7 @@ import { Charts } from "./charts.js";
 import { EventList, newestFirst } from "./events.js";
 import { FieldView } from "./field.js";
 import { Needs } from "./needs.js";
-import { States, Waiting } from "./parts.js";
+import { Command, States, Waiting } from "./parts.js";
 
 const SAMPLES = 30;
 
@@ -34,6 +36,7 @@ export function Link({ name }) {
       <div>
         <${Needs} link=${link} />
         ${link.paused_count > 0 && html`<${PausedByName} link=${link} topics=${field.data?.topics ?? []} />`}
+        ${link.drift && link.drift.count > 0 && html`<${Drift} link=${link} />`}
         <${Lately} name=${name} />
       </div>
     </div>`;
@@ -59,6 +62,16 @@ function PausedByName({ link, topics }) {
   return html`<section class="card" aria-labelledby="paused-title"><h2 id="paused-title">Paused by name <span class="dim num">${whole(link.paused_count)}</span><a class="all" href=${ofTopics(link.name, { filter: "state:paused" })}>these topics</a></h2>
     ${link.paused.map((/** @type {any} */ pause) => html`<${Rests} key=${pause.place} wish=${pause} what=${html`<${PlaceLink} link=${link.name} place=${pause.place} topics=${known} />`} />`)}
     ${more > 0 && html`<p class="dim">and ${whole(more)} more</p>`}
+  </section>`;
+}
+
+/** Where mirrors are other than wanted. @param {{link: any}} props */
+function Drift({ link }) {
+  const lines = driftLines(link.drift);
+  const more = link.drift.count - link.drift.items.length;
+  return html`<section class="card" aria-labelledby="drift-title"><h2 id="drift-title">Mirrors that differ <span class="dim num">${whole(link.drift.mirrors)}</span></h2>
+    ${lines.map((line) => html`<p key=${line.what}><span class="mono">${line.names}</span>: ${line.what} <span class="dim">${line.why}</span></p>`)}
+    ${more > 0 && html`<p class="dim">and ${counted(more, "difference")} more: <${Command} text=${commandOf("plan", link.name)} /></p>`}
   </section>`;
 }
 

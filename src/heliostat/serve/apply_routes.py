@@ -1,0 +1,98 @@
+"""What is planned, done once by API: by the running link, or by claiming one without a driver."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from fastapi import Body, FastAPI, Query, Request
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from heliostat.operate.apply import HowToApply, apply_link
+from heliostat.serve.answers import LinkParameter
+from heliostat.serve.guard import ROLE
+from heliostat.serve.owner_verbs import (
+    WAIT_S,
+    DryRun,
+    Given,
+    OwnerVerbs,
+    Wait,
+    WhyWished,
+    responses_of,
+)
+from heliostat.serve.questions import Asking
+from heliostat.serve.tokens import Role
+
+
+class ChangeFate(BaseModel):
+    """One change of one item, and what became of it."""
+
+    kind: str
+    item: str
+    """Name of what is changed: a topic, a setting of one, a group."""
+    what: str
+    why: str
+    is_deletion: bool
+    fate: Literal["planned", "done", "failed", "held_back", "waits"]
+    text: str
+    """Why it is not done."""
+
+
+class ApplyOutcome(BaseModel):
+    """What became of each change."""
+
+    link: str
+    by_owner: bool
+    """Whether a running link did it, or would."""
+    changes: list[ChangeFate]
+    """Empty: there was nothing to change."""
+    refused: dict[str, str]
+    """Topics that are not mirrored, and why."""
+    drift: list[str]
+    """What differs and no link can change."""
+    waits: str
+    is_done: bool
+    is_tried: bool
+    """Whether nothing was changed, as it was only asked what would be."""
+    took_s: float
+
+
+_RESPONSES = responses_of(ApplyOutcome, "Something failed, was held back or waits.")
+
+
+def add_apply(app: FastAPI, asking: Asking) -> None:
+    """Answer `apply`."""
+    verbs = OwnerVerbs(asking, "orders")
+
+    @app.post(
+        "/api/v1/links/{link}/apply",
+        operation_id="apply_link",
+        response_model=ApplyOutcome,
+        responses=_RESPONSES,
+    )
+    def apply_of(
+        *,
+        request: Request,
+        link: LinkParameter,
+        body: Annotated[WhyWished | None, Body()] = None,
+        allow_delete: Annotated[
+            bool, Query(description="Also unset settings, and leave mirrors to other links.")
+        ] = False,
+        dry_run: DryRun = False,
+        wait_s: Wait = WAIT_S,
+    ) -> Response:
+        """Do once at the target what the plan says, without copying; try it with `dry_run`.
+
+        Needs a token of role `admin`, where there are tokens; to try it, one of `operate`.
+        """
+        if not dry_run and request.scope.get(ROLE, Role.ADMIN) < Role.ADMIN:
+            raise HTTPException(403, "a token of role admin may do this; dry_run needs less")
+        why = "" if body is None else body.why
+        return verbs.answer(
+            request,
+            Given(link, why, dry_run, wait_s),
+            lambda config, of, by: apply_link(
+                config, of, HowToApply(by, why, wait_s, dry_run, allow_delete)
+            ),
+        )
