@@ -251,6 +251,12 @@ class ClusterAdmin:
         """Transactions that have not ended yet, oldest first; brokers from 2.8 on report them."""
         return transaction_calls.open_transactions(self._caller, self._leaders, partitions)
 
+    def last_sequences(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, Mapping[ProducerId, int] | BrokerError]:
+        """The last sequence of each producer that partitions' leaders remember (from 2.8 on)."""
+        return transaction_calls.last_sequences(self._caller, self._leaders, partitions)
+
     def transactional_ids(self, producers: Iterable[ProducerId]) -> Mapping[ProducerId, str]:
         """Transactional ids of these producers, without those that brokers don't show us."""
         brokers = [broker.broker_id for broker in self.brokers()]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
 
 from kafka.protocol.admin import DescribeProducersRequest, ListTransactionsRequest
 
@@ -15,16 +15,36 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId, Offset, PartitionId, ProducerId, TopicName, TopicPartition
 
 Open = tuple[OpenTransaction, ...]
+_Value = TypeVar("_Value")
 
 
 def open_transactions(
     caller: Caller, leaders: OffsetLeaders, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Open | BrokerError]:
     """Open transactions by partition, oldest first; brokers from 2.8 on report them."""
+    return _describe_producers(caller, leaders, partitions, _open_of)
 
+
+def last_sequences(
+    caller: Caller, leaders: OffsetLeaders, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Mapping[ProducerId, int] | BrokerError]:
+    """Last sequence of each producer that the leader remembers, by partition."""
+
+    def read(row: Any) -> Mapping[ProducerId, int]:
+        return {ProducerId(each.producer_id): each.last_sequence for each in row.active_producers}
+
+    return _describe_producers(caller, leaders, partitions, read)
+
+
+def _describe_producers(
+    caller: Caller,
+    leaders: OffsetLeaders,
+    partitions: Iterable[TopicPartition],
+    read: Callable[[Any], _Value],
+) -> dict[TopicPartition, _Value | BrokerError]:
     def ask(
         leader: BrokerId, some: list[TopicPartition]
-    ) -> dict[TopicPartition, Open | BrokerError]:
+    ) -> dict[TopicPartition, _Value | BrokerError]:
         numbers: dict[TopicName, list[int]] = defaultdict(list)
         for partition in some:
             numbers[partition.topic].append(partition.partition)
@@ -38,7 +58,7 @@ def open_transactions(
                 f"ask {topic.name}-{row.partition_index} for producers",
                 row.error_message,
             )
-            or _open_of(row)
+            or read(row)
             for topic in caller.send(request, leader).topics
             for row in topic.partitions
         }

@@ -1,0 +1,303 @@
+"""`heliostat tail export` and `append`: what never crossed goes into files, a topic, or back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import Refused
+from heliostat.exporting.exported import ExportedRecord
+from heliostat.exporting.origin import Origin
+from heliostat.exporting.to_topic import OffsetSet, TopicCopy
+from heliostat.framed_ids import shown_id
+from heliostat.link.pipeline_rules import pipeline_of
+from heliostat.names import TopicName
+from heliostat.operate.dead_letters import require_plain_topic
+from heliostat.operate.destination import Destination, Exporter, FileExporter
+from heliostat.operate.tail import (
+    SAMPLE,
+    TailDesk,
+    TailReport,
+    deleted_row,
+    record_in_ledger,
+    report_of,
+    require_known,
+    tail_desk,
+)
+from heliostat.rescue.appending import RefusedRecord, TailAppender, TailRules
+from heliostat.rescue.look import TailLook, TailPartition
+from heliostat.rescue.newer_keys import NewerKeys
+from heliostat.rescue.source_rest import Fence, cannot_fence
+from heliostat.rescue.target_log import ClusterLog
+from heliostat.verify.both_readers import BothReaders, both_readers
+
+PIPED = "a pipeline changes the records of this topic"
+
+
+@dataclass(frozen=True, slots=True)
+class TailMoved:
+    """What was, or would be, exported or appended."""
+
+    report: TailReport
+    """As it was before."""
+    appended: int
+    exported: int
+    refused: dict[str, int]
+    """Records that were not appended but exported, by why."""
+    destination: Destination | None
+    is_tried: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the answer for `--json`."""
+        destination = None if self.destination is None else self.destination.to_json()
+        return {
+            "link": self.report.link,
+            "appended": self.appended,
+            "exported": self.exported,
+            "refused": dict(self.refused),
+            "destination": destination,
+            "is_tried": self.is_tried,
+            "rows": [row.to_json() for row in self.report.rows],
+        }
+
+
+def export_tail(
+    config: Config,
+    link: LinkConfig,
+    topics: Sequence[str],
+    destination: Destination,
+    *,
+    by: str,
+    dry_run: bool = False,
+    fence: Fence = cannot_fence,
+) -> TailMoved:
+    """Write tails into files or a topic; they stay tails, to be appended or dropped.
+
+    Raises
+    ------
+    Refused
+        The source does not rest, a tail can't be known, or the destination can't take it.
+    ConnectionLost, BrokerError
+        A cluster does not answer, or refuses; whoever asks again goes on.
+    """
+    with tail_desk(config, link, topics, by) as desk, _sides(desk) as pair:
+        if not dry_run:
+            desk.require_rest(fence)
+        require_known(desk)
+        tails = desk.tails(SAMPLE)
+        report, exported = report_of(desk, tails), 0
+        exporter = exporter_of(desk, pair, destination)
+        look = TailLook(pair)
+        for tail in tails if not dry_run else ():
+            if tail.counts.records:
+                exported += exporter.write(look.records(tail, tail.first))
+        return TailMoved(report, 0, exported, {}, destination, dry_run)
+
+
+def append_tail(
+    config: Config,
+    link: LinkConfig,
+    topics: Sequence[str] = (),
+    refused_to: Destination | None = None,
+    *,
+    by: str,
+    dry_run: bool = False,
+    fence: Fence = cannot_fence,
+) -> TailMoved:
+    """Append tails to the topics that were mirrors; what may not be appended is exported.
+
+    Parameters
+    ----------
+    refused_to
+        Where that goes; None: it must be nothing.
+
+    Raises
+    ------
+    Refused
+        The source does not rest, a tail can't be known, somebody else appends it, or some of it may
+        not be appended and has no place to go: then nothing was appended.
+    ConnectionLost, BrokerError
+        A cluster does not answer, or refuses; whoever asks again goes on, without a second copy.
+    """
+    with tail_desk(config, link, topics, by) as desk, _sides(desk) as pair:
+        if not dry_run:
+            desk.require_rest(fence)
+        require_known(desk)
+        tails = [tail for tail in desk.tails(SAMPLE) if tail.counts.records or tail.note.is_open]
+        report = report_of(desk, tails)
+        moving = _Moving(desk, pair, _judges(desk, tails))
+        refused = moving.refused(tails)
+        if dry_run:
+            exported = sum(refused.values())
+            return TailMoved(
+                report, report.records - exported, exported, dict(refused), refused_to, True
+            )
+        if refused and refused_to is None:
+            reasons = ", ".join(f"{count:,} {why}" for why, count in sorted(refused.items()))
+            raise Refused(
+                f"of {report.records:,} records some may not be appended: {reasons}",
+                hint="say where they go: --refused-to-parquet DIR, or --refused-to-topic TOPIC",
+            )
+        exporter = None if refused_to is None else exporter_of(desk, pair, refused_to)
+        desk.notes.ensure(link.state.replication_factor)
+        gone = [tail for tail in tails if tail.deleted and not tail.note.is_open]
+        record_in_ledger(desk, [deleted_row(tail, desk) for tail in gone])
+        appended, exported = 0, Counter[str]()
+        for tail in tails:
+            added, why = moving.append(tail, exporter)
+            appended += added
+            exported += why
+        return TailMoved(
+            report, appended, exported.total(), dict(exported), refused_to, is_tried=False
+        )
+
+
+@contextmanager
+def _sides(desk: TailDesk) -> Iterator[BothReaders]:
+    clusters = desk.config.clusters
+    with both_readers(
+        clusters[desk.link.source].access(), clusters[desk.link.target].access()
+    ) as pair:
+        yield pair
+
+
+def exporter_of(desk: TailDesk, pair: BothReaders, destination: Destination) -> Exporter:
+    """Return what writes to a destination.
+
+    Raises
+    ------
+    Refused
+        The topic is a mirror, or is not there.
+    """
+    if destination.folder is not None:
+        return FileExporter(destination.folder, destination.file_bytes)
+    assert destination.topic is not None
+    topic = destination.topic
+    count = require_plain_topic(desk.config, desk.link, topic, desk.target)
+    log = ClusterLog(desk.target, pair.target, desk.clock)
+    return TopicCopy(log, topic, count, desk.source_cluster)
+
+
+Why = Callable[[ExportedRecord], str]
+
+
+def _judges(desk: TailDesk, tails: Sequence[TailPartition]) -> dict[TopicName, Why]:
+    """Return, by topic, what says why a record may not be appended."""
+    topics = {tail.mirror.source.topic for tail in tails}
+    judges: dict[TopicName, Why] = {
+        topic: lambda _: PIPED for topic in topics if pipeline_of(desk.link, topic)
+    }
+    plain = topics - judges.keys()
+    if not plain or desk.link.schemas.strategy == "off":
+        return judges | dict.fromkeys(plain, lambda _: "")
+    from heliostat.operate.replayed_ids import replayed_ids  # loads an HTTP client
+
+    ids = replayed_ids(desk.config, desk.link, plain)
+
+    def judged(topic: TopicName, record: ExportedRecord) -> str:
+        number = ids.other_of(topic, record)
+        if number is None:
+            return ""
+        return f"of a schema (id {shown_id(number)}) that is another one at the target"
+
+    return judges | {topic: partial(judged, topic) for topic in plain}
+
+
+@dataclass(slots=True)
+class _Moving:
+    """Appends one partition after the other."""
+
+    desk: TailDesk
+    pair: BothReaders
+    judges: dict[TopicName, Why]
+    log: ClusterLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.log = ClusterLog(self.desk.target, self.pair.target, self.desk.clock)
+
+    def refused(self, tails: Iterable[TailPartition]) -> Counter[str]:
+        """Return how many records may not be appended, by why."""
+        reasons = Counter[str]()
+        for tail in tails:
+            reasons += Counter(why for _, why in self._judged(tail, self._newer(tail)))
+        return reasons
+
+    def append(self, tail: TailPartition, exporter: Exporter | None) -> tuple[int, Counter[str]]:
+        """Append a tail; return how many records came, and those that were exported, by why."""
+        look, before = TailLook(self.pair), tail.note
+        newer = self._newer(tail)
+        reasons, kept = Counter[str](), OffsetSet()
+
+        def bulk() -> Iterator[ExportedRecord]:
+            for record, why in self._judged(tail, newer):
+                reasons[why] += 1
+                kept.add(record.offset)
+                yield record
+
+        def keep(rows: list[RefusedRecord]) -> None:
+            unkept = [row for row in rows if row.record.offset not in kept]
+            if not unkept:
+                return
+            if exporter is None:
+                raise _has_no_place(unkept[0])
+            exporter.write(row.record for row in unkept)
+            for row in unkept:
+                reasons[row.why] += 1
+                kept.add(row.record.offset)
+
+        if exporter is not None:
+            exporter.write(bulk())
+        appender = TailAppender(
+            self.log, self.desk.notes, self.desk.clock, self.desk.source_cluster
+        )
+        rules = TailRules(self.judges[tail.mirror.source.topic], keep, newer)
+        note = appender.append(tail.note, tail.end, partial(look.records, tail), rules)
+        return note.appended - before.appended, reasons
+
+    def _judged(
+        self, tail: TailPartition, newer: NewerKeys | None
+    ) -> Iterator[tuple[ExportedRecord, str]]:
+        """Yield the records that may not be appended, each with why."""
+        judge = self.judges[tail.mirror.source.topic]
+        for record in TailLook(self.pair).records(tail, tail.first):
+            why = "" if newer is None else newer.why_not(record.key)
+            if why := why or judge(record):
+                yield record, why
+
+    def _newer(self, tail: TailPartition) -> NewerKeys | None:
+        """Return what others have written of the tail's keys; None: the target does not compact."""
+        mirror = tail.mirror
+        if not mirror.compacts:
+            return None
+        records = TailLook(self.pair).records(tail, tail.uncrossed.first)
+        newer = NewerKeys(
+            partial(self.log.records, mirror.target),
+            mirror.ended.target_end,
+            (record.key for record in records if record.key is not None),
+            self._is_of(tail),
+        )
+        newer.read_to(self.log.end(mirror.target))
+        return newer
+
+    def _is_of(self, tail: TailPartition) -> Callable[[Iterable[tuple[str, bytes | None]]], bool]:
+        place = self.desk.source_cluster, tail.mirror.source
+
+        def is_of(headers: Iterable[tuple[str, bytes | None]]) -> bool:
+            origin = Origin.of(headers)
+            return origin is not None and (origin.cluster, origin.partition) == place
+
+        return is_of
+
+
+def _has_no_place(row: RefusedRecord) -> Refused:
+    record = row.record
+    return Refused(
+        f"{record.partition} offset {record.offset} may not be appended: {row.why}",
+        hint="say where such records go: --refused-to-parquet DIR, or --refused-to-topic TOPIC; "
+        "what was appended stays, and is not appended again",
+    )
