@@ -105,7 +105,6 @@ def require_rest(
     partitions: Collection[TopicPartition],
     clock: Clock,
     fence: Fence = cannot_fence,
-    still_s: float = STANDS_STILL_S,
 ) -> None:
     """See that nobody writes these partitions of the source, and no transaction is open.
 
@@ -118,7 +117,7 @@ def require_rest(
     """
     if not fence(partitions):
         before = _ends(source, partitions)
-        clock.sleep(still_s)
+        clock.sleep(STANDS_STILL_S)
         moved = [
             f"{partition} from {before[partition]} to {end}"
             for partition, end in sorted(_ends(source, partitions).items())
@@ -126,7 +125,7 @@ def require_rest(
         ]
         if moved:
             raise Refused(
-                f"the source is still written: within {still_s:g} s " + _listed(moved),
+                f"the source is still written: within {STANDS_STILL_S:g} s " + _listed(moved),
                 hint="stop its producers, or deny them to write there, and ask again",
             )
     producers = open_producers(source, partitions)
