@@ -35,10 +35,10 @@ from heliostat.config import load_config
 from heliostat.handover.promotion import (
     MirrorEnds,
     PartitionPromotion,
-    Promotion,
     PromotedBy,
+    Promotion,
 )
-from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.names import Alias, LinkName, Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.store import read_maps
 from heliostat.rescue import source_rest
 from heliostat.state.link_state import LinkState
@@ -95,7 +95,7 @@ class Failover:
         transactions(self.source.bootstrap, self.mapped, self.rng, 12)
         self.write_keys(self.source, range(50), b"old")
         with RunningLink(self.config) as link:
-            level = dict.fromkeys((self.plain, self.compacted), 1)
+            level: dict[str, int] = {self.plain: 1, self.compacted: 1}
             wait_level(link, self.source.bootstrap, self.target.bootstrap, level)
             committed = len(self.at_source(self.mapped))
             wait_for("all is copied", lambda: len(self.at_target(self.mapped)) == committed)
@@ -114,7 +114,7 @@ class Failover:
 
     def promote(self) -> dict[str, Offset]:
         """Write what a failover writes; return where each source topic was copied to."""
-        target = load_config(self.config).clusters["west"]
+        target = load_config(self.config).clusters[Alias("west")]
         with ClusterAdmin([self.source.bootstrap]) as source:
             source_cluster = source.cluster_id()
         with ClusterAdmin([self.target.bootstrap]) as admin:

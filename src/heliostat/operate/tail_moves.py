@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from math import inf
 from typing import Any
 
+from heliostat.clock import Clock
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.exporting.exported import ExportedRecord
@@ -51,6 +53,8 @@ class TailMoved:
     """Records that were not appended but exported, by why."""
     destination: Destination | None
     is_tried: bool
+    is_done: bool = True
+    """Whether there was time for all of it; else it goes on when it is asked again."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer for `--json`."""
@@ -62,6 +66,7 @@ class TailMoved:
             "refused": dict(self.refused),
             "destination": destination,
             "is_tried": self.is_tried,
+            "is_done": self.is_done,
             "rows": [row.to_json() for row in self.report.rows],
         }
 
@@ -75,8 +80,14 @@ def export_tail(
     by: str,
     dry_run: bool = False,
     fence: Fence = cannot_fence,
+    within_s: float = inf,
 ) -> TailMoved:
     """Write tails into files or a topic; they stay tails, to be appended or dropped.
+
+    Parameters
+    ----------
+    within_s
+        For how long to write, once the source rests: for those who ask again. Into a topic only.
 
     Raises
     ------
@@ -92,11 +103,12 @@ def export_tail(
         tails = desk.tails(SAMPLE)
         report, exported = report_of(desk, tails), 0
         exporter = exporter_of(desk, pair, destination)
-        look = TailLook(pair)
+        look, deadline = TailLook(pair), _Deadline(desk.clock, within_s)
         for tail in tails if not dry_run else ():
             if tail.counts.records:
-                exported += exporter.write(look.records(tail, tail.first))
-        return TailMoved(report, 0, exported, {}, destination, dry_run)
+                exported += exporter.write(deadline.of(look.records(tail, tail.first)))
+        is_done = not deadline.was_met
+        return TailMoved(report, 0, exported, {}, destination, dry_run, is_done)
 
 
 def append_tail(
@@ -108,6 +120,7 @@ def append_tail(
     by: str,
     dry_run: bool = False,
     fence: Fence = cannot_fence,
+    within_s: float = inf,
 ) -> TailMoved:
     """Append tails to the topics that were mirrors; what may not be appended is exported.
 
@@ -115,6 +128,8 @@ def append_tail(
     ----------
     refused_to
         Where that goes; None: it must be nothing.
+    within_s
+        For how long to append, once the source rests: for those who ask again.
 
     Raises
     ------
@@ -130,7 +145,8 @@ def append_tail(
         require_known(desk)
         tails = [tail for tail in desk.tails(SAMPLE) if tail.counts.records or tail.note.is_open]
         report = report_of(desk, tails)
-        moving = _Moving(desk, pair, _judges(desk, tails))
+        deadline = _Deadline(desk.clock, within_s)
+        moving = _Moving(desk, pair, _judges(desk, tails), deadline)
         refused = moving.refused(tails)
         if dry_run:
             exported = sum(refused.values())
@@ -147,14 +163,46 @@ def append_tail(
         desk.notes.ensure(link.state.replication_factor)
         gone = [tail for tail in tails if tail.deleted and not tail.note.is_open]
         record_in_ledger(desk, [deleted_row(tail, desk) for tail in gone])
-        appended, exported = 0, Counter[str]()
+        appended = 0
+        exported = Counter[str]()
         for tail in tails:
+            if deadline.is_over():
+                break
             added, why = moving.append(tail, exporter)
             appended += added
             exported += why
-        return TailMoved(
+        moved = TailMoved(
             report, appended, exported.total(), dict(exported), refused_to, is_tried=False
         )
+        return replace(moved, is_done=not deadline.was_met)
+
+
+class _Deadline:
+    """Until when to go on.
+
+    Parameters
+    ----------
+    clock, within_s
+        From now on, for so long.
+    """
+
+    def __init__(self, clock: Clock, within_s: float) -> None:
+        self._clock = clock
+        self._until_s = clock.monotonic_s() + within_s
+        self.was_met = False
+        """Whether something was left because of it."""
+
+    def is_over(self) -> bool:
+        """Return whether to stop; then something is left."""
+        self.was_met |= self._clock.monotonic_s() >= self._until_s
+        return self.was_met
+
+    def of(self, records: Iterable[ExportedRecord]) -> Iterator[ExportedRecord]:
+        """Yield records until it is over."""
+        for record in records:
+            if self.is_over():
+                return
+            yield record
 
 
 @contextmanager
@@ -215,6 +263,7 @@ class _Moving:
     desk: TailDesk
     pair: BothReaders
     judges: dict[TopicName, Why]
+    deadline: _Deadline
     log: ClusterLog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -255,7 +304,8 @@ class _Moving:
         appender = TailAppender(
             self.log, self.desk.notes, self.desk.clock, self.desk.source_cluster
         )
-        rules = TailRules(self.judges[tail.mirror.source.topic], keep, newer)
+        judge = self.judges[tail.mirror.source.topic]
+        rules = TailRules(judge, keep, newer, self.deadline.is_over)
         note = appender.append(tail.note, tail.end, partial(look.records, tail), rules)
         return note.appended - before.appended, reasons
 

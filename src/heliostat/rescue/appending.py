@@ -110,6 +110,8 @@ class TailRules:
     keep: Keep
     newer: NewerKeys | None = None
     """Keys that others wrote at the target since; None: the target does not compact."""
+    is_late: Callable[[], bool] = lambda: False
+    """Whether to stop after a batch; whoever comes again goes on."""
 
 
 @dataclass(slots=True)
@@ -148,6 +150,8 @@ class TailAppender:
     def append(self, wanted: TailNote, end: Offset, tail: TailFrom, rules: TailRules) -> TailNote:
         """Append a partition's tail, and go on where somebody was stopped; return its last note.
 
+        It is open still if there was no time for all of it.
+
         Parameters
         ----------
         wanted
@@ -182,6 +186,8 @@ class TailAppender:
             batch.add(record)
             if batch.is_full:
                 note = self._flushed(note, batch, rules)
+                if rules.is_late():
+                    return self._noted(note)
         note = self._flushed(note, batch, rules)
         return self._noted(replace(note, next=end, is_open=False))
 

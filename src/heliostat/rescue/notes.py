@@ -2,8 +2,8 @@
 
     tail/<source topic>/<partition>   in `heliostat.<link>.gaps`
 
-A note is written before the first record is appended, while records are, and at the end. So who
-goes on after a crash knows which producer appended, and from which target offset on its records lie.
+A note is written before the first record is appended, while records are, and at the end. So whoever
+goes on after a crash knows which producer appended, and from which target offset its records lie.
 """
 
 from __future__ import annotations

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
+
+from typing_extensions import override
 
 from heliostat.names import Offset
 from heliostat.rescue.crossing import LOOK_BACK, CrossingFacts, Uncrossed, uncrossed
@@ -40,7 +43,7 @@ def log(*offsets: int, word: str = "a") -> Rows:
     return {offset: (b"k%d" % offset, f"{word}{offset}".encode()) for offset in offsets}
 
 
-def facts(mirror_end: int, source_end: int, **more: object) -> CrossingFacts:
+def facts(mirror_end: int, source_end: int, **more: Any) -> CrossingFacts:
     plain = CrossingFacts(
         *(Offset(0), Offset(source_end), Offset(0)), Offset(mirror_end), Offset(mirror_end)
     )
@@ -139,6 +142,7 @@ def test_timestamps_count_unless_the_target_stamps_its_own() -> None:
     """Given equal records of other times / when compared / then they differ only by CreateTime."""
 
     class Later(Logs):
+        @override
         def source(self, start: int, stop: int) -> Iterable[ConsumedRecord]:
             for offset, time_ms, *rest in super().source(start, stop):
                 yield (offset, time_ms + 1, *rest)  # type: ignore[misc]
