@@ -34,7 +34,7 @@ def contents(folder: Path) -> dict[str, list[int]]:
 
 
 def test_files_hold_all_that_a_consumer_sees(tmp_path: Path) -> None:
-    """Given odd records / when they are written / then the file has all of them, by Spark's names."""
+    """Given odd records / when they are written / then all of it is there."""
     odd = ExportedRecord(PLACE, Offset(9), -1, LOG_APPEND_TIME, None, None, ())
     (file,) = ParquetFiles(tmp_path).write([*records(7), odd])
     assert (file.first, file.last, file.records) == (7, 9, 2)

@@ -252,7 +252,7 @@ def test_who_comes_while_another_appends_old_records_is_refused() -> None:
     broker.forget()
     (key,) = broker.notes
     second = Process(broker)
-    second.clock.sleep = lambda seconds: broker.notes.update(  # type: ignore[method-assign]
+    second.clock.sleep = lambda seconds: broker.notes.update(  # type: ignore[method-assign]  # another one writes
         {key: replace(broker.notes[key], at_ms=99)}
     )
     with pytest.raises(Refused, match="another process"):

@@ -144,8 +144,8 @@ def test_timestamps_count_unless_the_target_stamps_its_own() -> None:
     class Later(Logs):
         @override
         def source(self, start: int, stop: int) -> Iterable[ConsumedRecord]:
-            for offset, time_ms, *rest in super().source(start, stop):
-                yield (offset, time_ms + 1, *rest)  # type: ignore[misc]
+            for offset, time_ms, key, value, headers in super().source(start, stop):
+                yield offset, time_ms + 1, key, value, headers
 
     logs = Later(log(0, 1), log(0, 1))
     assert uncrossed(facts(2, 2), logs, same).first == 0
