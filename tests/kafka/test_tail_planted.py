@@ -21,7 +21,6 @@ from support.links import ends, write_config
 from support.records import Sample, encode, write_batches
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.config import load_config
 from heliostat.handover.promotion import (
     LeaderEpoch,
@@ -32,7 +31,7 @@ from heliostat.handover.promotion import (
 )
 from heliostat.names import Alias, LinkName, Offset, PartitionId, TopicName
 from heliostat.rescue import source_rest
-from heliostat.state_topics import state_topic
+from heliostat.wishes.wish_book import WishBook
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 
@@ -68,9 +67,8 @@ class Planted:
         mirror = MirrorEnds(self.topic, source, target, source_id, target_id, parts)
         promotion = Promotion(self.topic, PromotedBy.FAILOVER, "ann", 1, "", mirror)
         west = load_config(self.config).clusters[Alias("west")]
-        with closing(KeyedTopic(west.access(), state_topic(self.link))) as rows:
-            rows.ensure()
-            rows.write(promotion.key, promotion.to_json())
+        with closing(WishBook(self.link, west.access())) as book:
+            book.write([promotion])
 
     def say(self, *words: str) -> Answer:
         answer = heliostat(self.config, *words)

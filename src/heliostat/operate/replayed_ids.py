@@ -130,8 +130,19 @@ class ReplayedIds:
         return other_id(record, self.frames[topic], self.ids)
 
 
-def replayed_ids(config: Config, link: LinkConfig, topics: Collection[TopicName]) -> ReplayedIds:
+def replayed_ids(
+    config: Config,
+    link: LinkConfig,
+    topics: Collection[TopicName],
+    former: Mapping[TopicName, TopicName] | None = None,
+) -> ReplayedIds:
     """Read both registries for the ids in records of these source topics.
+
+    Parameters
+    ----------
+    former
+        Mirrors that were given away: no link registers what their records need any more, so it must
+        be at the target already.
 
     Raises
     ------
@@ -142,13 +153,18 @@ def replayed_ids(config: Config, link: LinkConfig, topics: Collection[TopicName]
     """
     if link.schemas.strategy == "off":
         return ReplayedIds(None, {})
-    seen = seen_registries(config, link)
+    seen = seen_registries(config, link, former)
+    there_already = None if former is None else seen.target.ids(seen.rules.naming.context)
     found = frames_in(seen.source, {*seen.mirrors, *topics})
     guids = seen.source.guids(seen.rules.source_context).values()
     ids = SameIds(
         frozenset(
             (
-                *(int(own) for own, there in seen.plan.ids.items() if own == there),
+                *(
+                    int(own)
+                    for own, there in seen.plan.ids.items()
+                    if own == there and (there_already is None or there in there_already)
+                ),
                 *(guid_number(own) for own, there in seen.plan.guids.items() if own == there),
             )
         ),

@@ -13,12 +13,11 @@ from typing import Any
 
 from heliostat.clock import Clock, SystemClock
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.clusters.keyed_topic import KeyedTopic, read_as_row
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.gaps.choices import Cause, GapChoice
 from heliostat.gaps.ledger import GapLedger, GapRow
-from heliostat.handover.promotion import Promotion, is_promotion_key
+from heliostat.handover.promotion import Promotion
 from heliostat.link.pipeline_rules import pipeline_of
 from heliostat.names import ClusterId, LinkName, Offset, TopicName, TopicPartition
 from heliostat.offsets.store import read_maps
@@ -40,9 +39,11 @@ from heliostat.rescue.source_rest import (
     open_producers,
     require_rest,
 )
-from heliostat.state_topics import state_topic
+from heliostat.state.link_state import LinkState
+from heliostat.topics.values import MirrorRecord
 from heliostat.verify.both_readers import BothReaders
 from heliostat.verify.schema_ids import Views
+from heliostat.wishes.wish_book import WishBook
 
 SAMPLE = 3
 REQUEST_TIMEOUT_MS = 4_000
@@ -196,18 +197,21 @@ def promotions_of(config: Config, link: LinkConfig) -> dict[TopicName, Promotion
 
     Raises
     ------
-    ConnectionLost, BrokerError, ProtocolError
-        The link's state can't be read.
+    ConnectionLost, BrokerError
+        The link's wishes can't be read.
     """
-    name = state_topic(LinkName(link.name))
-    with closing(KeyedTopic(config.clusters[link.target].access(), name)) as state:
-        promotions: dict[TopicName, Promotion] = {}
-        for key, value in state.read_all().items():
-            if is_promotion_key(key):
-                with read_as_row(name, key):
-                    promotion = Promotion.from_json(key, value)
-                    promotions[promotion.topic] = promotion
-    return promotions
+    access = config.clusters[link.target].access()
+    with closing(WishBook(LinkName(link.name), access)) as book:
+        book.read()
+        return dict(book.wishes.promotions)
+
+
+def _former_mirrors(config: Config, link: LinkConfig) -> dict[TopicName, MirrorRecord]:
+    """Return what the link's state has of its mirrors, of those too that were given away."""
+    with closing(LinkState(link, config.clusters[link.target])) as state:
+        stored = state.read()
+    former = {topic: row.record for topic, row in stored.promoted.items() if row.record}
+    return {**stored.mirrors, **former}
 
 
 @contextmanager
@@ -247,7 +251,9 @@ def tail_desk(
         ends = {topic: promotion.ends for topic, promotion in promoted.items()}
         sides = TopicsAtBothSides(at_source, at_target, maps, views_of)
         mirrors, why_not = sides.mirrors(
-            {topic: each for topic, each in ends.items() if each is not None}, by
+            {topic: each for topic, each in ends.items() if each is not None},
+            _former_mirrors(config, link),
+            by,
         )
         cluster = at_source.cluster_id()
         strange = {each.source_cluster for each in ends.values() if each} - {cluster}

@@ -236,7 +236,8 @@ Why = Callable[[ExportedRecord], str]
 
 def _judges(desk: TailDesk, tails: Sequence[TailPartition]) -> dict[TopicName, Why]:
     """Return, by topic, what says why a record may not be appended."""
-    topics = {tail.mirror.source.topic for tail in tails}
+    former = {tail.mirror.source.topic: tail.mirror.target.topic for tail in tails}
+    topics = set(former)
     judges: dict[TopicName, Why] = {
         topic: lambda _: PIPED for topic in topics if pipeline_of(desk.link, topic)
     }
@@ -245,7 +246,7 @@ def _judges(desk: TailDesk, tails: Sequence[TailPartition]) -> dict[TopicName, W
         return judges | dict.fromkeys(plain, lambda _: "")
     from heliostat.operate.replayed_ids import replayed_ids  # loads an HTTP client
 
-    ids = replayed_ids(desk.config, desk.link, plain)
+    ids = replayed_ids(desk.config, desk.link, plain, former)
 
     def judged(topic: TopicName, record: ExportedRecord) -> str:
         number = ids.other_of(topic, record)

@@ -17,6 +17,7 @@ from heliostat.handover.promotion import MirrorEnds, PartitionPromotion
 from heliostat.names import (
     LeaderEpoch,
     Offset,
+    PartitionId,
     TopicName,
     TopicPartition,
     id_text,
@@ -25,6 +26,7 @@ from heliostat.names import (
 from heliostat.offsets.offset_map import MapReader, OffsetMap
 from heliostat.rescue.crossing import CrossingFacts, Uncrossed, uncrossed
 from heliostat.rescue.notes import TailNote
+from heliostat.topics.values import MirrorRecord
 from heliostat.verify.both_logs import rows_of
 from heliostat.verify.both_readers import BothReaders
 from heliostat.verify.schema_ids import Views
@@ -236,16 +238,26 @@ class TopicsAtBothSides:
     views_of: Callable[[TopicName], Views | None]
 
     def mirrors(
-        self, promoted: Mapping[TopicName, MirrorEnds], by: str
+        self,
+        promoted: Mapping[TopicName, MirrorEnds],
+        records: Mapping[TopicName, MirrorRecord],
+        by: str,
     ) -> tuple[list[LostMirror], dict[TopicName, str]]:
         """Return the partitions of promoted mirrors, and why a topic has none.
+
+        Parameters
+        ----------
+        promoted, records
+            Where they ended, and what the link's state has of them, by source topic.
+        by
+            Who asks.
 
         Raises
         ------
         ConnectionLost, BrokerError
             A cluster does not answer, or refuses.
         """
-        why_not = self._why_not(promoted)
+        why_not = self._why_not(promoted, records)
         wanted = {topic: ends for topic, ends in promoted.items() if topic not in why_not}
         if not wanted:
             return [], why_not
@@ -258,7 +270,7 @@ class TopicsAtBothSides:
                 raise own
             for number, ended in sorted(ends.partitions.items()):
                 source = TopicPartition(topic, number)
-                target = TopicPartition(ends.target, number)
+                target = _mirror_of(records.get(topic), ends, number)
                 divergence = truncated.get(source)
                 mirrors.append(
                     LostMirror(
@@ -273,7 +285,11 @@ class TopicsAtBothSides:
                 )
         return mirrors, why_not
 
-    def _why_not(self, promoted: Mapping[TopicName, MirrorEnds]) -> dict[TopicName, str]:
+    def _why_not(
+        self,
+        promoted: Mapping[TopicName, MirrorEnds],
+        records: Mapping[TopicName, MirrorRecord],
+    ) -> dict[TopicName, str]:
         here = self.source.confirm_topics(promoted)
         there = self.target.confirm_topics({ends.target for ends in promoted.values()})
         reasons: dict[TopicName, str] = {}
@@ -287,10 +303,19 @@ class TopicsAtBothSides:
                     reasons[topic] = f"{name} is not at {side}, or can't be described there"
                 elif is_another(was, info.topic_id):
                     reasons[topic] = f"{name} was deleted and created again at {side}"
-            numbers = (TopicPartition(ends.target, number) for number in ends.partitions)
-            if any(self.maps.is_lost(place, id_text(ends.target_id)) for place in numbers):
+            places = (_mirror_of(records.get(topic), ends, number) for number in ends.partitions)
+            if any(self.maps.is_lost(place, id_text(ends.target_id)) for place in places):
                 reasons[topic] = "its offset map is lost: see `heliostat offsets rebuild`"
         return reasons
+
+
+def _mirror_of(
+    record: MirrorRecord | None, ends: MirrorEnds, number: PartitionId
+) -> TopicPartition:
+    """Return the target's partition; a mirror in a slot has others than its source."""
+    if record is None or record.target != ends.target:
+        return TopicPartition(ends.target, number)
+    return record.mirror_of(number)
 
 
 def _copied(promoted: Mapping[TopicName, MirrorEnds]) -> dict[TopicPartition, CopyNote]:
