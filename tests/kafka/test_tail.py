@@ -1,8 +1,8 @@
 """The tail of a source that came back: shown, exported, appended once, dropped.
 
-A link copies three topics and stops; the source gets more, is killed, and comes back; others have
-written at the target meanwhile. All is compared with what Kafka's own consumers read. One process
-that appends is killed with SIGKILL in between, twice.
+A link copies three topics, gives them away and stops; the source gets more, is killed, and comes
+back; others have written at the target meanwhile. All is compared with what Kafka's own consumers
+read. A process that appends is killed with SIGKILL, twice.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class Failover:
             folder, self.source.bootstrap, self.target.bootstrap, topics={"include": [*self.topics]}
         )
 
-    def copy(self) -> None:
-        """Write a little of each, and let a link copy it."""
+    def copy(self) -> dict[str, Offset]:
+        """Let a link copy a little of each, and give its mirrors away; return how far it came."""
         write_batches([self.source.bootstrap], self.plain, [encode(odd_records(self.rng, 300))])
         transactions(self.source.bootstrap, self.mapped, self.rng, 12)
         self.write_keys(self.source, range(50), b"old")
@@ -89,7 +89,9 @@ class Failover:
             wait_level(link, self.source.bootstrap, self.target.bootstrap, level)
             committed = len(self.at_source(self.mapped))
             wait_for("all is copied", lambda: len(self.at_target(self.mapped)) == committed)
+            copied = self.promote()
             link.stop()
+        return copied
 
     def write_keys(self, cluster: Cluster, numbers: range, value: bytes) -> None:
         now_ms = int(time.time() * 1000)
@@ -106,7 +108,7 @@ class Failover:
         """Give the mirrors away; return where each source topic was copied to."""
         config = load_config(self.config)
         [link] = config.links
-        promoted = promote(config, link, self.topics, PromotedBy.FAILOVER, by="ann", within_s=1.0)
+        promoted = promote(config, link, self.topics, PromotedBy.FAILOVER, by="ann")
         ends_of = {each.topic: each.ends for each in promoted.promotions}
         return {
             topic: ends.partitions[PartitionId(0)].source_end
@@ -178,8 +180,7 @@ def test_a_tail_is_rescued_once(failover: Failover, tmp_path: Path, provoked: Pr
     is shown, exported, appended by processes that are killed, and dropped / then each committed
     record is at the target once, with its origin; what may not win is in files; all is told.
     """
-    failover.copy()
-    copied = failover.promote()
+    copied = failover.copy()
     failover.write_tail()
     failover.lose_and_return()
     tails = {

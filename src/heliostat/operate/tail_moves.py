@@ -101,14 +101,15 @@ def export_tail(
             desk.require_rest(fence)
         require_known(desk)
         tails = desk.tails(SAMPLE)
-        report, exported = report_of(desk, tails), 0
+        report = report_of(desk, tails)
+        written = 0
         exporter = exporter_of(desk, pair, destination)
         look, deadline = TailLook(pair), _Deadline(desk.clock, within_s)
         for tail in tails if not dry_run else ():
             if tail.counts.records:
-                exported += exporter.write(deadline.of(look.records(tail, tail.first)))
+                written += exporter.write(deadline.of(look.records(tail, tail.first)))
         is_done = not deadline.was_met
-        return TailMoved(report, 0, exported, {}, destination, dry_run, is_done)
+        return TailMoved(report, 0, written, {}, destination, dry_run, is_done)
 
 
 def append_tail(
@@ -149,10 +150,8 @@ def append_tail(
         moving = _Moving(desk, pair, _judges(desk, tails), deadline)
         refused = moving.refused(tails)
         if dry_run:
-            exported = sum(refused.values())
-            return TailMoved(
-                report, report.records - exported, exported, dict(refused), refused_to, True
-            )
+            count = refused.total()
+            return TailMoved(report, report.records - count, count, dict(refused), refused_to, True)
         if refused and refused_to is None:
             reasons = ", ".join(f"{count:,} {why}" for why, count in sorted(refused.items()))
             raise Refused(

@@ -244,7 +244,9 @@ def test_two_at_once_append_each_record_once() -> None:
     assert broker.rescued() == ALL
 
 
-def test_who_comes_while_another_appends_old_records_is_refused() -> None:
+def test_who_comes_while_another_appends_old_records_is_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Given a broker that forgot the producer, and a note that goes on / when asked / refused."""
     broker = Broker()
     with pytest.raises(Crash):
@@ -252,9 +254,11 @@ def test_who_comes_while_another_appends_old_records_is_refused() -> None:
     broker.forget()
     (key,) = broker.notes
     second = Process(broker)
-    second.clock.sleep = lambda seconds: broker.notes.update(  # type: ignore[method-assign]  # another one writes
-        {key: replace(broker.notes[key], at_ms=99)}
-    )
+
+    def write(_: float) -> None:
+        broker.notes[key] = replace(broker.notes[key], at_ms=99)
+
+    monkeypatch.setattr(second.clock, "sleep", write)
     with pytest.raises(Refused, match="another process"):
         second.run()
 
