@@ -37,6 +37,7 @@ print("validators built with the first file" if not Config.__pydantic_complete__
         pytest.param(("heliostat.cli.gaps", "heliostat.operate.gaps"), id="gaps"),
         pytest.param(("heliostat.cli.gaps", "heliostat.operate.resolve"), id="resolve"),
         pytest.param(("heliostat.cli.dlq",), id="dlq"),
+        pytest.param(("heliostat.cli.tail", "heliostat.cli.export"), id="tail"),
         pytest.param(("heliostat.cli.events", "heliostat.operate.events"), id="events"),
         pytest.param(("heliostat.cli.explain", "heliostat.operate.explain"), id="explain"),
     ],

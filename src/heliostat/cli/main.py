@@ -79,6 +79,8 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "gaps": Verb("heliostat.cli.gaps:gaps_command", "List lost records and open decisions."),
         "resolve": Verb("heliostat.cli.gaps:resolve_command", "Decide on a stopped partition."),
         "dlq": Verb("heliostat.cli.dlq:dlq_group", "Show, replay and drop dead letters."),
+        "tail": Verb("heliostat.cli.tail:tail_group", "Rescue records that never crossed."),
+        "export": Verb("heliostat.cli.export:export_command", "Write a topic's records to files."),
         "verify": Verb("heliostat.cli.verify:verify_command", "Compare both sides by content."),
         "offsets": Verb("heliostat.cli.offsets:offsets_group", "Translate offsets between sides."),
         "state": Verb("heliostat.cli.state:state_group", "Rebuild a link's lost state."),

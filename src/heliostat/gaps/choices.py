@@ -48,6 +48,8 @@ class Cause(Enum):
     """Schemas of records could not be read at the target for as long as the link waits."""
     RECORD_CORRUPT = "record_corrupt"
     """A batch of the source can't be decoded."""
+    TAIL_DROPPED = "tail_dropped"
+    """The mirror was given away before the records came, and a person let them go."""
 
     @property
     def words(self) -> str:
@@ -69,6 +71,7 @@ _WORDS = {
     Cause.RECORD_FAILED: "the pipeline fails at a record",
     Cause.SCHEMA_MISSING: "schemas of records can't be read at the target",
     Cause.RECORD_CORRUPT: "a batch can't be decoded",
+    Cause.TAIL_DROPPED: "never copied before the mirror was given away, and dropped",
 }
 
 

@@ -1,7 +1,8 @@
 """The gap ledger: what was lost, why, when, and who decided to continue; all on the target.
 
     heliostat.<link>.gaps   compacted: rows, which stay; decisions of operators, deleted once they
-                            are carried out; how far was copied, and from which leader epoch
+                            are carried out; how far was copied, and from which leader epoch; how
+                            far tails are rescued (`heliostat.rescue.notes`)
 
 Rows are in the order in which they were written, as the topic has them: the clocks by which they
 are dated may be put right in between.
@@ -28,6 +29,7 @@ from heliostat.offsets.offset_map import Break
 ROW_PREFIX = "gap/"
 DECISION_PREFIX = "decision/"
 COPIED_PREFIX = "copied/"
+TAIL_PREFIX = "tail/"
 CHANGES_WITHIN_S = 0.05
 """How long a reconciliation waits for decisions written since the last one."""
 
@@ -223,7 +225,9 @@ class GapLedger:
     def __init__(
         self, link: LinkName, target: Reachable, foreign: ForeignRecords | None = None
     ) -> None:
-        own = OwnRows((ROW_PREFIX, DECISION_PREFIX, COPIED_PREFIX), foreign or ForeignRecords())
+        own = OwnRows(
+            (ROW_PREFIX, DECISION_PREFIX, COPIED_PREFIX, TAIL_PREFIX), foreign or ForeignRecords()
+        )
         self._topic = KeyedTopic(target, gaps_topic(link), own=own)
         self._reader = self._topic.reader()
         self.rows: dict[str, GapRow] = {}

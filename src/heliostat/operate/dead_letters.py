@@ -89,14 +89,10 @@ def replay(
             with ClusterAdmin(config.clusters[link.source].access()) as source:
                 _write(config, link, letters, source, target, lambda each: each.source)
             return
-        _check(config, link, to, target)
+        count = require_plain_topic(config, link, to, target)
         from heliostat.operate.replayed_ids import check_ids  # loads an HTTP client
 
         check_ids(config, link, letters)
-        topic = target.describe_topics([to])[to]
-        if topic.error is not None:
-            raise Refused(f"topic {to} is not at {link.target}, or can't be described there")
-        count = len(topic.partitions)
         _write(
             config,
             link,
@@ -107,8 +103,18 @@ def replay(
         )
 
 
-def _check(config: Config, link: LinkConfig, to: TopicName, target: ClusterAdmin) -> None:
-    """Refuse a topic that only a link may write to."""
+def require_plain_topic(
+    config: Config, link: LinkConfig, to: TopicName, target: ClusterAdmin
+) -> int:
+    """Return how many partitions a topic of the target has that is nobody's mirror.
+
+    Raises
+    ------
+    Refused
+        Only a link may write to it, or it is not there.
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses.
+    """
     if to.startswith(STATE_TOPIC_PREFIX):
         raise Refused(f"{to} is a state topic of a link")
     cluster = config.clusters[link.target]
@@ -118,8 +124,12 @@ def _check(config: Config, link: LinkConfig, to: TopicName, target: ClusterAdmin
     if to in mirrors or to in claims:
         raise Refused(
             f"{to} is a mirror: only its link may write there, or it would stop as diverged",
-            hint="use --to-source, or another topic",
+            hint="use another topic; for `heliostat dlq replay` there is --to-source",
         )
+    topic = target.describe_topics([to])[to]
+    if topic.error is not None:
+        raise Refused(f"topic {to} is not at {link.target}, or can't be described there")
+    return len(topic.partitions)
 
 
 def _write(  # noqa: PLR0917 - what, from where and to where

@@ -1,21 +1,23 @@
-"""Schema ids of dead letters that are replayed to a topic of the target.
+"""Schema ids of the source's records that are written to a topic of the target by hand.
 
-I8  A letter has the source's ids, and a topic that is no mirror has no gate. A record is written
-    there only if each of its ids is the same schema's at the target: otherwise readers would
-    fail, or take it for another schema.
+I8  A dead letter, or a record that never crossed, has the source's ids, and a topic that is no
+    mirror has no gate. A record is written there only if each of its ids is the same schema's at
+    the target: otherwise readers would fail, or take it for another schema.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
-from heliostat.framed_ids import guid_number, ids_of_record, shown_id
+from heliostat.framed_ids import Headers, guid_number, ids_of_record, shown_id
 from heliostat.gaps.dead_letters import DeadLetter
 from heliostat.link.pipeline_rules import decoded_of
 from heliostat.link.schema_rules import frames_in, frames_of
+from heliostat.names import TopicName
 from heliostat.operate.schemas import seen_registries
 from heliostat.records.copier.lane import NO_FRAMES, SchemaFrames
 
@@ -43,8 +45,27 @@ class SameIds:
         return number in self.same or (number < 0 and not self.has_guids)
 
 
-def other_id(letter: DeadLetter, frames: SchemaFrames, ids: SameIds) -> int | None:
-    """Return a schema id of a letter's record that is not the same schema's at the target.
+class Framed(Protocol):
+    """A record, or what is kept of one."""
+
+    @property
+    def key(self) -> bytes | None:
+        """Its key."""
+        ...
+
+    @property
+    def value(self) -> bytes | None:
+        """Its value."""
+        ...
+
+    @property
+    def headers(self) -> Headers:
+        """Its headers."""
+        ...
+
+
+def other_id(letter: Framed, frames: SchemaFrames, ids: SameIds) -> int | None:
+    """Return a schema id of a record that is not the same schema's at the target.
 
     None: there is no such id. Where nothing says that values have ids, only those that the source's
     registry has are taken for one.
@@ -73,27 +94,11 @@ def check_ids(config: Config, link: LinkConfig, letters: Iterable[DeadLetter]) -
         One of the clusters does not answer.
     """
     framed = [each for each in letters if _may_have_ids(each)]
-    if link.schemas.strategy == "off" or not framed:
+    if not framed:
         return
-    seen = seen_registries(config, link)
-    found = frames_in(seen.source, {*seen.mirrors, *(each.source.topic for each in framed)})
-    guids = seen.source.guids(seen.rules.source_context).values()
-    ids = SameIds(
-        frozenset(
-            (
-                *(int(own) for own, there in seen.plan.ids.items() if own == there),
-                *(guid_number(own) for own, there in seen.plan.guids.items() if own == there),
-            )
-        ),
-        frozenset(
-            (*seen.source.ids(seen.rules.source_context), *(guid_number(each) for each in guids))
-        ),
-        has_guids=bool(guids),
-    )
+    ids = replayed_ids(config, link, {each.source.topic for each in framed})
     for letter in framed:
-        topic = letter.source.topic
-        known = found.get(topic, NO_FRAMES) | decoded_of(link, topic)
-        number = other_id(letter, frames_of(link.schemas, topic, {topic: known}), ids)
+        number = ids.other_of(letter.source.topic, letter)
         if number is not None:
             raise Refused(
                 f"{letter.source} at offset {letter.offset} has the source's schema id "
@@ -103,6 +108,80 @@ def check_ids(config: Config, link: LinkConfig, letters: Iterable[DeadLetter]) -
             )
 
 
-def _may_have_ids(letter: DeadLetter) -> bool:
+@dataclass(frozen=True, slots=True)
+class ReplayedIds:
+    """Which ids of some topics' records mean the same at the target.
+
+    Parameters
+    ----------
+    ids
+        Those that do; None: the link has no registries.
+    frames
+        Where records have ids, by source topic.
+    """
+
+    ids: SameIds | None
+    frames: Mapping[TopicName, SchemaFrames]
+
+    def other_of(self, topic: TopicName, record: Framed) -> int | None:
+        """Return a schema id of a topic's record that is another schema's; None: there is none."""
+        if self.ids is None or not _may_have_ids(record):
+            return None
+        return other_id(record, self.frames[topic], self.ids)
+
+
+def replayed_ids(
+    config: Config,
+    link: LinkConfig,
+    topics: Collection[TopicName],
+    former: Mapping[TopicName, TopicName] | None = None,
+) -> ReplayedIds:
+    """Read both registries for the ids in records of these source topics.
+
+    Parameters
+    ----------
+    former
+        Mirrors that were given away: no link registers what their records need any more, so it must
+        be at the target already.
+
+    Raises
+    ------
+    RegistryError, RegistryUnreachable, RegistryAnswerInvalid
+        A registry does not answer, or refuses.
+    ConnectionLost
+        One of the clusters does not answer.
+    """
+    if link.schemas.strategy == "off":
+        return ReplayedIds(None, {})
+    seen = seen_registries(config, link, former)
+    there_already = None if former is None else seen.target.ids(seen.rules.naming.context)
+    found = frames_in(seen.source, {*seen.mirrors, *topics})
+    guids = seen.source.guids(seen.rules.source_context).values()
+    ids = SameIds(
+        frozenset(
+            (
+                *(
+                    int(own)
+                    for own, there in seen.plan.ids.items()
+                    if own == there and (there_already is None or there in there_already)
+                ),
+                *(guid_number(own) for own, there in seen.plan.guids.items() if own == there),
+            )
+        ),
+        frozenset(
+            (*seen.source.ids(seen.rules.source_context), *(guid_number(each) for each in guids))
+        ),
+        has_guids=bool(guids),
+    )
+    frames = {
+        topic: frames_of(
+            link.schemas, topic, {topic: found.get(topic, NO_FRAMES) | decoded_of(link, topic)}
+        )
+        for topic in topics
+    }
+    return ReplayedIds(ids, frames)
+
+
+def _may_have_ids(letter: Framed) -> bool:
     of_key, of_value, in_headers = ids_of_record(letter.key, letter.value, letter.headers)
     return of_key is not None or of_value is not None or bool(in_headers)

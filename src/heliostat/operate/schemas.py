@@ -146,8 +146,15 @@ class SeenRegistries(NamedTuple):
     plan: SchemaPlan
 
 
-def seen_registries(config: Config, link: LinkConfig) -> SeenRegistries:
+def seen_registries(
+    config: Config, link: LinkConfig, former: Mapping[TopicName, TopicName] | None = None
+) -> SeenRegistries:
     """Read both registries of a link whole, and plan; changes nothing.
+
+    Parameters
+    ----------
+    former
+        Mirrors that were given away and are to be seen all the same: target topics by source topic.
 
     Raises
     ------
@@ -159,6 +166,7 @@ def seen_registries(config: Config, link: LinkConfig) -> SeenRegistries:
     with registries_of(config, link) as (source, target):
         there = observe_registry(source)
         mirrors, topics = _topics(config, link)
+        mirrors |= former or {}
         rules = rules_of(link, mirrors, topics)(there)
         content = observe_registry(target)
     return SeenRegistries(there, content, mirrors, rules, plan_schemas(there, content, rules))

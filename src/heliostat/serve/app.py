@@ -61,6 +61,7 @@ from heliostat.serve.problems import Problem, documented, of_error, problem
 from heliostat.serve.questions import Asking
 from heliostat.serve.restart_routes import add_restarts
 from heliostat.serve.static_files import add_page
+from heliostat.serve.tail_routes import add_tail
 from heliostat.serve.verify_routes import add_verify
 from heliostat.serve.watch import Watch
 from heliostat.serve.wishes_routes import add_wishes
@@ -117,6 +118,7 @@ def make_app(
     add_restarts(app, asking)
     add_apply(app, asking)
     add_levels(app, asking)
+    add_tail(app, asking)
     add_definitions(app, watch, file or partial(_as_file, watch.config))
     add_caller(app)
     add_page(app)

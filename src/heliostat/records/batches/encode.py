@@ -29,8 +29,10 @@ def encode_batch(
     records: Sequence[tuple[bytes | None, bytes | None, int] | NewRecord],
     *,
     codec: Codec = Codec.NONE,
+    producer_id: int = NO_PRODUCER,
+    sequence: int = NO_PRODUCER,
 ) -> bytes:
-    """Encode one batch to append, without a producer id.
+    """Encode one batch to append, by default without a producer id.
 
     Parameters
     ----------
@@ -38,6 +40,8 @@ def encode_batch(
         At least one, as a `NewRecord` or (key, value, timestamp in ms).
     codec
         Codec to compress it with.
+    producer_id, sequence
+        By which the broker appends it once, however often it is sent (KIP-98).
     """
     base_timestamp = records[0][2]
     body = bytearray()
@@ -55,8 +59,8 @@ def encode_batch(
         codec=codec,
         base_timestamp=base_timestamp,
         max_timestamp=max(each[2] for each in records),
-        producer_id=NO_PRODUCER,
-        base_sequence=NO_PRODUCER,
+        producer_id=producer_id,
+        base_sequence=sequence,
     )
     return header + packed
 

@@ -1,0 +1,1 @@
+"""Records of any topic as files, or in another topic."""

@@ -1,0 +1,156 @@
+"""A returned source must rest before its tail is read: nobody writes, no transaction is open.
+
+Whoever can deny writes at the source fences it so (`Fence`); else its log ends must stand still for
+a while. A commit passes any fence, so open transactions are named, and must have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, Protocol
+
+from heliostat.clock import Clock
+from heliostat.clusters.admin.values import OpenTransaction
+from heliostat.errors import BrokerError, Refused
+from heliostat.names import Offset, ProducerId, TopicPartition
+
+STANDS_STILL_S = 10.0
+NAMED_MAX = 10
+
+
+class RestingSource(Protocol):
+    """What is asked of the source; `ClusterAdmin` has it."""
+
+    def list_log_ends(
+        self, partitions: Collection[TopicPartition], *, confirmed: bool = False
+    ) -> Mapping[TopicPartition, Offset | BrokerError]:
+        """Return log ends, with records that are not replicated yet."""
+        ...
+
+    def open_transactions(
+        self, partitions: Collection[TopicPartition]
+    ) -> Mapping[TopicPartition, tuple[OpenTransaction, ...] | BrokerError]:
+        """Return the transactions that have not ended."""
+        ...
+
+    def transactional_ids(self, producers: Collection[ProducerId]) -> Mapping[ProducerId, str]:
+        """Return the transactional ids of producers."""
+        ...
+
+
+Fence = Callable[[Collection[TopicPartition]], bool]
+"""Keeps everybody from writing these partitions of the source; returns whether it is so, by the
+word of every broker. False: it can't, and the ends must stand still."""
+
+
+class OpenProducer(NamedTuple):
+    """A transaction at the source that has not ended."""
+
+    partition: TopicPartition
+    producer_id: ProducerId
+    transactional_id: str
+    """Empty: brokers don't show it."""
+    first: Offset
+    last_ms: int
+
+    def words(self) -> str:
+        """Return it for people."""
+        name = f" ({self.transactional_id})" if self.transactional_id else ""
+        return f"{self.partition} from offset {self.first} by producer {self.producer_id}{name}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "producer_id": self.producer_id,
+            "transactional_id": self.transactional_id,
+            "first": self.first,
+            "last_ms": self.last_ms,
+        }
+
+
+def cannot_fence(partitions: Collection[TopicPartition]) -> bool:
+    """Fence nothing: the ends must stand still."""
+    del partitions
+    return False
+
+
+def open_producers(
+    source: RestingSource, partitions: Collection[TopicPartition]
+) -> list[OpenProducer]:
+    """Return the transactions that are open in these partitions of the source.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The source does not answer, or refuses; brokers before 2.8 can't say.
+    """
+    answers = source.open_transactions(partitions)
+    rows: list[tuple[TopicPartition, OpenTransaction]] = []
+    for partition in sorted(answers):
+        rows += [(partition, row) for row in _sound(answers[partition])]
+    names = source.transactional_ids({row.producer_id for _, row in rows})
+    return [
+        OpenProducer(
+            *(partition, row.producer_id, names.get(row.producer_id, "")),
+            *(row.first, row.last_timestamp_ms),
+        )
+        for partition, row in rows
+    ]
+
+
+def require_rest(
+    source: RestingSource,
+    partitions: Collection[TopicPartition],
+    clock: Clock,
+    fence: Fence = cannot_fence,
+) -> None:
+    """See that nobody writes these partitions of the source, and no transaction is open.
+
+    Raises
+    ------
+    Refused
+        Somebody writes still, or transactions are open; all of them are named.
+    ConnectionLost, BrokerError
+        The source does not answer, or refuses.
+    """
+    if not fence(partitions):
+        before = _ends(source, partitions)
+        clock.sleep(STANDS_STILL_S)
+        moved = [
+            f"{partition} from {before[partition]} to {end}"
+            for partition, end in sorted(_ends(source, partitions).items())
+            if end != before[partition]
+        ]
+        if moved:
+            raise Refused(
+                f"the source is still written: within {STANDS_STILL_S:g} s " + _listed(moved),
+                hint="stop its producers, or deny them to write there, and ask again",
+            )
+    producers = open_producers(source, partitions)
+    if producers:
+        raise Refused(
+            "transactions are open at the source: "
+            + _listed([producer.words() for producer in producers]),
+            hint="a commit passes any fence: wait for their timeout, or end them with "
+            "kafka-transactions.sh abort",
+        )
+
+
+def _ends(
+    source: RestingSource, partitions: Collection[TopicPartition]
+) -> dict[TopicPartition, Offset]:
+    answers = source.list_log_ends(partitions, confirmed=True)
+    return {partition: _sound(answer) for partition, answer in answers.items()}
+
+
+def _sound(answer: Any) -> Any:
+    if isinstance(answer, BrokerError):
+        raise answer
+    return answer
+
+
+def _listed(names: list[str]) -> str:
+    more = len(names) - NAMED_MAX
+    return ", ".join(names[:NAMED_MAX]) + (f", and {more} more" if more > 0 else "")

@@ -1,0 +1,78 @@
+"""What verbs have in common that only an admin may ask: the role, and the link's name typed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+from fastapi import Request
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from heliostat.serve.guard import CALLER, ROLE
+from heliostat.serve.tokens import Role
+
+
+class TypedName(BaseModel):
+    """Carries the link's name, typed by whoever asks: such a verb can't be taken back."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    confirm: Annotated[str, Field(max_length=100)] = ""
+    """The link's name again; not needed for a dry run."""
+
+
+def require_admin(request: Request) -> str:
+    """Return who asks.
+
+    Raises
+    ------
+    HTTPException
+        Their token is not an admin's (403).
+    """
+    name = request.scope.get(CALLER) or "api"
+    if request.scope.get(ROLE, Role.ADMIN) < Role.ADMIN:
+        raise HTTPException(403, f"the token of {name} is no admin's")
+    return str(name)
+
+
+def require_typed(link: str, body: TypedName, *, dry_run: bool) -> None:
+    """See that the link's name was typed.
+
+    Raises
+    ------
+    HTTPException
+        It was not (422).
+    """
+    if not dry_run and body.confirm != link:
+        raise HTTPException(422, f"confirm is not the link's name, {link}")
+
+
+class OneAtATime:
+    """Lets one such verb of a link run at a time. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._links: set[str] = set()
+
+    @contextmanager
+    def of(self, link: str) -> Iterator[None]:
+        """Hold a link.
+
+        Raises
+        ------
+        HTTPException
+            Another one runs (429).
+        """
+        with self._lock:
+            if link in self._links:
+                text = f"another one runs for link {link}"
+                raise HTTPException(429, text, headers={"Retry-After": "5"})
+            self._links.add(link)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._links.discard(link)
