@@ -14,6 +14,7 @@ from heliostat.access import Reachable
 from heliostat.clusters.foreign_records import NOT_A_ROW, ForeignRecords
 from heliostat.clusters.keyed_topic import Change, KeyedTopic, OwnRows
 from heliostat.handover.promotion import PROMOTED_PREFIX, Promotion, is_promotion_key
+from heliostat.handover.run import Runs, is_run_key
 from heliostat.names import LinkName, Offset, TopicName
 from heliostat.state_topics import wishes_topic
 from heliostat.wishes.levels import Level, is_level
@@ -42,6 +43,8 @@ class WishBook:
         """What was read so far."""
         self.orders = Orders()
         """The same of orders."""
+        self.runs = Runs()
+        """Verbs of several steps, as far as they are."""
         self.restarts: RestartMemory | None = None
         """What is remembered of the link's restarts; None: it never halted."""
 
@@ -65,7 +68,7 @@ class WishBook:
 
     def read(self) -> None:
         """Read all wishes; a topic that does not exist holds none."""
-        self.wishes, self.orders, self.restarts = Wishes(), Orders(), None
+        self.wishes, self.orders, self.restarts, self.runs = Wishes(), Orders(), None, Runs()
         for change in self._reader.read_changes():
             self._take(change)
 
@@ -89,6 +92,8 @@ class WishBook:
                 self.orders.take(change.key, change.value)
             elif is_promotion_key(change.key):
                 self._take_promotion(change)
+            elif is_run_key(change.key):
+                self.runs.take(change.key, change.value)
             elif change.key == RESTARTS_KEY:
                 of_value = RestartMemory.from_json
                 self.restarts = None if change.value is None else of_value(change.value)

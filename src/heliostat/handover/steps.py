@@ -1,0 +1,415 @@
+"""The steps of a planned switch: each may be done again, by another process too; pure.
+
+    preflight, lag               nothing is changed
+    fence ... last_look          copying goes on; all is taken back by lifting the fence
+    promotion, opening, watch    there is no way back; `heliostat reverse` is another switch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from heliostat.errors import ConnectionLost
+from heliostat.handover.desk import (
+    Answer,
+    Compared,
+    GroupsSeen,
+    Stillness,
+    SwitchDesk,
+    SwitchOptions,
+    Weight,
+)
+from heliostat.handover.run import Run, RunState, Step, StepState
+from heliostat.names import Offset, TopicName, TopicPartition
+
+LOOK_S = 1.0
+NAMES_MAX = 20
+"""Most lines of a kind in a step's text and facts."""
+TRIES, TRY_AGAIN_S = 5, 2.0
+"""A step whose cluster does not answer is done again so often."""
+OFFSETS_S = 60.0
+"""How long last offsets may take once nobody reads at the source."""
+Tell = Callable[[str], None]
+
+
+class StepFailed(Exception):
+    """A step can't be completed: the run ends, and takes back what it has changed."""
+
+    def __init__(self, text: str, facts: Mapping[str, Any] | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.facts = facts or {}
+
+
+@dataclass(slots=True)
+class Moment:
+    """What a step has, and what steps of this process leave to later ones.
+
+    Parameters
+    ----------
+    tell
+        Called with what is waited for.
+    ends
+        Where the source's logs ended when they stood still.
+    by_rules
+        Whether rules keep producers out.
+    """
+
+    desk: SwitchDesk
+    options: SwitchOptions
+    run: Run
+    tell: Tell
+    ends: dict[TopicPartition, Offset] = field(default_factory=dict)
+    by_rules: bool = False
+
+
+def preflight(now: Moment) -> Answer:
+    """Name all problems at once; those that are waited for later are no reason to stop."""
+    problems = now.desk.problems()
+    accepted = set(now.options.accepted)
+    stopping = [
+        each
+        for each in problems
+        if each.weight is Weight.STOPS or (each.weight is Weight.ASKS and each.code not in accepted)
+    ]
+    facts = {"problems": [each.to_json() for each in problems]}
+    if stopping:
+        lines = [f"{each.text} ({each.hint})" for each in stopping]
+        raise StepFailed(first_of(lines), facts)
+    told = [each.text for each in problems]
+    return Answer(first_of(told) if told else "nothing is in the way", facts)
+
+
+def lag(now: Moment) -> Answer:
+    """Wait until little is missing, to the logs' ends."""
+    until_s = now.desk.monotonic_s() + now.options.lag_s
+    while True:  # ends: little is missing, or the time is over
+        copied = now.desk.copied()
+        text = f"{copied.records:,} records are missing"
+        if not copied.unknown and copied.records <= now.options.lag_threshold:
+            return Answer(text, {"records": copied.records})
+        if now.desk.monotonic_s() >= until_s:
+            raise StepFailed(
+                f"{text} after {now.options.lag_s:g} s, more than {now.options.lag_threshold:,}: "
+                + first_of(copied.lines())
+            )
+        now.tell(f"{text}; waits for {now.options.lag_threshold:,}")
+        now.desk.sleep(LOOK_S)
+
+
+def fence(now: Moment) -> Answer:
+    """Keep the source's producers out."""
+    answer = now.desk.put_up_fence()
+    now.by_rules = answer.by_rules
+    if not answer.is_whole:
+        raise StepFailed(answer.text, answer.facts)
+    return Answer(answer.text, {"by_rules": answer.by_rules, **answer.facts})
+
+
+def still(now: Moment) -> Answer:
+    """Wait until no transaction is open and the ends stand still; name who goes on writing."""
+    desk, options = now.desk, now.options
+    # What rules keep out is out at once; an operator needs a while to stop producers.
+    patience_s = 0.0 if now.by_rules else options.producers_s
+    until_s = desk.monotonic_s() + patience_s
+    while True:  # ends: they stood still, or the time is over
+        _await_transactions(now)
+        text = "" if now.by_rules else "stop the source's producers of these topics now; "
+        now.tell(f"{text}the source's ends must stand still for {options.still_s:g} s")
+        seen = desk.watch(options.still_s, until_first=True)
+        if seen.is_still and not desk.open_transactions():
+            now.ends = dict(seen.ends)
+            return Answer(
+                f"{len(seen.ends):,} logs stood still for {options.still_s:g} s",
+                {"partitions": len(seen.ends)},
+            )
+        if not seen.is_still and desk.monotonic_s() >= until_s:
+            raise StepFailed(
+                f"the source is still written: {first_of(seen.lines())}", _moved(seen)
+            )
+
+
+def _await_transactions(now: Moment) -> None:
+    """Wait until none is open: the commit of one passes every fence, and ends move then."""
+    until_s = now.desk.monotonic_s() + now.options.transactions_s
+    while lines := now.desk.open_transactions():
+        if now.desk.monotonic_s() >= until_s:
+            raise StepFailed(
+                f"transactions are open after {now.options.transactions_s:g} s: {first_of(lines)}",
+                {"open": list(lines)[:NAMES_MAX]},
+            )
+        now.tell(f"waits for open transactions: {first_of(lines)}")
+        now.desk.sleep(LOOK_S)
+
+
+def _moved(seen: Stillness) -> dict[str, Any]:
+    return {"moved": seen.lines()[:NAMES_MAX]}
+
+
+def records(now: Moment) -> Answer:
+    """Wait until the last records are at the target, by the owner's reports and by its logs."""
+    until_s = now.desk.monotonic_s() + now.options.records_s
+    while True:  # ends: all is there, or the time is over
+        copied = now.desk.copied()
+        if not copied.unknown and not copied.missing:
+            return Answer(f"all of {len(copied.ends):,} logs is at the target")
+        if now.desk.monotonic_s() >= until_s:
+            raise StepFailed(
+                f"not all is at the target after {now.options.records_s:g} s: "
+                + first_of(copied.lines()),
+                {"behind": copied.lines()[:NAMES_MAX]},
+            )
+        now.tell(f"waits for the last records: {first_of(copied.lines())}")
+        now.desk.sleep(LOOK_S)
+
+
+def groups(now: Moment) -> Answer:
+    """Wait until nobody reads at the source, and last offsets are published."""
+    began_s = now.desk.monotonic_s()
+    nobody_s: float | None = None
+    while True:  # ends: all is published, or the time is over
+        seen = now.desk.groups()
+        if not seen.is_synced:
+            return Answer("not configured: groups.sync is off", {"is_synced": False})
+        now_s = now.desk.monotonic_s()
+        if seen.reading:
+            nobody_s = None
+            if now_s - began_s >= now.options.groups_s:
+                raise StepFailed(
+                    f"groups still read at the source after {now.options.groups_s:g} s: "
+                    + first_of(seen.reading),
+                    _groups_facts(seen),
+                )
+            now.tell(f"waits for groups that read at the source: {first_of(seen.reading)}")
+        elif not seen.behind:
+            return Answer(f"{seen.level:,} groups continue exactly", _groups_facts(seen))
+        else:
+            nobody_s = now_s if nobody_s is None else nobody_s
+            if now_s - nobody_s >= OFFSETS_S:
+                raise StepFailed(
+                    f"last offsets are not published after {OFFSETS_S:g} s: "
+                    + first_of(seen.behind),
+                    _groups_facts(seen),
+                )
+            now.tell(f"waits for last offsets: {first_of(seen.behind)}")
+        now.desk.sleep(LOOK_S)
+
+
+def _groups_facts(seen: GroupsSeen) -> dict[str, Any]:
+    return {
+        "level": seen.level,
+        "reading": list(seen.reading)[:NAMES_MAX],
+        "behind": list(seen.behind)[:NAMES_MAX],
+    }
+
+
+def contents(now: Moment) -> Answer:
+    """Compare contents, as far as asked."""
+    if now.options.verify is Compared.NONE:
+        return Answer("not asked for")
+    now.tell(now.desk.comparison(now.options))
+    answer = now.desk.compare(now.options)
+    if answer.differences:
+        raise StepFailed(f"{answer.text}: {first_of(answer.differences)}", answer.facts)
+    return answer
+
+
+def last_look(now: Moment) -> Answer:
+    """Look once more: the steps between may have taken minutes."""
+    copied = now.desk.copied()
+    grown = [
+        f"{partition}: {copied.ends[partition] - end} records came"
+        for partition, end in sorted(now.ends.items())
+        if copied.ends.get(partition, end) != end
+    ]
+    if grown or copied.missing or copied.unknown:
+        lines = [*grown, *copied.lines()]
+        raise StepFailed(
+            f"the source is written again: {first_of(lines)}", {"moved": lines[:NAMES_MAX]}
+        )
+    if lines := list(now.desk.open_transactions()):
+        raise StepFailed(f"transactions are open: {first_of(lines)}", {"open": lines[:NAMES_MAX]})
+    return Answer("nothing has changed since", {"ends": by_topic(copied.ends)})
+
+
+def promotion(now: Moment) -> Answer:
+    """Give the mirrors away: from here on there is no way back."""
+    now.tell("the link gives the mirrors away")
+    return now.desk.promote()
+
+
+def opening(now: Moment) -> Answer:
+    """Open rights and registry of the target for producers."""
+    return now.desk.open_target()
+
+
+def watch(now: Moment) -> Answer:
+    """Watch the source on, and name what is written there."""
+    ends = now.run.step("last_look").facts.get("ends", {})
+    now.tell(f"watches the source for {now.options.watch_s:g} s")
+    lines = list(now.desk.written_after(ends, now.options.watch_s))
+    if lines:
+        text = f"the source was written after the switch: {first_of(lines)}; `heliostat tail` "
+        return Answer(f"{text}finds these records", {"written": lines[:NAMES_MAX]})
+    return Answer("nothing was written at the source")
+
+
+STEPS: Mapping[str, Callable[[Moment], Answer]] = {
+    each.__name__: each
+    for each in (
+        *(preflight, lag, fence, still, records, groups),
+        *(contents, last_look, promotion, opening, watch),
+    )
+}
+CHANGES_NOTHING = frozenset({"preflight", "lag"})
+NO_WAY_BACK = frozenset({"promotion", "opening", "watch"})
+
+
+def first_of(lines: Iterable[str]) -> str:
+    """Return the first lines as one text, and how many more there are."""
+    every = list(lines)
+    more = f" and {len(every) - NAMES_MAX} more" if len(every) > NAMES_MAX else ""
+    return "; ".join(every[:NAMES_MAX]) + more
+
+
+def by_topic(ends: Mapping[TopicPartition, Offset]) -> dict[TopicName, list[int]]:
+    """Return ends by topic, in the order of partitions, in which a row keeps them."""
+    rows: dict[TopicName, list[int]] = {}
+    for partition in sorted(ends):
+        rows.setdefault(partition.topic, []).append(int(ends[partition]))
+    return rows
+
+
+class Conductor:
+    """Carries out a run, or takes it back. For one thread.
+
+    Every method raises what the desk does; the run stays as it was saved, and may be carried on.
+
+    Parameters
+    ----------
+    desk
+        What asks and does.
+    run
+        The run, new or begun by another process.
+    save
+        Makes it durable; raises if another process has taken the run over.
+    told
+        Called with the run after each change.
+    """
+
+    def __init__(
+        self,
+        desk: SwitchDesk,
+        run: Run,
+        options: SwitchOptions,
+        *,
+        save: Callable[[Run], None],
+        told: Callable[[Run], None] = lambda _: None,
+    ) -> None:
+        self._desk = desk
+        self.run = run
+        self._options = options
+        self._save = save
+        self._told = told
+
+    @property
+    def may_go_back(self) -> bool:
+        """Whether nothing was given away yet."""
+        return self.run.step("promotion").state is StepState.PENDING
+
+    def go(self) -> Run:
+        """Carry out what is left; return the run as it ended."""
+        if self.run.state is RunState.GOING_BACK:
+            return self.go_back()
+        if self.may_go_back:  # what was seen by another process may have changed since
+            fresh = tuple(Step(name) for name in STEPS)
+            self._put(replace(self.run, steps=fresh))
+        moment = Moment(self._desk, self._options, self.run, self._progress)
+        for name in STEPS:
+            if self.run.step(name).state is StepState.DONE:
+                continue
+            moment.run = self.run
+            try:
+                self._do(name, moment)
+            except StepFailed as failure:
+                return self._end_failed(name, failure)
+        return self._end(RunState.DONE)
+
+    def go_back(self) -> Run:
+        """Take back what was changed; copying has never stopped.
+
+        Raises
+        ------
+        ValueError
+            Mirrors were given away: there is no way back.
+        """
+        if not self.may_go_back:
+            raise ValueError(f"run {self.run.id} is past its promotion")
+        self._put(replace(self.run, state=RunState.GOING_BACK))
+        text = self._desk.lift_fence()
+        steps = tuple(
+            replace(step, state=StepState.WENT_BACK, text=text if step.name == "fence" else "")
+            if step.state in (StepState.DONE, StepState.RUNNING)
+            and step.name not in CHANGES_NOTHING
+            else step
+            for step in self.run.steps
+        )
+        self._put(replace(self.run, steps=steps))
+        return self._end(RunState.WENT_BACK)
+
+    def _do(self, name: str, moment: Moment) -> None:
+        self._put_step(name, state=StepState.RUNNING, began_ms=self._desk.wall_ms())
+        answer = self._tried(name, moment)
+        self._put_step(
+            name,
+            state=StepState.DONE,
+            ended_ms=self._desk.wall_ms(),
+            text=answer.text,
+            facts=answer.facts,
+        )
+
+    def _tried(self, name: str, moment: Moment) -> Answer:
+        for left in reversed(range(TRIES)):
+            try:
+                return STEPS[name](moment)
+            except ConnectionLost as error:
+                if not left:
+                    raise
+                self._progress(f"tries again: {error.text}")
+                self._desk.sleep(TRY_AGAIN_S)
+        raise AssertionError("no try is left")
+
+    def _progress(self, text: str) -> None:
+        """Tell what is waited for; a new text is made durable as well."""
+        step = next(step for step in self.run.steps if step.state is StepState.RUNNING)
+        if step.text != text:
+            self._put_step(step.name, text=text)
+
+    def _end_failed(self, name: str, failure: StepFailed) -> Run:
+        self._put_step(
+            name,
+            state=StepState.FAILED,
+            ended_ms=self._desk.wall_ms(),
+            text=failure.text,
+            facts=failure.facts,
+        )
+        return self._end(RunState.FAILED) if name in CHANGES_NOTHING else self.go_back()
+
+    def _end(self, state: RunState) -> Run:
+        self._put(replace(self.run, state=state, ended_ms=self._desk.wall_ms()))
+        return self.run
+
+    def _put_step(self, name: str, **changes: Any) -> None:
+        self._put(self.run.with_step(replace(self.run.step(name), **changes)))
+
+    def _put(self, run: Run) -> None:
+        self._save(run)
+        self.run = run
+        self._told(run)
+
+
+def new_steps() -> Sequence[Step]:
+    """Return the steps of a new run."""
+    return tuple(Step(name) for name in STEPS)
