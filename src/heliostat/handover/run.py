@@ -139,6 +139,8 @@ class Run:
     steps: tuple[Step, ...]
     state: RunState = RunState.UNDER_WAY
     ended_ms: int | None = None
+    holder: str = ""
+    """Who carries it out: a process's own name for itself."""
 
     @property
     def key(self) -> str:
@@ -171,6 +173,7 @@ class Run:
             "ended_ms": self.ended_ms,
             "state": self.state.value,
             "steps": [step.to_json() for step in self.steps],
+            "holder": self.holder,
         }
 
     @classmethod
@@ -188,6 +191,7 @@ class Run:
             tuple(Step.from_json(step) for step in value["steps"]),
             RunState(value["state"]),
             _time(value["ended_ms"]),
+            str(value["holder"]),
         )
 
 

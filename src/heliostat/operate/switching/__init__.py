@@ -1,0 +1,1 @@
+"""What the steps of a planned switch ask of real clusters, and do there."""

@@ -1,0 +1,301 @@
+"""What a switch asks of real clusters, and does there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
+
+from heliostat.clock import SystemClock
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.recent_records import RecentRecords
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import BrokerError
+from heliostat.fencing import StillEnds
+from heliostat.handover.desk import (
+    Answer,
+    Copied,
+    FenceAnswer,
+    GroupsSeen,
+    Problem,
+    Stillness,
+    SwitchOptions,
+)
+from heliostat.handover.promotion import PromotedBy
+from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.operate.promotion import promote
+from heliostat.operate.switching.fence import SourceFence
+from heliostat.operate.switching.groups import groups_seen
+from heliostat.operate.switching.opening import open_target
+from heliostat.operate.switching.preflight import all_problems
+from heliostat.records.copier.lane import PartitionReport
+from heliostat.state.connections import LinkConnections, connected
+from heliostat.state_topics import progress_topic
+from heliostat.status.reader import StatusReader
+
+CLIENT_ID = "heliostat-switch"
+READ_S, READ_MAX_S = 0.1, 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be switched, and for whom."""
+
+    config: Config
+    link: LinkConfig
+    topics: tuple[TopicName, ...]
+    by: str
+    why: str = ""
+
+
+class LinkDesk:
+    """The `SwitchDesk` of a link. For one thread.
+
+    Parameters
+    ----------
+    order
+        What is to be switched.
+    both
+        Connections to both clusters.
+    source, target
+        Requests to them.
+    reader
+        The link's reports.
+    """
+
+    def __init__(
+        self,
+        order: Order,
+        both: LinkConnections,
+        source: ClusterAdmin,
+        target: ClusterAdmin,
+        reader: StatusReader,
+    ) -> None:
+        self._order = order
+        self._both = both
+        self._source = source
+        self._target = target
+        self._reader = reader
+        self._clock = SystemClock()
+        self._fence = SourceFence(order.config, order.link, source, both.target)
+
+    def wall_ms(self) -> int:
+        """Return the wall clock."""
+        return self._clock.wall_ms()
+
+    def monotonic_s(self) -> float:
+        """Return a clock that never jumps."""
+        return self._clock.monotonic_s()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        self._clock.sleep(seconds)
+
+    def problems(self) -> Sequence[Problem]:
+        """Return all that is in the way, at once."""
+        order = self._order
+        with closing(self._both.state()) as state:
+            stored = state.read()
+        return all_problems(
+            order.config,
+            order.link,
+            order.topics,
+            stored=stored,
+            copied=self.copied(),
+            transactions=self._transactions(),
+            deny=self._fence.rules(order.topics),
+            groups=self.groups(),
+        )
+
+    def partitions(self) -> tuple[list[TopicPartition], dict[TopicPartition, str]]:
+        """Return all partitions at the source, and topics that it does not describe, and why."""
+        infos = self._source.describe_topics(self._order.topics)
+        lost = {
+            TopicPartition(name, PartitionId(-1)): info.error.text
+            for name, info in infos.items()
+            if info.error is not None
+        }
+        rows = [
+            TopicPartition(name, part.partition)
+            for name, info in infos.items()
+            for part in info.partitions
+        ]
+        return rows, lost
+
+    def copied(self) -> Copied:
+        """Return how far the topics are copied; that nothing is missing is confirmed."""
+        copied = self._copied(confirmed=False)
+        if copied.missing or copied.unknown:
+            return copied
+        return self._copied(confirmed=True)
+
+    def _copied(self, *, confirmed: bool) -> Copied:
+        self._read_reports()
+        partitions, unknown = self.partitions()
+        reports = {report.source: report for report in self._reader.board.reports()}
+        ends = self._source.list_log_ends(partitions, confirmed=confirmed)
+        mirrors = [reports[each].target for each in partitions if each in reports]
+        landed = self._target.list_log_ends(mirrors, confirmed=confirmed)
+        there: dict[TopicPartition, Offset] = {}
+        missing: dict[TopicPartition, int] = {}
+        for partition in partitions:
+            end = ends[partition]
+            if isinstance(end, BrokerError):
+                unknown[partition] = f"its end is not known: {end.text}"
+                continue
+            there[partition] = end
+            report = reports.get(partition)
+            if report is None or report.position < 0:
+                unknown[partition] = "the link has not reported it yet"
+            elif end > report.position:
+                missing[partition] = end - report.position
+            elif why := _why_not_landed(report, landed[report.target]):
+                unknown[partition] = why
+        return Copied(there, missing, unknown)
+
+    def _read_reports(self) -> None:
+        until_s = self.monotonic_s() + READ_MAX_S
+        while self._reader.read(READ_S) and self.monotonic_s() < until_s:
+            pass
+
+    def open_transactions(self) -> Sequence[str]:
+        """Return a line for each transaction that is open in these topics."""
+        lines, refused = self._transactions()
+        return [*lines, *refused]
+
+    def _transactions(self) -> tuple[list[str], list[str]]:
+        """Return open transactions, and where they can't be told."""
+        partitions, _ = self.partitions()
+        answers = self._source.open_transactions(partitions)
+        rows = [
+            (partition, each)
+            for partition, answer in sorted(answers.items())
+            if not isinstance(answer, BrokerError)
+            for each in answer
+        ]
+        names = self._source.transactional_ids({each.producer_id for _, each in rows})
+        lines = [
+            f"{partition}: a transaction of producer {each.producer_id}"
+            + (f" ({name})" if (name := names.get(each.producer_id)) else "")
+            + f" is open since offset {each.first}"
+            for partition, each in rows
+        ]
+        refused = [
+            f"{partition}: {answer.text}"
+            for partition, answer in sorted(answers.items())
+            if isinstance(answer, BrokerError)
+        ]
+        return lines, refused
+
+    def put_up_fence(self) -> FenceAnswer:
+        """Keep the source's producers out by rules, as far as there may be any."""
+        return self._fence.put_up(self._order.topics)
+
+    def lift_fence(self) -> str:
+        """Let producers in again."""
+        return self._fence.lift()
+
+    def watch(self, seconds: float, *, until_first: bool) -> Stillness:
+        """Watch the source's ends for so long."""
+        partitions, _ = self.partitions()
+        watched = StillEnds(self._source, partitions, self._clock)
+        return watched.watch(seconds, until_first=until_first)
+
+    def groups(self) -> GroupsSeen:
+        """Return where groups are."""
+        return groups_seen(
+            self._order.config, self._order.link, self._source, set(self._order.topics)
+        )
+
+    def comparison(self, options: SwitchOptions) -> str:
+        """Return what is compared."""
+        return f"contents of {len(self._order.topics):,} topics are compared ({options.verify})"
+
+    def compare(self, options: SwitchOptions) -> Answer:
+        """Compare contents on Spark."""
+        del options
+        from heliostat.operate.verify import to_verify, verify_links
+        from heliostat.verify.ranges import RangeSpec
+
+        order = self._order
+        wanted = to_verify(order.config, (order.link,), order.topics)
+        report = verify_links(wanted, RangeSpec(is_complete=True))
+        lines = () if report.is_clean else tuple(report.lines())
+        return Answer(report.summary_line(), {}, lines)
+
+    def promote(self) -> Answer:
+        """Give the mirrors away."""
+        order = self._order
+        given = promote(
+            order.config,
+            order.link,
+            order.topics,
+            PromotedBy.SWITCH,
+            by=order.by,
+            why=order.why,
+        )
+        by = "the link's owner" if given.fenced_by.value == "owner" else "leases that are over"
+        return Answer(
+            f"{len(given.promotions):,} mirrors are given away, fenced by {by}",
+            {"fenced_by": given.fenced_by.value, "took_s": dict(given.took_s)},
+        )
+
+    def open_target(self) -> Answer:
+        """Open the target for producers."""
+        return open_target(
+            self._order.config, self._order.link, self._both, self._target, self._order.topics
+        )
+
+    def written_after(
+        self, ends: Mapping[TopicName, Sequence[int]], seconds: float
+    ) -> Sequence[str]:
+        """Return a line for each partition of the source that others have written after `ends`."""
+        before = {
+            TopicPartition(topic, PartitionId(number)): end
+            for topic, row in ends.items()
+            for number, end in enumerate(row)
+        }
+        if not before:
+            return []
+        seen = StillEnds(self._source, list(before), self._clock).watch(seconds)
+        named = {each.partition for each in seen.moved}
+        earlier = [
+            f"{partition}: {seen.ends[partition] - end} records came"
+            for partition, end in sorted(before.items())
+            if partition not in named and seen.ends.get(partition, end) != end
+        ]
+        return [*seen.lines(), *earlier]
+
+
+def _why_not_landed(
+    report: PartitionReport, landed: Offset | BrokerError
+) -> str:
+    """Return why a mirror's own log does not show what was reported; empty: it does."""
+    if isinstance(landed, BrokerError):
+        return f"the end of {report.target} is not known: {landed.text}"
+    if landed == report.target_end:
+        return ""
+    return f"{report.target} ends at {landed}, and the link reported {report.target_end}"
+
+
+@contextmanager
+def switch_desk(order: Order) -> Iterator[LinkDesk]:
+    """Open connections to both clusters, and read the link's reports.
+
+    Raises
+    ------
+    ConfigError
+        Both aliases lead to the same cluster.
+    ConnectionLost, BrokerError
+        A cluster does not answer, or refuses.
+    """
+    name = LinkName(order.link.name)
+    with ExitStack() as stack:
+        both = stack.enter_context(connected(order.config, order.link, CLIENT_ID))
+        asks: dict[str, Callable[[], None]] = {}
+        admins = stack.enter_context(both.admins(asks))
+        progress = stack.enter_context(closing(RecentRecords(both.target, progress_topic(name))))
+        reader = StatusReader(name, progress)
+        if progress.exists():
+            reader.begin()
+        yield LinkDesk(order, both, admins.source, admins.target, reader)

@@ -1,0 +1,130 @@
+"""All that may be in the way of a switch, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from heliostat.config import Config, LinkConfig
+from heliostat.fencing import DenyRules
+from heliostat.handover.desk import Copied, GroupsSeen, Problem, Weight
+from heliostat.handover.steps import first_of
+from heliostat.link.pipeline_rules import pipeline_of
+from heliostat.names import TopicName
+from heliostat.operate.status import link_picture
+from heliostat.state.link_state import Stored
+from heliostat.status.values import LinkStatus
+
+
+def all_problems(
+    config: Config,
+    link: LinkConfig,
+    topics: Collection[TopicName],
+    *,
+    stored: Stored,
+    copied: Copied,
+    transactions: tuple[list[str], list[str]],
+    deny: DenyRules,
+    groups: GroupsSeen,
+) -> list[Problem]:
+    """Return all problems, those that stop a switch first."""
+    status = link_picture(config, link).status
+    every = [
+        *_promoted(stored, topics),
+        *_of_link(status, topics),
+        *_unknown(copied),
+        *_one_way(link, stored, topics),
+        *_of_transactions(*transactions),
+        *_of_fence(deny),
+        *_of_groups(groups),
+    ]
+    order = list(Weight)
+    return sorted(every, key=lambda each: order.index(each.weight))
+
+
+def _promoted(stored: Stored, topics: Collection[TopicName]) -> Iterator[Problem]:
+    if given := sorted(set(topics) & stored.promoted.keys()):
+        yield Problem(
+            "promoted",
+            f"no mirrors any more: {', '.join(given)}",
+            "leave these topics out",
+            Weight.STOPS,
+        )
+
+
+def _of_link(status: LinkStatus, topics: Collection[TopicName]) -> Iterator[Problem]:
+    if status.state != "running":
+        hint = "a switch copies the last records: `heliostat run`, `start` or `resume` the link; "
+        hint += "with a source that is gone, `heliostat failover`"
+        yield Problem("not_running", status.state_in_words(), hint, Weight.STOPS)
+    paused = [
+        str(each["place"])
+        for each in status.paused
+        if str(each["place"]) in topics or str(each["place"]).rpartition("-")[0] in topics
+    ]
+    if paused:
+        text = f"paused: {', '.join(paused)}"
+        yield Problem("paused", text, "`heliostat resume` them", Weight.STOPS)
+    stopped = [each for each in status.problems if each.source in topics]
+    for each in stopped:
+        text = f"{each.source}-{each.partition} is {each.state}: {each.reason}"
+        hint = "`heliostat explain` and `heliostat gaps` say what to do"
+        yield Problem(each.code or "not_copied", text, hint, Weight.STOPS)
+    for topic, why in status.refused.items():
+        if topic in topics:
+            hint = "solve it, or leave the topic out"
+            yield Problem("refused", f"the link refuses {topic}: {why}", hint, Weight.STOPS)
+
+
+def _unknown(copied: Copied) -> Iterator[Problem]:
+    if copied.unknown:
+        lines = [f"{partition}: {why}" for partition, why in sorted(copied.unknown.items())]
+        hint = "`heliostat status` shows them; a link that has just begun reports within seconds"
+        yield Problem("lag_unknown", f"lag unknown: {first_of(lines)}", hint, Weight.STOPS)
+
+
+def _one_way(
+    link: LinkConfig, stored: Stored, topics: Collection[TopicName]
+) -> Iterator[Problem]:
+    piped = [topic for topic in sorted(topics) if pipeline_of(link, topic)]
+    shared = [
+        topic
+        for topic in sorted(topics)
+        if topic in stored.mirrors and stored.mirrors[topic].slot.is_shared
+    ]
+    hint = "`heliostat reverse` can't turn them back; go on with --accept one_way"
+    if piped:
+        text = f"rewritten or filtered by pipelines: {', '.join(piped)}"
+        yield Problem("one_way", text, hint, Weight.ASKS)
+    if shared:
+        text = f"in a slot of a topic that several sources share: {', '.join(shared)}"
+        yield Problem("one_way", text, hint, Weight.ASKS)
+
+
+def _of_transactions(lines: list[str], refused: list[str]) -> Iterator[Problem]:
+    if refused:
+        yield Problem(
+            "transactions_unknown",
+            f"open transactions can't be told: {first_of(refused)}",
+            "grant Read on these topics; brokers before 2.8 don't tell, then end transactional "
+            "producers by hand and go on with --accept transactions_unknown",
+            Weight.ASKS,
+        )
+    if lines:
+        hint = "they are waited for; end or abort those that hang (kafka-transactions.sh)"
+        yield Problem("open_transactions", first_of(lines), hint, Weight.TOLD)
+
+
+def _of_fence(deny: DenyRules) -> Iterator[Problem]:
+    for each in deny.cannot:
+        text = f"can't be fenced by rules: {each.text()}"
+        hint = "stop these producers when the run says so; their ends must stand still"
+        yield Problem("not_fenced", text, hint, Weight.TOLD)
+
+
+def _of_groups(groups: GroupsSeen) -> Iterator[Problem]:
+    if not groups.is_synced:
+        hint = "set groups.sync, or move their offsets with `heliostat offsets`"
+        yield Problem("groups_not_synced", "groups are not synced", hint, Weight.TOLD)
+    if groups.reading:
+        text = f"groups read at the source: {first_of(groups.reading)}"
+        yield Problem("groups_reading", text, "stop them when the run says so", Weight.TOLD)

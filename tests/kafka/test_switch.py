@@ -1,0 +1,130 @@
+"""A planned switch: producers and groups move, each record is there once, and nothing is read again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from support.clusters import ClusterPair, create_topic, fresh_name
+from support.links import RunningLink, wait_level, write_config
+
+from heliostat.config import load_config
+from heliostat.handover.desk import SwitchOptions
+from heliostat.handover.run import Run, RunState, StepState
+from heliostat.operate.switch import SwitchWish, plan_switch, switch
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+
+PARTITIONS = 2
+FAST = SwitchOptions(still_s=3.0, producers_s=20.0, watch_s=3.0)
+
+
+class Writing:
+    """A producer that writes numbers until it is stopped."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True}
+        )
+        self._topic = topic
+        self._is_over = threading.Event()
+        self.written = 0
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_over.wait(0.005):
+            self._producer.produce(
+                self._topic, str(self.written).encode(), partition=self.written % PARTITIONS
+            )
+            self.written += 1
+            self._producer.poll(0)
+        self._producer.flush(30)
+
+    def stop(self) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+
+def read_all(bootstrap: str, group: str, topic: str, *, at_least: int = 0) -> list[int]:
+    """Read as a member of a group, commit, and return the numbers."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+        }
+    )
+    consumer.subscribe([topic])
+    numbers: list[int] = []
+    until_s = time.monotonic() + 15.0
+    while time.monotonic() < until_s and not 0 < at_least <= len(numbers):
+        message = consumer.poll(0.2)
+        if message is None or message.error():
+            continue
+        numbers.append(int(message.value() or b"-1"))
+        until_s = time.monotonic() + 3.0
+    if numbers:
+        consumer.commit(asynchronous=False)
+    consumer.close()
+    return numbers
+
+
+class Scene:
+    """A link of one topic, whose groups are synced."""
+
+    def __init__(self, pair: ClusterPair, folder: Path) -> None:
+        self.source, self.target = pair.source.bootstrap, pair.target.bootstrap
+        self.topic = create_topic(pair.source, fresh_name("switched"), partitions=PARTITIONS)
+        self.group = fresh_name("readers")
+        self.config_file = write_config(
+            folder,
+            self.source,
+            self.target,
+            topics={"include": [self.topic], "refresh_interval_s": 1},
+            groups={"sync": True, "include": [self.group], "interval_s": 1},
+        )
+        self.config = load_config(self.config_file)
+        [self.link] = self.config.links
+
+    def switch(self, options: SwitchOptions = FAST) -> Run:
+        wish = SwitchWish(options=options, by="a test")
+        return switch(self.config, self.link, wish, _print)
+
+
+def _print(run: Run) -> None:
+    step = next((each for each in run.steps if each.state is StepState.RUNNING), None)
+    print(time.strftime("%H:%M:%S"), run.state, step and (step.name, step.text))
+
+
+@pytest.fixture
+def scene(cluster_pair: ClusterPair, tmp_path: Path) -> Scene:
+    return Scene(cluster_pair, tmp_path)
+
+
+def test_a_switch_moves_producers_and_groups(scene: Scene) -> None:
+    """Given a producer and a group at the source / when the link is switched / then each record is
+
+    at the target once, and the group reads none again.
+    """
+    with RunningLink(scene.config_file) as link:
+        writing = Writing(scene.source, scene.topic)
+        time.sleep(2.0)
+        first = read_all(scene.source, scene.group, scene.topic, at_least=100)
+        threading.Timer(6.0, writing.stop).start()
+        plan = plan_switch(scene.config, scene.link, SwitchWish(options=FAST))
+        assert plan.is_possible, plan.problems
+        run = scene.switch()
+        assert run.state is RunState.DONE, run
+        more = Writing(scene.target, scene.topic)
+        time.sleep(0.5)
+        more.stop()
+        then = read_all(scene.target, scene.group, scene.topic)
+        every = read_all(scene.target, fresh_name("auditor"), scene.topic)
+        link.kill_all()
+    assert sorted(every) == sorted([*range(writing.written), *range(more.written)])
+    assert sorted([*first, *then]) == sorted(every)

@@ -1,0 +1,437 @@
+"""A switch carried out, cut short anywhere, carried on or taken back, by a desk that is made up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import pytest
+
+from heliostat.errors import ConnectionLost
+from heliostat.handover.desk import (
+    Answer,
+    Compared,
+    Copied,
+    FenceAnswer,
+    GroupsSeen,
+    Problem,
+    SwitchOptions,
+    Weight,
+)
+from heliostat.handover.run import Run, RunKind, Runs, RunState, StepState
+from heliostat.handover.steps import STEPS, Conductor, new_steps
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+
+TOPIC = TopicName("orders")
+PARTITION = TopicPartition(TOPIC, PartitionId(0))
+
+
+class Killed(BaseException):
+    """The process dies here."""
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Ends over a while."""
+
+    ends: Mapping[TopicPartition, Offset]
+    moved: tuple[str, ...] = ()
+
+    @property
+    def is_still(self) -> bool:
+        return not self.moved
+
+    def lines(self) -> list[str]:
+        return list(self.moved)
+
+
+@dataclass
+class World:
+    """Two clusters; what a process that dies leaves behind."""
+
+    source_end: int = 10
+    position: int = 10
+    is_fenced: bool = False
+    can_fence: bool = True
+    is_promoted: bool = False
+    is_open: bool = False
+    transactions: list[str] = field(default_factory=list)
+    reading: tuple[str, ...] = ()
+    behind: tuple[str, ...] = ()
+    problems: list[Problem] = field(default_factory=list)
+    different: tuple[str, ...] = ()
+    writes_past_fence: bool = False
+    is_written_after: bool = False
+    rows: list[Run] = field(default_factory=list)
+    at_s: float = 0.0
+    calls: list[str] = field(default_factory=list)
+    killed_at: int = -1
+    after_effect: bool = False
+    lost: int = 0
+    """Calls that find no answer, from the next one on."""
+    on_sleep: Callable[[World], None] = lambda _: None
+
+    def run(self) -> Run:
+        return self.rows[-1]
+
+
+class Desk:
+    """The desk of one process; dies at the call that the world says."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+
+    def _do(self, name: str, effect: Callable[[], None] = lambda: None) -> None:
+        world = self.world
+        is_last = len(world.calls) == world.killed_at
+        world.calls.append(name)
+        if world.lost:
+            world.lost -= 1
+            raise ConnectionLost("no broker answers")
+        if is_last and not world.after_effect:
+            raise Killed
+        effect()
+        if is_last:
+            raise Killed
+
+    def save(self, run: Run) -> None:
+        row = Run.from_json(run.key, run.to_json())
+        self._do("save", lambda: self.world.rows.append(row))
+
+    def wall_ms(self) -> int:
+        return int(self.world.at_s * 1000)
+
+    def monotonic_s(self) -> float:
+        return self.world.at_s
+
+    def sleep(self, seconds: float) -> None:
+        self.world.at_s += seconds
+        self.world.on_sleep(self.world)
+
+    def problems(self) -> Sequence[Problem]:
+        self._do("problems")
+        return self.world.problems
+
+    def copied(self) -> Copied:
+        self._do("copied")
+        end = Offset(self.world.source_end)
+        gap = end - self.world.position
+        return Copied({PARTITION: end}, {PARTITION: gap} if gap else {})
+
+    def open_transactions(self) -> Sequence[str]:
+        self._do("open_transactions")
+        return self.world.transactions
+
+    def put_up_fence(self) -> FenceAnswer:
+        by_rules = self.world.can_fence
+
+        def effect() -> None:
+            self.world.is_fenced = by_rules
+
+        self._do("put_up_fence", effect)
+        return FenceAnswer(is_whole=True, by_rules=by_rules, text="it stands")
+
+    def lift_fence(self) -> str:
+        def effect() -> None:
+            assert not self.world.is_promoted
+            self.world.is_fenced = False
+
+        self._do("lift_fence", effect)
+        return "lifted"
+
+    def watch(self, seconds: float, *, until_first: bool) -> Seen:
+        assert until_first
+        self._do("watch")
+        self.sleep(seconds)
+        if self.world.writes_past_fence:
+            self.world.source_end += 1
+            return Seen({}, ("orders-0: 1 records came, by producer 7",))
+        return Seen({PARTITION: Offset(self.world.source_end)})
+
+    def groups(self) -> GroupsSeen:
+        self._do("groups")
+        return GroupsSeen(is_synced=True, reading=self.world.reading, behind=self.world.behind)
+
+    def comparison(self, options: SwitchOptions) -> str:
+        return f"compares {options.verify}"
+
+    def compare(self, options: SwitchOptions) -> Answer:
+        del options
+        self._do("compare")
+        return Answer("compared", differences=self.world.different)
+
+    def promote(self) -> Answer:
+        def effect() -> None:
+            assert self.world.is_fenced == self.world.can_fence
+            assert self.world.position == self.world.source_end
+            assert not self.world.transactions
+            self.world.is_promoted = True
+
+        self._do("promote", effect)
+        return Answer("given away")
+
+    def open_target(self) -> Answer:
+        def effect() -> None:
+            assert self.world.is_promoted
+            self.world.is_open = True
+
+        self._do("open_target", effect)
+        return Answer("opened")
+
+    def written_after(self, ends: Mapping[TopicName, Sequence[int]], seconds: float) -> list[str]:
+        self._do("written_after")
+        self.sleep(seconds)
+        assert ends == {TOPIC: [self.world.source_end]}
+        return ["orders-0: 1 records came"] if self.world.is_written_after else []
+
+
+OPTIONS = SwitchOptions(verify=Compared.ALL)
+
+
+def new_run() -> Run:
+    steps = tuple(new_steps())
+    return Run("r1", RunKind.SWITCH, (TOPIC,), OPTIONS.to_json(), "a test", 0, steps)
+
+
+def conductor(world: World, options: SwitchOptions = OPTIONS) -> Conductor:
+    desk = Desk(world)
+    run = world.rows[-1] if world.rows else new_run()
+    return Conductor(desk, run, options, save=desk.save)
+
+
+def test_a_switch_goes_through_all_steps() -> None:
+    world = World()
+    run = conductor(world).go()
+    assert run.state is RunState.DONE
+    assert {step.state for step in run.steps} == {StepState.DONE}
+    assert world.is_promoted
+    assert world.is_fenced  # the old primary stays closed
+    assert world.is_open
+    assert run == world.run()
+
+
+FULL = len((whole := World(), conductor(whole).go(), whole)[0].calls)
+
+
+@pytest.mark.parametrize("after_effect", [False, True])
+@pytest.mark.parametrize("then", ["go", "back"])
+def test_a_run_that_dies_anywhere_is_carried_on_or_taken_back(
+    then: str, *, after_effect: bool
+) -> None:
+    """Given a run killed at one call of its desk / when the verb is called again / then it ends
+
+    whole: switched or as before, and never between.
+    """
+    for killed_at in range(FULL):
+        world = World(killed_at=killed_at, after_effect=after_effect)
+        with pytest.raises(Killed):
+            conductor(world).go()
+        if not world.rows:
+            continue
+        again = conductor(world)
+        if then == "back" and again.may_go_back:
+            assert not world.is_promoted
+            run = again.go_back()
+            assert run.state is RunState.WENT_BACK
+            assert not world.is_fenced
+            assert not world.is_promoted
+        else:
+            run = again.go()
+            assert run.state is RunState.DONE, (killed_at, run)
+            assert world.is_promoted
+            assert world.is_open
+        assert world.run() == run
+
+
+@pytest.mark.parametrize("after_effect", [False, True])
+def test_a_run_that_dies_while_it_goes_back_goes_on_back(*, after_effect: bool) -> None:
+    world = World(writes_past_fence=True)
+    conductor(world).go()
+    for killed_at in range(len(world.calls)):
+        cut = World(writes_past_fence=True, killed_at=killed_at, after_effect=after_effect)
+        with pytest.raises(Killed):
+            conductor(cut).go()
+        if not cut.rows:
+            continue
+        is_back = cut.run().state in (RunState.GOING_BACK, RunState.WENT_BACK)
+        cut.writes_past_fence = not is_back
+        run = cut.run() if cut.run().state.is_over else conductor(cut).go()
+        assert run.state is RunState.WENT_BACK
+        assert not cut.is_fenced
+        assert not cut.is_promoted
+
+
+@pytest.mark.parametrize("name", [name for name in STEPS if name not in {"lag", "preflight"}])
+def test_a_cluster_that_is_away_for_a_moment_is_asked_again(name: str) -> None:
+    world = World()
+    run = conductor(world).go()
+    first = {
+        "fence": "put_up_fence",
+        "still": "open_transactions",
+        "records": "copied",
+        "groups": "groups",
+        "contents": "compare",
+        "last_look": "copied",
+        "promotion": "promote",
+        "opening": "open_target",
+        "watch": "written_after",
+    }[name]
+    del run
+    away = World()
+    desk = Desk(away)
+    lost = False
+
+    def save(row: Run) -> None:
+        nonlocal lost
+        desk.save(row)
+        if row.step(name).state is StepState.RUNNING and not lost and not row.step(name).text:
+            lost, away.lost = True, 1
+
+    Conductor(desk, new_run(), OPTIONS, save=_unlost(away, save)).go()
+    assert away.run().state is RunState.DONE
+    assert first in away.calls
+
+
+def _unlost(world: World, save: Callable[[Run], None]) -> Callable[[Run], None]:
+    """Return a way to save that the loss of a cluster does not concern."""
+
+    def saved(run: Run) -> None:
+        left, world.lost = world.lost, 0
+        save(run)
+        world.lost = world.lost or left
+
+    return saved
+
+
+def failed_at(world: World, options: SwitchOptions = OPTIONS) -> tuple[RunState, str, str]:
+    run = conductor(world, options).go()
+    step = next(each for each in run.steps if each.state is StepState.FAILED)
+    assert not world.is_promoted
+    assert not world.is_fenced
+    return run.state, step.name, step.text
+
+
+def test_preflight_names_all_problems_at_once() -> None:
+    world = World(
+        problems=[
+            Problem("not_running", "the link is paused", "resume it", Weight.STOPS),
+            Problem("one_way", "orders is filtered", "accept it", Weight.ASKS),
+            Problem("groups_reading", "a group reads", "stop it", Weight.TOLD),
+        ]
+    )
+    state, name, text = failed_at(world)
+    assert (state, name) == (RunState.FAILED, "preflight")
+    assert "paused" in text
+    assert "filtered" in text
+    assert "a group reads" not in text
+    del world.problems[0]
+    world.rows.clear()
+    run = conductor(world, replace(OPTIONS, accepted=("one_way",))).go()
+    assert run.state is RunState.DONE
+
+
+def test_a_lag_that_stays_ends_the_run_before_anything_is_changed() -> None:
+    state, name, _ = failed_at(World(source_end=5_000))
+    assert (state, name) == (RunState.FAILED, "lag")
+
+
+def test_a_producer_that_writes_past_the_fence_is_named_and_the_run_goes_back() -> None:
+    state, name, text = failed_at(World(writes_past_fence=True))
+    assert (state, name) == (RunState.WENT_BACK, "still")
+    assert "orders-0: 1 records came, by producer 7" in text
+
+
+def test_without_rules_an_operator_has_a_while_to_stop_producers() -> None:
+    def stop(world: World) -> None:
+        world.writes_past_fence = world.at_s < 40.0
+        world.position = world.source_end
+
+    assert conductor(World(can_fence=False, on_sleep=stop)).go().state is RunState.DONE
+    world = World(can_fence=False, writes_past_fence=True)
+    assert failed_at(world)[:2] == (RunState.WENT_BACK, "still")
+    assert world.at_s >= OPTIONS.producers_s
+
+
+def test_open_transactions_are_waited_for_and_named() -> None:
+    line = "orders-0: a transaction of producer 7 (payments) is open"
+
+    def end(world: World) -> None:
+        if world.at_s > 20.0:
+            world.transactions.clear()
+
+    assert conductor(World(transactions=[line], on_sleep=end)).go().state is RunState.DONE
+    state, name, text = failed_at(World(transactions=[line]))
+    assert (state, name) == (RunState.WENT_BACK, "still")
+    assert line in text
+
+
+def test_last_records_groups_and_contents_that_lack_send_the_run_back() -> None:
+    late = World(position=9)
+    assert failed_at(late)[:2] == (RunState.WENT_BACK, "records")
+    reading = World(reading=("billing (app at 10.0.0.7)",))
+    state, name, text = failed_at(reading)
+    assert (state, name) == (RunState.WENT_BACK, "groups")
+    assert "billing (app at 10.0.0.7)" in text
+    assert failed_at(World(behind=("billing: orders-0",)))[:2] == (RunState.WENT_BACK, "groups")
+    assert failed_at(World(different=("orders-0: 3 differ",)))[1] == "contents"
+
+
+def test_what_is_written_between_the_steps_is_seen_before_the_promotion() -> None:
+    world = World()
+    desk = Desk(world)
+
+    def save(run: Run) -> None:
+        desk.save(run)
+        if run.step("contents").state is StepState.RUNNING and world.source_end == 10:
+            world.source_end = world.position = 11
+
+    run = Conductor(desk, new_run(), OPTIONS, save=save).go()
+    assert run.state is RunState.WENT_BACK
+    assert "orders-0: 1 records came" in run.step("last_look").text
+    assert not world.is_promoted
+
+
+def test_what_is_written_at_the_source_afterwards_is_named() -> None:
+    run = conductor(World(is_written_after=True)).go()
+    assert run.state is RunState.DONE
+    assert "orders-0: 1 records came" in run.step("watch").text
+
+
+def test_a_cluster_that_stays_away_leaves_the_run_as_it_is() -> None:
+    world = World()
+    again = conductor(world)
+    world.lost = 0
+    desk = Desk(world)
+
+    def save(run: Run) -> None:
+        left, world.lost = world.lost, 0
+        desk.save(run)
+        world.lost = 99 if run.step("records").state is StepState.RUNNING else left
+
+    with pytest.raises(ConnectionLost):
+        Conductor(desk, again.run, OPTIONS, save=save).go()
+    assert world.run().state is RunState.UNDER_WAY
+    world.lost = 0
+    assert conductor(world).go().state is RunState.DONE
+
+
+def test_there_is_no_way_back_after_the_promotion() -> None:
+    world = World()
+    conductor(world).go()
+    with pytest.raises(ValueError, match="past its promotion"):
+        conductor(world).go_back()
+
+
+def test_the_last_run_is_the_one_written_last() -> None:
+    runs = Runs()
+    first, second = new_run(), replace(new_run(), id="r2")
+    for run in (first, second, first):
+        runs.take(run.key, run.to_json())
+    runs.take(second.beats_key, {"beats": 3})
+    assert runs.last() == first
+    assert runs.last(RunKind.FAILOVER) is None
+    assert runs.beats_of(second) == 3
+    runs.take(first.key, None)
+    assert runs.last() == second
+    with pytest.raises(ValueError, match="another run"):
+        runs.take("run/other", first.to_json())
