@@ -1,20 +1,25 @@
-"""A planned switch: producers and groups move, each record is there once, and nothing is read again."""
+"""A planned switch: each record is at the target once, and groups read none again."""
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer
 from support.clusters import ClusterPair, create_topic, fresh_name
-from support.links import RunningLink, wait_level, write_config
+from support.links import RunningLink, ends, wait_for, wait_level, write_config
 
 from heliostat.config import load_config
+from heliostat.errors import Refused
 from heliostat.handover.desk import SwitchOptions
 from heliostat.handover.run import Run, RunState, StepState
-from heliostat.operate.switch import SwitchWish, plan_switch, switch
+from heliostat.operate.switch import SwitchWish, last_run, plan_switch, switch
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
@@ -91,8 +96,16 @@ class Scene:
         self.config = load_config(self.config_file)
         [self.link] = self.config.links
 
-    def switch(self, options: SwitchOptions = FAST) -> Run:
-        wish = SwitchWish(options=options, by="a test")
+    def wait_copying(self) -> None:
+        """Wait until the link has copied something."""
+
+        def is_copied() -> bool:
+            return all(ends(self.target, {self.topic: PARTITIONS})[self.topic])
+
+        wait_for("something is copied", is_copied, 90.0)
+
+    def switch(self, options: SwitchOptions = FAST, **wished: bool) -> Run:
+        wish = SwitchWish(options=options, by="a test", **wished)
         return switch(self.config, self.link, wish, _print)
 
 
@@ -113,7 +126,7 @@ def test_a_switch_moves_producers_and_groups(scene: Scene) -> None:
     """
     with RunningLink(scene.config_file) as link:
         writing = Writing(scene.source, scene.topic)
-        time.sleep(2.0)
+        scene.wait_copying()
         first = read_all(scene.source, scene.group, scene.topic, at_least=100)
         threading.Timer(6.0, writing.stop).start()
         plan = plan_switch(scene.config, scene.link, SwitchWish(options=FAST))
@@ -128,3 +141,52 @@ def test_a_switch_moves_producers_and_groups(scene: Scene) -> None:
         link.kill_all()
     assert sorted(every) == sorted([*range(writing.written), *range(more.written)])
     assert sorted([*first, *then]) == sorted(every)
+
+
+def test_a_run_that_dies_is_carried_on_and_a_writer_past_the_fence_sends_it_back(
+    scene: Scene,
+) -> None:
+    """Given a producer that writes on / when the verb is killed and called again / then that run
+
+    names the producer and goes back, copying goes on, and the next one waits for a transaction.
+    """
+    with RunningLink(scene.config_file) as link:
+        writing = Writing(scene.source, scene.topic)
+        scene.wait_copying()
+        words = ("--yes", "--producers-wait", "2", "--still-s", "3", "--watch-s", "1")
+        command = [sys.executable, "-m", "heliostat.cli.entry", "switch", "east-to-west"]
+        patient = (*words[:2], "300", *words[3:])
+        with subprocess.Popen([*command, *patient, "-c", str(scene.config_file)]) as process:
+            wait_for("it waits for producers", lambda: _state_of(scene, "still"), 60.0)
+            with pytest.raises(Refused, match="another process"):
+                scene.switch()
+            process.kill()
+        begun = last_run(scene.config, scene.link)
+        assert begun is not None
+        assert begun.state is RunState.UNDER_WAY
+        back = scene.switch(goes_back=True)
+        assert (back.id, back.state) == (begun.id, RunState.WENT_BACK)
+        run = scene.switch(replace(FAST, producers_s=2.0))
+        assert run.id != begun.id
+        assert run.state is RunState.WENT_BACK
+        still = run.step("still")
+        assert still.state is StepState.FAILED
+        assert re.search(rf"{scene.topic}-[01]: \d+ records came, by producer \d+", still.text)
+        writing.stop()
+        wait_level(link, scene.source, scene.target, {scene.topic: PARTITIONS})
+        payments = Producer({"bootstrap.servers": scene.source, "transactional.id": scene.group})
+        payments.init_transactions(30)
+        payments.begin_transaction()
+        payments.produce(scene.topic, str(writing.written).encode(), partition=0)
+        payments.flush(30)
+        threading.Timer(6.0, payments.commit_transaction, (30,)).start()
+        run = scene.switch()
+        assert run.state is RunState.DONE, run
+        every = read_all(scene.target, fresh_name("auditor"), scene.topic)
+        link.kill_all()
+    assert sorted(every) == list(range(writing.written + 1))
+
+
+def _state_of(scene: Scene, step: str) -> bool:
+    run = last_run(scene.config, scene.link)
+    return run is not None and run.step(step).state is StepState.RUNNING

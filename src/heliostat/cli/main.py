@@ -69,6 +69,9 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "reverse": Verb("heliostat.cli.reverse:reverse_command", "Copy back what was promoted."),
         "limit": Verb("heliostat.cli.levels:limit_command", "Limit a link's or topic's speed."),
         "prefer": Verb("heliostat.cli.levels:prefer_command", "Let topics come first, or last."),
+        "switch": Verb(
+            "heliostat.cli.switch:switch_command", "Move producers and consumers, as planned."
+        ),
         "status": Verb("heliostat.cli.status:status_command", "Show the state of links."),
         "explain": Verb("heliostat.cli.explain:explain_command", "Say why, and what to do."),
         "history": Verb("heliostat.cli.history:history_command", "Show the last day."),

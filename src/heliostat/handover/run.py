@@ -1,9 +1,9 @@
 """A run: a verb of several steps, as it is kept on the target, so that another process goes on.
 
-    run/ID         in `heliostat.<link>.wishes`, by the process that carries it out, which fences
-                   all others that might still think that they do
-    run/ID/beats   a number that this process raises: one that finds the same for a while takes the
-                   run for left behind
+run/ID         in `heliostat.<link>.wishes`, by the process that carries it out, which fences
+               all others that might still think that they do
+run/ID/beats   a number that this process raises: one that finds the same for a while takes the
+               run for left behind
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The steps of a planned switch: each may be done again, by another process too; pure.
 
-    preflight, lag               nothing is changed
-    fence ... last_look          copying goes on; all is taken back by lifting the fence
-    promotion, opening, watch    there is no way back; `heliostat reverse` is another switch
+preflight, lag               nothing is changed
+fence ... last_look          copying goes on; all is taken back by lifting the fence
+promotion, opening, watch    there is no way back; `heliostat reverse` is another switch
 """
 
 from __future__ import annotations
@@ -126,9 +126,7 @@ def still(now: Moment) -> Answer:
                 {"partitions": len(seen.ends)},
             )
         if not seen.is_still and desk.monotonic_s() >= until_s:
-            raise StepFailed(
-                f"the source is still written: {first_of(seen.lines())}", _moved(seen)
-            )
+            raise StepFailed(f"the source is still written: {first_of(seen.lines())}", _moved(seen))
 
 
 def _await_transactions(now: Moment) -> None:

@@ -96,9 +96,7 @@ def plan_switch(config: Config, link: LinkConfig, wish: SwitchWish) -> SwitchPla
         return SwitchPlan(LinkName(link.name), topics, wish.options, tuple(asked.problems()))
 
 
-def switch(
-    config: Config, link: LinkConfig, wish: SwitchWish, told: Told = _ignore
-) -> Run:
+def switch(config: Config, link: LinkConfig, wish: SwitchWish, told: Told = _ignore) -> Run:
     """Switch topics of a link, or go on with the run that was left behind; return it as it ended.
 
     Parameters
@@ -176,9 +174,7 @@ def _run_of(link: LinkConfig, desk: WishDesk, runs: RunBook, wish: SwitchWish) -
     return last
 
 
-def _topics_of(
-    link: LinkConfig, desk: WishDesk, topics: Collection[str]
-) -> tuple[TopicName, ...]:
+def _topics_of(link: LinkConfig, desk: WishDesk, topics: Collection[str]) -> tuple[TopicName, ...]:
     with closing(LinkState(link, desk.target)) as state:
         stored = promotable(state, topics)
     names: Sequence[TopicName] = sorted(map(TopicName, topics)) or sorted(stored.mirrors)

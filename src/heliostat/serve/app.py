@@ -61,6 +61,7 @@ from heliostat.serve.problems import Problem, documented, of_error, problem
 from heliostat.serve.questions import Asking
 from heliostat.serve.restart_routes import add_restarts
 from heliostat.serve.static_files import add_page
+from heliostat.serve.switch_routes import add_switch
 from heliostat.serve.tail_routes import add_tail
 from heliostat.serve.verify_routes import add_verify
 from heliostat.serve.watch import Watch
@@ -119,6 +120,7 @@ def make_app(
     add_apply(app, asking)
     add_levels(app, asking)
     add_tail(app, asking)
+    add_switch(app, asking)
     add_definitions(app, watch, file or partial(_as_file, watch.config))
     add_caller(app)
     add_page(app)

@@ -110,17 +110,21 @@ class RunBook:
             Another process carries it out.
         """
         until_s = self._clock.monotonic_s() + WITHIN_S
-        while True:  # ends: it is written, another process has it, or the time is over
-            try:
-                with self._lock:
-                    self._write_again(run)
-                return
-            except (ConnectionLost, BrokerError) as error:
-                if isinstance(error, BrokerError) and error.is_fenced:
-                    raise _taken(run) from error
-                if self._clock.monotonic_s() >= until_s:
-                    raise
-                self._clock.sleep(AGAIN_S)
+        while not self._is_written(run, until_s):
+            self._clock.sleep(AGAIN_S)
+
+    def _is_written(self, run: Run, until_s: float) -> bool:
+        """Write a row; return whether that was possible, as long as there is time left."""
+        try:
+            with self._lock:
+                self._write_again(run)
+        except (ConnectionLost, BrokerError) as error:
+            if isinstance(error, BrokerError) and error.is_fenced:
+                raise _taken(run) from error
+            if self._clock.monotonic_s() >= until_s:
+                raise
+            return False
+        return True
 
     def _write_again(self, run: Run) -> None:
         if not self._writer.is_ready:

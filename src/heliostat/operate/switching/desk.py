@@ -35,6 +35,9 @@ from heliostat.status.reader import StatusReader
 
 CLIENT_ID = "heliostat-switch"
 READ_S, READ_MAX_S = 0.1, 2.0
+LOOK_S = 0.5
+REPORTED_WITHIN_S = 15.0
+"""A link that has just begun reports each partition within some seconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +104,7 @@ class LinkDesk:
             order.link,
             order.topics,
             stored=stored,
-            copied=self.copied(),
+            copied=self._known(),
             transactions=self._transactions(),
             deny=self._fence.rules(order.topics),
             groups=self.groups(),
@@ -121,6 +124,13 @@ class LinkDesk:
             for part in info.partitions
         ]
         return rows, lost
+
+    def _known(self) -> Copied:
+        """Return how far the topics are copied, after a while in which all were reported."""
+        until_s = self.monotonic_s() + REPORTED_WITHIN_S
+        while (copied := self.copied()).unknown and self.monotonic_s() < until_s:
+            self.sleep(LOOK_S)
+        return copied
 
     def copied(self) -> Copied:
         """Return how far the topics are copied; that nothing is missing is confirmed."""
@@ -267,9 +277,7 @@ class LinkDesk:
         return [*seen.lines(), *earlier]
 
 
-def _why_not_landed(
-    report: PartitionReport, landed: Offset | BrokerError
-) -> str:
+def _why_not_landed(report: PartitionReport, landed: Offset | BrokerError) -> str:
     """Return why a mirror's own log does not show what was reported; empty: it does."""
     if isinstance(landed, BrokerError):
         return f"the end of {report.target} is not known: {landed.text}"

@@ -39,9 +39,7 @@ def groups_seen(
             behind.append(f"{view.shown_name}: {why}")
         else:
             level += bool(rows)
-    return GroupsSeen(
-        is_synced=True, reading=tuple(reading), behind=tuple(behind), level=level
-    )
+    return GroupsSeen(is_synced=True, reading=tuple(reading), behind=tuple(behind), level=level)
 
 
 def _reading(view: GroupView, source: ClusterAdmin) -> str:

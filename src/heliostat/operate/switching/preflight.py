@@ -82,9 +82,7 @@ def _unknown(copied: Copied) -> Iterator[Problem]:
         yield Problem("lag_unknown", f"lag unknown: {first_of(lines)}", hint, Weight.STOPS)
 
 
-def _one_way(
-    link: LinkConfig, stored: Stored, topics: Collection[TopicName]
-) -> Iterator[Problem]:
+def _one_way(link: LinkConfig, stored: Stored, topics: Collection[TopicName]) -> Iterator[Problem]:
     piped = [topic for topic in sorted(topics) if pipeline_of(link, topic)]
     shared = [
         topic

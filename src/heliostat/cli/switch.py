@@ -1,0 +1,206 @@
+"""`heliostat switch`: move producers and consumers to the target, as planned."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
+from heliostat.cli.known_links import known_config
+from heliostat.cli.options import by_option, config_option, json_option
+
+if TYPE_CHECKING:
+    from heliostat.handover.run import Run
+    from heliostat.operate.switch import SwitchPlan
+
+NAMES_MAX = 20
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+_SECONDS = click.FloatRange(min=0)
+
+
+def _wait(name: str, default: float, what: str) -> Callable[[_Command], _Command]:
+    return click.option(
+        name, type=_SECONDS, default=default, show_default=True, metavar="SECONDS", help=what
+    )
+
+
+@click.command("switch")
+@click.argument("link")
+@config_option
+@click.option("--topics", metavar="A,B", help="Only these, by their names at the source.")
+@click.option(
+    "--dry-run", is_flag=True, help="Only tell what would happen, and what is in the way."
+)
+@click.option("--back", "goes_back", is_flag=True, help="Take back a run that was left behind.")
+@click.option("--resume", "takes_over", is_flag=True, help="Take over a run of another process.")
+@click.option("--yes", is_flag=True, help="Do not ask for the link's name.")
+@click.option(
+    "--lag-threshold",
+    type=click.IntRange(min=0),
+    default=1_000,
+    show_default=True,
+    metavar="N",
+    help="Records that may be missing when producers are fenced.",
+)
+@_wait("--lag-wait", 600, "How long to wait for that.")
+@_wait("--still-s", 10, "How long the source's ends must stand still.")
+@_wait("--producers-wait", 60, "How long producers may take to end where no rule keeps them out.")
+@_wait("--transactions-wait", 120, "How long open transactions may take to end.")
+@_wait("--records-wait", 300, "How long the last records may take.")
+@_wait("--groups-wait", 300, "How long groups may go on reading at the source.")
+@_wait("--watch-s", 10, "How long the source is watched afterwards.")
+@click.option(
+    "--verify",
+    type=click.Choice(["none", "all"]),
+    default="none",
+    show_default=True,
+    help="Whether all contents are compared before mirrors are given away.",
+)
+@click.option("--accept", "accepted", multiple=True, metavar="CODE", help="Accept such a problem.")
+@by_option("Who switches")
+@click.option(
+    "--report",
+    "report_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write the report there: JSON if it ends in .json, else Markdown.",
+)
+@json_option
+def switch_command(**options: Any) -> None:
+    r"""Move the producers and consumers of LINK, or of topics of it, to the target.
+
+    In steps, which are kept on the target: whatever dies, the same command goes on, and until the
+    mirrors are given away --back takes all back. The source's producers are kept out by rules where
+    the link may lay them, else stop them when you are asked to; one that goes on writing is named,
+    and the run goes back. Groups move when they have read what is there and end at the source.
+    Exit code 0 once it is done (or would begin, with --dry-run), 1 if it failed or went back.
+
+    \b
+    Examples:
+      heliostat switch summit-to-usdf --dry-run
+      heliostat switch summit-to-usdf --report switch.md
+      heliostat switch summit-to-usdf --topics orders,payments --lag-threshold 100
+      heliostat switch summit-to-usdf --back
+    """
+    _switch(**options)
+
+
+def _switch(
+    *,
+    link: str,
+    config_file: Path,
+    topics: str | None,
+    dry_run: bool,
+    goes_back: bool,
+    takes_over: bool,
+    yes: bool,
+    by: str,
+    report_file: Path | None,
+    as_json: bool,
+    **options: Any,
+) -> None:
+    from heliostat.operate.links import link_of
+    from heliostat.operate.switch import SwitchWish, plan_switch, switch
+
+    config = known_config(config_file, link)
+    of = link_of(config, link)
+    names = tuple(name for name in (topics or "").split(",") if name)
+    wish = SwitchWish(names, _options(**options), by, goes_back, takes_over)
+    if dry_run:
+        plan = plan_switch(config, of, wish)
+        click.echo(json.dumps(plan.to_json(), indent=2) if as_json else "\n".join(_planned(plan)))
+        sys.exit(IN_SYNC if plan.is_possible else DIFFERENCE)
+    if not yes:
+        _confirm(link)
+    run = switch(config, of, wish, _Shown())
+    _show_end(run, link, report_file, as_json=as_json)
+    wanted = "went_back" if goes_back else "done"
+    sys.exit(IN_SYNC if run.state.value == wanted else DIFFERENCE)
+
+
+def _options(
+    *,
+    lag_threshold: int,
+    lag_wait: float,
+    still_s: float,
+    producers_wait: float,
+    transactions_wait: float,
+    records_wait: float,
+    groups_wait: float,
+    watch_s: float,
+    verify: str,
+    accepted: Sequence[str],
+) -> Any:
+    from heliostat.handover.desk import Compared, SwitchOptions
+
+    return SwitchOptions(
+        lag_threshold,
+        lag_wait,
+        still_s,
+        producers_wait,
+        transactions_wait,
+        records_wait,
+        groups_wait,
+        watch_s,
+        Compared(verify),
+        tuple(accepted),
+    )
+
+
+def _confirm(link: str) -> None:
+    typed = click.prompt(f"Type the link's name to switch {link}", default="", show_default=False)
+    if typed != link:
+        raise click.BadParameter("that is not the link's name; nothing was done")
+
+
+class _Shown:
+    """Shows a run's steps as they change, on standard error."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def __call__(self, run: Run) -> None:
+        from heliostat.handover.run_report import step_line
+
+        begun = [step for step in run.steps if step.began_ms is not None]
+        line = step_line(begun[-1]) if begun else ""
+        if line != self._last:
+            self._last = line
+            click.echo(line, err=True)
+
+
+def _show_end(run: Run, link: str, report_file: Path | None, *, as_json: bool) -> None:
+    from heliostat.handover.run_report import ended_words, markdown
+
+    text = json.dumps(run.to_json(), indent=2)
+    if report_file is not None:
+        is_json = report_file.suffix == ".json"
+        report_file.write_text(text + "\n" if is_json else markdown(run, link), encoding="utf-8")
+    if as_json:
+        click.echo(text)
+        return
+    failed = [step for step in run.steps if step.state.value == "failed"]
+    for step in failed:
+        click.echo(f"{step.name}: {step.text}")
+    click.echo(ended_words(run))
+
+
+def _planned(plan: SwitchPlan) -> list[str]:
+    """Return what would happen, for people."""
+    words = {"stops": "in the way", "asks": "to accept", "told": "note"}
+    more = " …" if len(plan.topics) > NAMES_MAX else ""
+    names = ", ".join(plan.topics[:NAMES_MAX]) + more
+    begins = "begin" if plan.is_possible else "end at its preflight"
+    return [
+        f"{plan.link}: {len(plan.topics):,} topics would be switched: {names}",
+        *(
+            f"{words[each.weight.value]}: {each.text} ({each.code}); {each.hint}"
+            for each in plan.problems
+        ),
+        f"steps: {', '.join(plan.to_json()['steps'])}",
+        f"it would {begins}; nothing was changed",
+    ]

@@ -1,0 +1,141 @@
+"""A planned switch by API: carried out by a thread, and followed by its row on the target."""
+
+from __future__ import annotations
+
+import threading
+from functools import partial
+from typing import Annotated
+
+from fastapi import Body, FastAPI, Request
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from heliostat.config import LinkConfig
+from heliostat.errors import HeliostatError
+from heliostat.handover.run import Run
+from heliostat.handover.run_report import ended_words
+from heliostat.names import LinkName
+from heliostat.operate.switch import SwitchWish, last_run, plan_switch, switch
+from heliostat.serve.answers import LinkParameter
+from heliostat.serve.guard import CALLER, ROLE
+from heliostat.serve.owner_verbs import FAILS, DryRun
+from heliostat.serve.problems import documented, problem
+from heliostat.serve.questions import Asking
+from heliostat.serve.switch_messages import PlannedSwitch, RunView, SwitchOrder
+from heliostat.serve.tokens import Role
+from heliostat.serve.watch import Watch
+
+BEGINS_WITHIN_S = 25.0
+"""One that was left behind is waited for some seconds, as another process may carry it out."""
+
+
+class Switching:
+    """A switch that this service carries out, on a thread of its own."""
+
+    def __init__(self, watch: Watch, link: LinkConfig, wish: SwitchWish) -> None:
+        self._watch = watch
+        self._link = link
+        self._wish = wish
+        self._begun = threading.Event()
+        self.run: Run | None = None
+        self.error: HeliostatError | None = None
+        self._thread = threading.Thread(
+            target=self._carry_out, name=f"switch of {link.name}", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended, one way or another."""
+        return not self._thread.is_alive()
+
+    def wait_begun(self) -> None:
+        """Wait until its first row is written, or it is refused."""
+        self._begun.wait(BEGINS_WITHIN_S)
+
+    def _carry_out(self) -> None:
+        events = self._watch.follower(LinkName(self._link.name)).events
+        try:
+            run = switch(self._watch.config, self._link, self._wish, self._note)
+            events.info(ended_words(run))
+        except HeliostatError as error:
+            self.error = error
+            events.warn(f"switch: {error.text}; call it again to go on, or with back")
+        finally:
+            self._begun.set()
+
+    def _note(self, run: Run) -> None:
+        self.run = run
+        self._begun.set()
+
+
+def add_switch(app: FastAPI, asking: Asking) -> None:
+    """Answer what is asked of switches and runs."""
+    switches: dict[LinkName, Switching] = {}
+    lock = threading.Lock()
+
+    def begin(link: LinkConfig, wish: SwitchWish) -> Switching | None:
+        """Return it, begun; None: this service carries one out already."""
+        name = LinkName(link.name)
+        with lock:
+            if name in switches and not switches[name].is_over:
+                return None
+            begun = switches[name] = Switching(asking.watch, link, wish)
+        begun.wait_begun()
+        return begun
+
+    @app.post(
+        "/api/v1/links/{link}/switch",
+        operation_id="switch_link",
+        response_model=PlannedSwitch,
+        responses={
+            202: {"description": "It is begun; follow its row.", "model": RunView},
+            **documented(*FAILS),
+        },
+    )
+    def switch_link(
+        *,
+        request: Request,
+        link: LinkParameter,
+        body: Annotated[SwitchOrder | None, Body()] = None,
+        dry_run: DryRun = False,
+    ) -> Response:
+        """Move producers and consumers to the target, as `heliostat switch`; role admin.
+
+        It is carried out in steps by this service; `GET /api/v1/links/{link}/run` tells how far it
+        is. A dry run tells what would happen, and all that is in the way.
+        """
+        of, order = asking.link(link), body or SwitchOrder()
+        if request.scope.get(ROLE, Role.ADMIN) < Role.ADMIN:
+            raise HTTPException(403, "a switch needs a token with role admin")
+        wish = order.wish(request.scope.get(CALLER) or "api")
+        if dry_run:
+            return JSONResponse(plan_switch(asking.watch.config, of, wish).to_json())
+        if order.confirm != of.name:
+            return problem(
+                422,
+                "`confirm` is not the link's name",
+                field="confirm",
+                hint="type the link's name there, as it can't be gone back from at the end",
+            )
+        begun = begin(of, wish)
+        if begun is None:
+            raise HTTPException(409, f"a switch of {of.name} is under way in this service")
+        if begun.run is None:
+            raise begun.error or HTTPException(503, "the switch has not begun yet; look at its run")
+        place = f"/api/v1/links/{of.name}/run"
+        return JSONResponse(begun.run.to_json(), 202, {"Location": place})
+
+    @app.get(
+        "/api/v1/links/{link}/run",
+        operation_id="get_run",
+        response_model=RunView,
+        responses=documented(404, 429, 503),
+    )
+    def get_run(link: LinkParameter) -> Response:
+        """Return the link's last switch or failover, by its row on the target."""
+        of = asking.link(link)
+        known = asking.questions.get(f"run {of.name}", partial(last_run, asking.watch.config, of))
+        if known.value is None:
+            raise HTTPException(404, f"link {of.name} was never switched")
+        return JSONResponse(known.value.to_json())
