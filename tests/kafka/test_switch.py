@@ -105,7 +105,7 @@ class Scene:
         wait_for("something is copied", is_copied, 90.0)
 
     def switch(self, options: SwitchOptions = FAST, **wished: bool) -> Run:
-        wish = SwitchWish(options=options, by="a test", **wished)
+        wish = SwitchWish((self.topic,), options, "a test", **wished)
         return switch(self.config, self.link, wish, _print)
 
 
@@ -129,7 +129,7 @@ def test_a_switch_moves_producers_and_groups(scene: Scene) -> None:
         scene.wait_copying()
         first = read_all(scene.source, scene.group, scene.topic, at_least=100)
         threading.Timer(6.0, writing.stop).start()
-        plan = plan_switch(scene.config, scene.link, SwitchWish(options=FAST))
+        plan = plan_switch(scene.config, scene.link, SwitchWish((scene.topic,), FAST))
         assert plan.is_possible, plan.problems
         run = scene.switch()
         assert run.state is RunState.DONE, run
@@ -153,10 +153,9 @@ def test_a_run_that_dies_is_carried_on_and_a_writer_past_the_fence_sends_it_back
     with RunningLink(scene.config_file) as link:
         writing = Writing(scene.source, scene.topic)
         scene.wait_copying()
-        words = ("--yes", "--producers-wait", "2", "--still-s", "3", "--watch-s", "1")
-        command = [sys.executable, "-m", "heliostat.cli.entry", "switch", "east-to-west"]
-        patient = (*words[:2], "300", *words[3:])
-        with subprocess.Popen([*command, *patient, "-c", str(scene.config_file)]) as process:
+        command = [sys.executable, "-m", "heliostat.cli.entry", "switch", "east-to-west", "--yes"]
+        words = ["--topics", scene.topic, "--producers-wait", "300", "-c", str(scene.config_file)]
+        with subprocess.Popen([*command, *words]) as process:
             wait_for("it waits for producers", lambda: _state_of(scene, "still"), 60.0)
             with pytest.raises(Refused, match="another process"):
                 scene.switch()

@@ -62,7 +62,7 @@ class LinkDesk:
         Connections to both clusters.
     source, target
         Requests to them.
-    reader
+    progress
         The link's reports.
     """
 
@@ -72,13 +72,15 @@ class LinkDesk:
         both: LinkConnections,
         source: ClusterAdmin,
         target: ClusterAdmin,
-        reader: StatusReader,
+        progress: RecentRecords,
     ) -> None:
         self._order = order
         self._both = both
         self._source = source
         self._target = target
-        self._reader = reader
+        self._progress = progress
+        self._reader = StatusReader(LinkName(order.link.name), progress)
+        self._is_reported = False
         self._clock = SystemClock()
         self._fence = SourceFence(order.config, order.link, source, both.target)
 
@@ -164,6 +166,12 @@ class LinkDesk:
         return Copied(there, missing, unknown)
 
     def _read_reports(self) -> None:
+        """Take what was reported since; a link that has just begun makes their topic."""
+        if not self._is_reported:
+            self._is_reported = self._progress.exists()
+            if self._is_reported:
+                self._reader.begin()
+            return
         until_s = self.monotonic_s() + READ_MAX_S
         while self._reader.read(READ_S) and self.monotonic_s() < until_s:
             pass
@@ -288,7 +296,7 @@ def _why_not_landed(report: PartitionReport, landed: Offset | BrokerError) -> st
 
 @contextmanager
 def switch_desk(order: Order) -> Iterator[LinkDesk]:
-    """Open connections to both clusters, and read the link's reports.
+    """Open connections to both clusters.
 
     Raises
     ------
@@ -303,7 +311,4 @@ def switch_desk(order: Order) -> Iterator[LinkDesk]:
         asks: dict[str, Callable[[], None]] = {}
         admins = stack.enter_context(both.admins(asks))
         progress = stack.enter_context(closing(RecentRecords(both.target, progress_topic(name))))
-        reader = StatusReader(name, progress)
-        if progress.exists():
-            reader.begin()
-        yield LinkDesk(order, both, admins.source, admins.target, reader)
+        yield LinkDesk(order, both, admins.source, admins.target, progress)
