@@ -100,7 +100,7 @@ class Scene:
         """Wait until the link has copied something."""
 
         def is_copied() -> bool:
-            return all(ends(self.target, {self.topic: PARTITIONS})[self.topic])
+            return all(end > 0 for end in ends(self.target, {self.topic: PARTITIONS})[self.topic])
 
         wait_for("something is copied", is_copied, 90.0)
 

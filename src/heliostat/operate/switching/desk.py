@@ -24,6 +24,7 @@ from heliostat.handover.desk import (
 from heliostat.handover.promotion import PromotedBy
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.operate.promotion import promote
+from heliostat.operate.status import link_picture
 from heliostat.operate.switching.fence import SourceFence
 from heliostat.operate.switching.groups import groups_seen
 from heliostat.operate.switching.opening import open_target
@@ -102,9 +103,9 @@ class LinkDesk:
         with closing(self._both.state()) as state:
             stored = state.read()
         return all_problems(
-            order.config,
             order.link,
             order.topics,
+            status=link_picture(order.config, order.link).status,
             stored=stored,
             copied=self._known(),
             transactions=self._transactions(),

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from heliostat.config import Config, LinkConfig
+from heliostat.config import LinkConfig
 from heliostat.fencing import DenyRules
 from heliostat.handover.desk import Copied, GroupsSeen, Problem, Weight
 from heliostat.handover.steps import first_of
 from heliostat.link.pipeline_rules import pipeline_of
 from heliostat.names import TopicName
-from heliostat.operate.status import link_picture
 from heliostat.state.link_state import Stored
 from heliostat.status.values import LinkStatus
 
 
 def all_problems(
-    config: Config,
     link: LinkConfig,
     topics: Collection[TopicName],
     *,
+    status: LinkStatus,
     stored: Stored,
     copied: Copied,
     transactions: tuple[list[str], list[str]],
@@ -27,7 +26,6 @@ def all_problems(
     groups: GroupsSeen,
 ) -> list[Problem]:
     """Return all problems, those that stop a switch first."""
-    status = link_picture(config, link).status
     every = [
         *_promoted(stored, topics),
         *_of_link(status, topics),

@@ -1,0 +1,113 @@
+"""What is in the way of a switch: all of it at once, and what it means for the run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from heliostat.config import LinkConfig
+from heliostat.fencing import Cannot, DenyRules, Why
+from heliostat.handover.desk import Copied, GroupsSeen, Problem, Weight
+from heliostat.handover.promotion import PromotedBy, Promotion
+from heliostat.names import ClusterId, LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.operate.switching.preflight import all_problems
+from heliostat.slots import Slot
+from heliostat.state.link_state import Stored
+from heliostat.state.promotions import PromotedMirror
+from heliostat.status.board import StatusBoard
+from heliostat.status.values import LinkStatus, PartitionProblem
+from heliostat.topics.values import MirrorRecord
+
+ORDERS, PAYMENTS = TopicName("orders"), TopicName("payments")
+LINK = LinkConfig.model_validate({"name": "l", "source": "a", "target": "b"})
+
+
+def status(**changes: Any) -> LinkStatus:
+    return replace(StatusBoard(LinkName("l")).status(0), state="running", **changes)
+
+
+def record(topic: TopicName, slot: Slot) -> MirrorRecord:
+    return MirrorRecord(topic, topic, None, None, ClusterId("c"), "earliest", 1, slot=slot)
+
+
+def problems(link: LinkConfig = LINK, **changes: Any) -> list[Problem]:
+    known: dict[str, Any] = {
+        "status": status(),
+        "stored": Stored(),
+        "copied": Copied(),
+        "transactions": ([], []),
+        "deny": DenyRules(),
+        "groups": GroupsSeen(is_synced=True),
+        **changes,
+    }
+    return all_problems(link, (ORDERS, PAYMENTS), **known)
+
+
+def test_nothing_is_in_the_way_of_a_link_that_is_well() -> None:
+    assert problems() == []
+
+
+def test_all_problems_are_told_at_once_those_that_stop_it_first() -> None:
+    told = problems(
+        status=replace(status(), state="no_owner"),
+        copied=Copied(unknown={TopicPartition(ORDERS, PartitionId(0)): "not reported"}),
+        transactions=(["orders-0: a transaction is open"], ["payments-0: no right"]),
+        deny=DenyRules(cannot=(Cannot(Why.NO_AUTHORIZER),)),
+        groups=GroupsSeen(is_synced=True, reading=("billing (app at 10.0.0.7)",)),
+    )
+    assert [(each.code, each.weight) for each in told] == [
+        ("not_running", Weight.STOPS),
+        ("lag_unknown", Weight.STOPS),
+        ("transactions_unknown", Weight.ASKS),
+        ("open_transactions", Weight.TOLD),
+        ("not_fenced", Weight.TOLD),
+        ("groups_reading", Weight.TOLD),
+    ]
+    assert all(each.text and each.hint for each in told)
+
+
+@pytest.mark.parametrize("place", ["orders", "orders-3"])
+def test_what_rests_is_not_switched(place: str) -> None:
+    [told] = problems(status=status(paused=[{"place": place}]))
+    assert (told.code, told.weight) == ("paused", Weight.STOPS)
+    assert place in told.text
+    assert problems(status=status(paused=[{"place": "others-3"}])) == []
+
+
+def test_what_is_stopped_or_refused_is_named_with_its_reason() -> None:
+    stopped = PartitionProblem(
+        "orders", 1, "stopped", "RECORD_TOO_LARGE", "a record is too large", 0, 7, True
+    )
+    other = replace(stopped, source="others")
+    told = problems(status=status(problems=[stopped, other], refused={"payments": "it is foreign"}))
+    assert [each.code for each in told] == ["RECORD_TOO_LARGE", "refused"]
+    assert "orders-1 is stopped: a record is too large" in told[0].text
+
+
+def test_mirrors_that_cannot_be_turned_back_are_to_be_accepted() -> None:
+    piped = LinkConfig.model_validate(
+        {
+            **{"name": "l", "source": "a", "target": "b"},
+            "pipelines": [
+                {"name": "p", "topics": ["orders"], "steps": [{"where": "value IS NOT NULL"}]}
+            ],
+        }
+    )
+    stored = Stored(mirrors={PAYMENTS: record(PAYMENTS, Slot(0, 2))})
+    told = problems(piped, stored=stored)
+    assert [(each.code, each.weight) for each in told] == [("one_way", Weight.ASKS)] * 2
+    assert "orders" in told[0].text
+    assert "payments" in told[1].text
+
+
+def test_what_was_given_away_is_not_switched_again() -> None:
+    former = PromotedMirror(Promotion(ORDERS, PromotedBy.SWITCH, "x", 0), None)
+    [told] = problems(stored=Stored(promoted={ORDERS: former}))
+    assert (told.code, told.weight) == ("promoted", Weight.STOPS)
+
+
+def test_groups_that_are_not_synced_are_told() -> None:
+    [told] = problems(groups=GroupsSeen(is_synced=False))
+    assert (told.code, told.weight) == ("groups_not_synced", Weight.TOLD)
