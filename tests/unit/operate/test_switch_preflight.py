@@ -89,7 +89,9 @@ def test_what_is_stopped_or_refused_is_named_with_its_reason() -> None:
 def test_mirrors_that_cannot_be_turned_back_are_to_be_accepted() -> None:
     piped = LinkConfig.model_validate(
         {
-            **{"name": "l", "source": "a", "target": "b"},
+            "name": "l",
+            "source": "a",
+            "target": "b",
             "pipelines": [
                 {"name": "p", "topics": ["orders"], "steps": [{"where": "value IS NOT NULL"}]}
             ],
