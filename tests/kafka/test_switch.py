@@ -143,19 +143,25 @@ def test_a_switch_moves_producers_and_groups(scene: Scene) -> None:
     assert sorted([*first, *then]) == sorted(every)
 
 
-def test_a_run_that_dies_is_carried_on_and_a_writer_past_the_fence_sends_it_back(
+def test_a_writer_past_the_fence_sends_it_back_and_a_run_that_dies_is_carried_on(
     scene: Scene,
 ) -> None:
-    """Given a producer that writes on / when the verb is killed and called again / then that run
+    """Given a producer that writes on / when the link is switched / then it is named, the run
 
-    names the producer and goes back, copying goes on, and the next one waits for a transaction.
+    goes back and copying goes on; the next run, which is killed, waits for a transaction when it is
+    carried on.
     """
     with RunningLink(scene.config_file) as link:
         writing = Writing(scene.source, scene.topic)
         scene.wait_copying()
+        back = scene.switch(replace(FAST, producers_s=2.0))
+        assert back.state is RunState.WENT_BACK
+        still = back.step("still")
+        assert still.state is StepState.FAILED
+        assert re.search(rf"{scene.topic}-[01]: \d+ records came, by producer \d+", still.text)
         command = [sys.executable, "-m", "heliostat.cli.entry", "switch", "east-to-west", "--yes"]
         words = ["--topics", scene.topic, "--producers-wait", "300", "-c", str(scene.config_file)]
-        with subprocess.Popen([*command, *words]) as process:
+        with subprocess.Popen([*command, *words, "--still-s", "3"]) as process:
             wait_for("it waits for producers", lambda: _state_of(scene, "still"), 60.0)
             with pytest.raises(Refused, match="another process"):
                 scene.switch()
@@ -163,27 +169,18 @@ def test_a_run_that_dies_is_carried_on_and_a_writer_past_the_fence_sends_it_back
         begun = last_run(scene.config, scene.link)
         assert begun is not None
         assert begun.state is RunState.UNDER_WAY
-        back = scene.switch(goes_back=True)
-        assert (back.id, back.state) == (begun.id, RunState.WENT_BACK)
-        run = scene.switch(replace(FAST, producers_s=2.0))
-        assert run.id != begun.id
-        assert run.state is RunState.WENT_BACK
-        still = run.step("still")
-        assert still.state is StepState.FAILED
-        assert re.search(rf"{scene.topic}-[01]: \d+ records came, by producer \d+", still.text)
-        writing.stop()
-        wait_level(link, scene.source, scene.target, {scene.topic: PARTITIONS})
         payments = Producer({"bootstrap.servers": scene.source, "transactional.id": scene.group})
         payments.init_transactions(30)
         payments.begin_transaction()
-        payments.produce(scene.topic, str(writing.written).encode(), partition=0)
+        payments.produce(scene.topic, b"-1", partition=0)
         payments.flush(30)
-        threading.Timer(6.0, payments.commit_transaction, (30,)).start()
+        threading.Timer(14.0, writing.stop).start()
+        threading.Timer(16.0, payments.commit_transaction, (30,)).start()
         run = scene.switch()
-        assert run.state is RunState.DONE, run
+        assert (run.id, run.state) == (begun.id, RunState.DONE)
         every = read_all(scene.target, fresh_name("auditor"), scene.topic)
         link.kill_all()
-    assert sorted(every) == list(range(writing.written + 1))
+    assert sorted(every) == list(range(-1, writing.written))
 
 
 def _state_of(scene: Scene, step: str) -> bool:
