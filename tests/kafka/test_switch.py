@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 from support.clusters import ClusterPair, create_topic, fresh_name
-from support.links import RunningLink, ends, wait_for, wait_level, write_config
+from support.links import RunningLink, ends, wait_for, write_config
 
 from heliostat.config import load_config
 from heliostat.errors import Refused

@@ -1,17 +1,18 @@
-"""Opening the target for producers once mirrors are given away: protection, rights, registry."""
+"""Opening the target for producers once mirrors are given away: rights, and the registry.
+
+What protected the mirrors is lifted by the promotion itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from contextlib import closing
 
-from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import BrokerError
-from heliostat.fencing import PROTECTION, ClusterRules, Fence, Purpose, RuleBook, unprotect
 from heliostat.handover.desk import Answer
-from heliostat.names import LinkName, TopicName
+from heliostat.names import TopicName
+from heliostat.operate.access import grant_rights
 from heliostat.state.connections import LinkConnections
 from heliostat.state.link_state import Stored
 
@@ -29,8 +30,8 @@ def open_target(
 
     Raises
     ------
-    BrokerError
-        Some broker still shows a rule that protects them.
+    ConnectionLost, BrokerError
+        A cluster does not answer, or refuses.
     RegistryError, RegistryUnreachable, RegistryAnswerInvalid
         The target's registry does not answer, or refuses.
     """
@@ -38,7 +39,7 @@ def open_target(
         stored = state.read()
     promoted = _mirrors_of(stored, topics)
     came_to = {
-        "protection": _unprotect(link, both, target, stored, promoted),
+        "rights": _grant(config, link, topics),
         "registry": _open_registry(config, link, target, promoted),
     }
     return Answer("; ".join(f"{what}: {text}" for what, text in came_to.items()), came_to)
@@ -53,25 +54,13 @@ def _mirrors_of(stored: Stored, topics: Collection[TopicName]) -> dict[TopicName
     }
 
 
-def _unprotect(
-    link: LinkConfig,
-    both: LinkConnections,
-    target: ClusterAdmin,
-    stored: Stored,
-    promoted: Mapping[TopicName, TopicName],
-) -> str:
-    """Lift the rules that keep others from writing into them."""
-    with closing(RuleBook(both.target, LinkName(link.name))) as book:
-        book.read()
-        purpose = Purpose(target.cluster_id(), PROTECTION)
-        fence = Fence(ClusterRules(target), book, purpose, SystemClock())
-        if not fence.laid:
-            return "no rule was laid" if link.topics.protect else NOT_CONFIGURED
-        others = [record.target for record in stored.mirrors.values()]
-        standing = unprotect(fence, list(promoted.values()), others)
-        if standing.missing:
-            raise BrokerError(f"mirrors are still protected: {standing.text()}")
-        return f"lifted: {standing.text()}"
+def _grant(config: Config, link: LinkConfig, topics: Collection[TopicName]) -> str:
+    """Grant `Write`, which was kept ready while they were mirrors."""
+    if not link.access.sync_acls:
+        return f"{NOT_CONFIGURED}: nothing was held back"
+    answer = grant_rights(config, link, topics)
+    failed = "".join(f"; {rule} was refused: {why}" for rule, why in answer.failed.items())
+    return f"{len(answer.granted):,} rules granted{failed}"
 
 
 def _open_registry(
