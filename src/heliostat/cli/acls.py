@@ -25,6 +25,7 @@ from heliostat.operate.links import links_of
 @click.option(
     "--adopt", "adopts", is_flag=True, help="Add what `heliostat adopt` and adopt --back need."
 )
+@click.option("--switch", "switches", is_flag=True, help="Add what `heliostat switch` needs.")
 @peer_options
 @json_option
 def acls_command(
@@ -33,6 +34,7 @@ def acls_command(
     principal: str | None,
     *,
     adopts: bool,
+    switches: bool,
     alias: str | None,
     offsets_topic: str | None,
     group: str | None,
@@ -50,6 +52,7 @@ def acls_command(
       heliostat acls summit-to-usdf -c heliostat.yaml
       heliostat acls summit-to-usdf --principal User:mirror --json | jq '.[].sides[].acls'
       heliostat acls summit-to-usdf --adopt --alias S
+      heliostat acls summit-to-usdf --switch
     """
     if principal is not None and ":" not in principal:
         raise click.BadParameter(
@@ -63,7 +66,9 @@ def acls_command(
         peer = peer_of(
             link, alias=alias, topic=offsets_topic, group=group, workers_run_on=workers_run_on
         )
-        found[link.name] = link_grants(config, link, principal, peer if adopts else None)
+        found[link.name] = link_grants(
+            config, link, principal, peer if adopts else None, switches=switches
+        )
     if as_json:
         answer = [
             {"link": name, "sides": [side.to_json() for side in sides]}

@@ -92,6 +92,15 @@ PROGRESS_GROUP: Mapping[Operation, str] = MappingProxyType(
 OWNER_ID: Mapping[Operation, str] = MappingProxyType(
     {Operation.WRITE: "announce the link's owner, fenced by a transactional id (I10)"}
 )
+RUN_ID: Mapping[Operation, str] = MappingProxyType(
+    {Operation.WRITE: "carry out a run of steps, fenced by a transactional id (switch)"}
+)
+FENCE: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.ALTER: "keep the source's producers out by rules (switch); without it they are "
+        "stopped by hand"
+    }
+)
 POSITIONS_TOPIC: Mapping[Operation, str] = MappingProxyType(
     {
         Operation.READ: "read what MirrorMaker 2 has committed (adopt)",
@@ -223,7 +232,12 @@ class ClusterGrants:
 
 
 def link_grants(
-    config: Config, link: LinkConfig, principal: str | None = None, peer: Peer | None = None
+    config: Config,
+    link: LinkConfig,
+    principal: str | None = None,
+    peer: Peer | None = None,
+    *,
+    switches: bool = False,
 ) -> tuple[ClusterGrants, ClusterGrants]:
     """Return the permissions a link needs at its source and at its target; contacts no cluster.
 
@@ -238,6 +252,8 @@ def link_grants(
     peer
         MirrorMaker 2 that the link is to take over from, and may hand back to; None if there is
         none.
+    switches
+        Whether to add what `heliostat switch` needs.
     """
     reaches = reach_of(link.topics.include)
     mirrors = [_mirrored(link, each) for each in reaches]
@@ -275,6 +291,9 @@ def link_grants(
         if not _is_held(name, operations, wanted):
             wanted.append((topic, Reach(name), operations))
     target += _adoption(peer)
+    if switches:
+        source.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), FENCE))
+        target.append((ResourceKind.TRANSACTIONAL_ID, Reach(f"{own}run"), RUN_ID))
     return (
         _side(config, "source", link, principal, source),
         _side(config, "target", link, principal, target),

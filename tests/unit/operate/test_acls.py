@@ -244,3 +244,19 @@ def test_several_links_of_a_topic_protect_it_from_nobody() -> None:
     config = written({"include": ["a"], "protect": True, "fan_in": {"slot": 0, "of": 2}})
     with pytest.raises(ValueError, match="keep the other links out"):
         Config.model_validate(config)
+
+
+def test_a_switch_has_rights_of_its_own() -> None:
+    parsed = Config.model_validate(written({"include": ["a"]}))
+    (link,) = parsed.links
+    plain, more = link_grants(parsed, link), link_grants(parsed, link, switches=True)
+    assert [
+        {
+            (rule.kind.name, rule.name, rule.operation.name)
+            for rule in set(one.rules) - set(it.rules)
+        }
+        for one, it in zip(more, plain, strict=True)
+    ] == [
+        {("CLUSTER", "kafka-cluster", "ALTER")},
+        {("TRANSACTIONAL_ID", "heliostat.one.run", "WRITE")},
+    ]
