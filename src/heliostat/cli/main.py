@@ -66,6 +66,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "limit": Verb("heliostat.cli.levels:limit_command", "Limit a link's or topic's speed."),
         "prefer": Verb("heliostat.cli.levels:prefer_command", "Let topics come first, or last."),
         "status": Verb("heliostat.cli.status:status_command", "Show the state of links."),
+        "exposure": Verb("heliostat.cli.exposure:exposure_command", "Say what would be lost now."),
         "explain": Verb("heliostat.cli.explain:explain_command", "Say why, and what to do."),
         "history": Verb("heliostat.cli.history:history_command", "Show the last day."),
         "events": Verb("heliostat.cli.events:events_command", "Show what happens, and follow it."),

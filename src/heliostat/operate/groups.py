@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -14,7 +14,7 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin, GroupListing, GroupMember
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError
-from heliostat.groups.naming import group_naming_of
+from heliostat.groups.naming import GroupNaming, group_naming_of
 from heliostat.groups.observe import observe_target
 from heliostat.groups.plan import NO_NAME, GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
@@ -119,6 +119,8 @@ class LinkGroups:
     sync: bool
     groups: tuple[GroupView, ...]
     took_ms: dict[str, int]
+    unlisted: int = 0
+    """Brokers of the source that did not list their groups."""
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -170,7 +172,14 @@ def group_views(
     return [_views_of(config, link, group) for link in links_of(config, link_name)]
 
 
-def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups:
+def all_groups(config: Config, link: LinkConfig) -> LinkGroups:
+    """Return what `group_views` does, with offsets of groups that the link does not select, too."""
+    return _views_of(config, link, None, is_selected_only=False)
+
+
+def _views_of(
+    config: Config, link: LinkConfig, group: str | None, *, is_selected_only: bool = True
+) -> LinkGroups:
     name = LinkName(link.name)
     with (
         connected(config, link, "heliostat-groups") as both,
@@ -186,7 +195,15 @@ def _views_of(config: Config, link: LinkConfig, group: str | None) -> LinkGroups
         with both.admins(asks) as admins:
             maps = MapsLook(both.target, name, admins.target)
             with closing(maps):
-                return _views_by(link, group, admins, memory, maps, positions)
+                return _views_by(
+                    link,
+                    group,
+                    admins,
+                    memory,
+                    maps,
+                    positions,
+                    is_selected_only=is_selected_only,
+                )
 
 
 def _views_by(  # noqa: PLR0917 - what is asked, and of what
@@ -196,6 +213,8 @@ def _views_by(  # noqa: PLR0917 - what is asked, and of what
     memory: PublishedOffsets,
     maps: MapsLook,
     positions: PendingAnswer[dict[TopicPartition, Landed]],
+    *,
+    is_selected_only: bool,
 ) -> LinkGroups:
     source, target, mirrors = admins.source, admins.target, admins.answers["stored"].mirrors
     steps = Steps(SystemClock())
@@ -211,20 +230,11 @@ def _views_by(  # noqa: PLR0917 - what is asked, and of what
 
     there, here = asked_at_once(asks).values()
     steps.done("list")
-    selection = compile_selection(link.groups)
-    now_ms = SystemClock().wall_ms()
-    choices: dict[GroupId, GroupChoice] = {}
     naming = group_naming_of(link)
-    for each in there.groups.values():
-        name = naming.target_name(each.group)
-        if group not in {None, each.group, name}:
-            continue
-        choice = selection.choose(each)
-        row = memory.rows.get(name)
-        if choice.skip is None and is_left_out(link.groups, each, row, now_ms):
-            choice = GroupChoice(Skip.INACTIVE, "left out until somebody is in it (states: active)")
-        choices[each.group] = choice
+    choices = _choices(link, group, there, memory.rows, naming)
     chosen = [each for each, choice in choices.items() if choice.skip is None]
+    if not is_selected_only:
+        chosen = [each for each, choice in choices.items() if choice.skip is not Skip.NO_OFFSETS]
     seen = SourceGroups(there, source.committed_offsets(chosen))
     steps.done("source offsets")
     found = observe_target(
@@ -258,7 +268,31 @@ def _views_by(  # noqa: PLR0917 - what is asked, and of what
         )
         for each, choice in sorted(choices.items())
     )
-    return LinkGroups(LinkName(link.name), link.groups.sync, views, steps.took_ms)
+    name, unlisted = LinkName(link.name), len(there.failed)
+    return LinkGroups(name, link.groups.sync, views, steps.took_ms, unlisted)
+
+
+def _choices(
+    link: LinkConfig,
+    group: str | None,
+    there: GroupListing,
+    published: Mapping[GroupId, Published],
+    naming: GroupNaming,
+) -> dict[GroupId, GroupChoice]:
+    """Return the groups of the source that are asked for, and whether each is synced."""
+    selection = compile_selection(link.groups)
+    now_ms = SystemClock().wall_ms()
+    choices: dict[GroupId, GroupChoice] = {}
+    for each in there.groups.values():
+        name = naming.target_name(each.group)
+        if group not in {None, each.group, name}:
+            continue
+        choice = selection.choose(each)
+        row = published.get(name)
+        if choice.skip is None and is_left_out(link.groups, each, row, now_ms):
+            choice = GroupChoice(Skip.INACTIVE, "left out until somebody is in it (states: active)")
+        choices[each.group] = choice
+    return choices
 
 
 def _positions(target: Reachable, link: LinkName) -> dict[TopicPartition, Landed]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
-from heliostat.names import TopicName
+from heliostat.names import TopicName, TopicPartition
 from heliostat.records.copier.lane import LineUse, PartitionState
-from heliostat.status.lag import Ends, Lag, Reading, lag_of, summed
+from heliostat.status.lag import Ends, Lag, Reading, lag_of, loss_of, summed
+from heliostat.status.loss import loss_from
 from heliostat.status.rows import PartitionRow
 from heliostat.status.values import PartitionProblem, TopicStatus
 
@@ -28,12 +29,18 @@ class Sums:
         Wall time of the status, in ms since the epoch.
     ends
         Where logs end, of partitions for which that was read.
+    open_since_ms
+        When transactions began that are open at the source, by partition.
     """
 
-    def __init__(self, now_ms: int, ends: Ends) -> None:
+    def __init__(
+        self, now_ms: int, ends: Ends, open_since_ms: Mapping[TopicPartition, int]
+    ) -> None:
         self._now_ms = now_ms
         self._ends = ends
+        self._open_since_ms = open_since_ms
         self._lags: dict[TopicName, list[Lag]] = {}
+        self._losses: dict[TopicName, list[Lag]] = {}
         self.topics: dict[TopicName, TopicStatus] = {}
         self.problems: list[PartitionProblem] = []
         self.states: Counter[str] = Counter()
@@ -61,15 +68,28 @@ class Sums:
         topic.mapped += item.breaks > 0
         lag = lag_of(item, reading, self._now_ms, self._ends.get(item.source))
         self._lags.setdefault(item.source.topic, []).append(lag)
+        loss = loss_of(
+            item,
+            reading,
+            self._now_ms,
+            self._ends.get(item.source),
+            self._open_since_ms.get(item.source, -1),
+        )
+        self._losses.setdefault(item.source.topic, []).append(loss)
         self.problems += problems_of([row])
 
-    def close(self, unreported: int) -> Lag:
-        """Sum up the lags; return that of the link, of which so many partitions have no report."""
+    def close(self, unreported: int) -> tuple[Lag, Lag]:
+        """Sum up; return lag and loss of the link, of which so many partitions have no report."""
         for name, topic in self.topics.items():
             lag = summed(self._lags[name])
             topic.lag_records, topic.lag_s, topic.unknown = lag.records, lag.age_s, lag.unknown
-        every = [lag for lags in self._lags.values() for lag in lags]
-        return summed([*every, Lag(None, None, unreported)])
+            topic.would_be_lost = loss_from(summed(self._losses[name]))
+        rest = Lag(None, None, unreported)
+        both = (self._lags, self._losses)
+        lag, loss = (
+            summed([*(each for rows in by.values() for each in rows), rest]) for by in both
+        )
+        return lag, loss
 
 
 def is_starting(row: PartitionRow, now_ms: int) -> bool:
