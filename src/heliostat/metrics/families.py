@@ -133,8 +133,9 @@ LOSS_SECONDS = _family(
 LOSS_EXACT = _family(
     "loss_exact",
     GAUGE,
-    TOPIC,
-    "1 if `heliostat_loss_records` is exact; 0 if it may be more, or is not known.",
+    LINK,
+    "1 if `heliostat_loss_records` of all topics is exact, and each selected topic has a mirror; 0 "
+    "if more may be lost, or if it is not known.",
 )
 TOPIC_LATENCY = _family(
     "topic_copy_latency_seconds",

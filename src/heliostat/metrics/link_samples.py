@@ -97,6 +97,7 @@ class LinkSamples:
         for state in f.LINK_STATES:
             samples.add(f.LINK_STATE, f'{mine},state="{state}"', int(state == status.state))
         samples.add(f.LINK_IN_SYNC, mine, int(status.is_in_sync()))
+        samples.add(f.LOSS_EXACT, mine, int(status.would_be_lost.truth == "exact"))
         at_ms = driver.get("at_ms")
         samples.add(f.OWNER_RENEWED, mine, None if at_ms is None else at_ms / 1000)
         samples.add(f.TAKEOVERS, mine, driver.get("claim"))
@@ -144,7 +145,6 @@ class LinkSamples:
         samples.add(f.LAG_UNKNOWN, labelled, topic.unknown)
         samples.add(f.LOSS_RECORDS, labelled, topic.would_be_lost.records)
         samples.add(f.LOSS_SECONDS, labelled, topic.would_be_lost.age_s)
-        samples.add(f.LOSS_EXACT, labelled, int(topic.would_be_lost.truth == "exact"))
         for state, count in sorted(topic.states.items()):
             samples.add(f.TOPIC_PARTITIONS, f'{labelled},state="{state}"', count)
 

@@ -96,6 +96,16 @@ def lag_of(
     return Lag(records, _age_s(item.missing_ms, now_ms), 0 if is_exact else 1)
 
 
+def is_lost_as_lag(item: PartitionReport, reading: Reading) -> bool:
+    """Return whether a partition's loss is its lag, as of nearly all: a link has thousands."""
+    return (
+        reading is Reading.CURRENT
+        and not item.open_records
+        and 0 <= item.position <= item.high_watermark
+        and item.code != PartitionCode.SOURCE_TRUNCATED
+    )
+
+
 def loss_of(
     item: PartitionReport,
     reading: Reading,

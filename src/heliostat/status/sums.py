@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from itertools import chain
 
 from heliostat.names import TopicName, TopicPartition
 from heliostat.records.copier.lane import LineUse, PartitionState
-from heliostat.status.lag import Ends, Lag, Reading, lag_of, loss_of, summed
+from heliostat.status.lag import Ends, Lag, Reading, is_lost_as_lag, lag_of, loss_of, summed
 from heliostat.status.loss import loss_from
 from heliostat.status.rows import PartitionRow
 from heliostat.status.values import PartitionProblem, TopicStatus
@@ -41,6 +42,8 @@ class Sums:
         self._open_since_ms = open_since_ms
         self._lags: dict[TopicName, list[Lag]] = {}
         self._losses: dict[TopicName, list[Lag]] = {}
+        self._with_loss: set[TopicName] = set()
+        """Topics of which more, or other things, would be lost than their lag says."""
         self.topics: dict[TopicName, TopicStatus] = {}
         self.problems: list[PartitionProblem] = []
         self.states: Counter[str] = Counter()
@@ -66,30 +69,30 @@ class Sums:
         self.states[shown] += 1
         topic.open_records += item.open_records
         topic.mapped += item.breaks > 0
-        lag = lag_of(item, reading, self._now_ms, self._ends.get(item.source))
+        ends = self._ends.get(item.source) if self._ends else None
+        lag = lag_of(item, reading, self._now_ms, ends)
         self._lags.setdefault(item.source.topic, []).append(lag)
-        loss = loss_of(
-            item,
-            reading,
-            self._now_ms,
-            self._ends.get(item.source),
-            self._open_since_ms.get(item.source, -1),
-        )
+        loss = lag
+        if not is_lost_as_lag(item, reading):
+            since_ms = self._open_since_ms.get(item.source, -1)
+            loss = loss_of(item, reading, self._now_ms, ends, since_ms)
+            self._with_loss.add(item.source.topic)
         self._losses.setdefault(item.source.topic, []).append(loss)
-        self.problems += problems_of([row])
+        if item.reason:
+            self.problems += problems_of([row])
 
     def close(self, unreported: int) -> tuple[Lag, Lag]:
         """Sum up; return lag and loss of the link, of which so many partitions have no report."""
         for name, topic in self.topics.items():
             lag = summed(self._lags[name])
             topic.lag_records, topic.lag_s, topic.unknown = lag.records, lag.age_s, lag.unknown
-            topic.would_be_lost = loss_from(summed(self._losses[name]))
+            loss = summed(self._losses[name]) if name in self._with_loss else lag
+            topic.would_be_lost = loss_from(loss)
         rest = Lag(None, None, unreported)
-        both = (self._lags, self._losses)
-        lag, loss = (
-            summed([*(each for rows in by.values() for each in rows), rest]) for by in both
-        )
-        return lag, loss
+        lag = summed([*chain.from_iterable(self._lags.values()), rest])
+        if not self._with_loss:
+            return lag, lag
+        return lag, summed([*chain.from_iterable(self._losses.values()), rest])
 
 
 def is_starting(row: PartitionRow, now_ms: int) -> bool:

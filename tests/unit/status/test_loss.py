@@ -21,7 +21,7 @@ from heliostat.records.copier.lane import (
 )
 from heliostat.records.transport.progress_reports import encode_progress
 from heliostat.status.board import StatusBoard, as_unreachable
-from heliostat.status.lag import BothEnds
+from heliostat.status.lag import BothEnds, Reading, is_lost_as_lag, lag_of, loss_of
 from heliostat.status.loss import LOOKED_AGAIN_S, LOSS_NOT_KNOWN, Loss, Rereads, rereads_of
 from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S
 from heliostat.status.values import LinkStatus, PartitionStatus
@@ -172,6 +172,14 @@ def test_it_is_never_less_than_the_lag(case: Case) -> None:
         assert status.would_be_lost.records >= status.lag_records
     if status.unknown:
         assert status.would_be_lost.truth != "exact"
+
+
+@pytest.mark.parametrize("reading", Reading)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_where_the_lag_stands_for_the_loss_it_is_the_same(case: Case, reading: Reading) -> None:
+    if is_lost_as_lag(case.report, reading):
+        lag = lag_of(case.report, reading, NOW_MS, case.ends)
+        assert loss_of(case.report, reading, NOW_MS, case.ends) == lag
 
 
 def test_a_partition_that_nobody_has_reported_makes_a_bound() -> None:

@@ -81,7 +81,7 @@ function Details({ link, row }) {
       <div><dt>Next source offset to copy</dt><dd class="num">${offset(row.position)}</dd></div>
       <div><dt>Source end</dt><dd class="num">${offset(row.source_end)}</dd></div>
       <div><dt>Missing</dt><dd class="num">${lag(row.lag_records, row.is_bound ? 1 : 0)} <small>${age(row.lag_s, row.lag_records, row.is_bound ? 1 : 0)}</small></dd></div>
-      <div><dt>Would be lost with the source</dt><dd class="num">${lossFigure(row.would_be_lost)} <small>${lossAge(row.would_be_lost)}</small></dd></div>
+      <div><dt>Would be lost</dt><dd class="num">${lossFigure(row.would_be_lost)} <small>${lossAge(row.would_be_lost)}</small></dd></div>
       <div><dt>Target end</dt><dd class="num">${offset(row.target_end)}</dd></div>
       <div><dt>Offsets</dt><dd>${row.is_mapped ? "mapped" : "equal"}</dd></div>
       <div><dt>Lane</dt><dd class="num">${row.lane < 0 ? "none" : row.lane}</dd></div>
