@@ -144,11 +144,11 @@ class LinkExposure:
             "link": self.link,
             "state": self.state,
             "at_ms": self.at_ms,
-            "would_be_lost": asdict(self.would_be_lost),
+            "would_be_lost": self.would_be_lost.to_json(),
             "without_mirror": self.without_mirror,
             "refused": self.refused,
             "topics": [
-                {"source": each.source, "target": each.target, **asdict(each.would_be_lost)}
+                {"source": each.source, "target": each.target, **each.would_be_lost.to_json()}
                 for each in self.topics
             ],
             "partitions": [
@@ -156,7 +156,7 @@ class LinkExposure:
                     "source": each.source,
                     "partition": each.partition,
                     "state": each.state,
-                    **asdict(each.would_be_lost),
+                    **each.would_be_lost.to_json(),
                 }
                 for each in self.partitions
             ],

@@ -39,6 +39,10 @@ class Loss:
         """The same, to be summed up."""
         return Lag(self.records, self.age_s, int(self.truth != "exact"))
 
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {"records": self.records, "age_s": self.age_s, "truth": self.truth}
+
     def text(self) -> str:
         """Return it in words."""
         if self.records is None:

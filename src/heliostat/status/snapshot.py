@@ -11,7 +11,7 @@ from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.state.stops import has_passed_stops
-from heliostat.status.lag import Ends, Reading, lag_of, loss_of
+from heliostat.status.lag import Ends, Reading, is_lost_as_lag, lag_of, loss_of
 from heliostat.status.loss import LOSS_NOT_KNOWN, loss_from, rereads_of
 from heliostat.status.progress_watch import Standstill, reported
 from heliostat.status.reports import LaneReports, Reports
@@ -171,7 +171,9 @@ class Snapshot:
             item = row.report
             ends, since_ms = self._ends.get(item.source), open_since_ms.get(item.source, -1)
             lag = lag_of(item, reading, self._now_ms, ends)
-            loss = loss_of(item, reading, self._now_ms, ends, since_ms)
+            loss = lag
+            if not is_lost_as_lag(item, reading):
+                loss = loss_of(item, reading, self._now_ms, ends, since_ms)
             found.append(
                 PartitionStatus(
                     source=item.source.topic,
