@@ -18,6 +18,7 @@ const pages = await read("pages.js");
 const stream = await read("event_stream.js");
 const jobs = await read("jobs.js");
 const clusters = await read("cluster_answers.js");
+const exposure = await read("exposure.js");
 const actions = await read("actions.js");
 const drift = await read("drift.js");
 
@@ -195,10 +196,45 @@ test("a link's state as a sentence", () => {
   assert.equal(text({ state: "halted", restarts }), "It has halted: [PROTOCOL] a foreign record");
   assert.deepEqual(says.linkSentence(link({ state: "halted", restarts }), at, null).more.map(plain), ["It begins again in 2 min (restart 2 of 7)."]);
   assert.match(text({ state: "paused", wish: { state: "paused", by: "ops", at_ms: 1, why: "the disk is full" } }), /Nothing is copied .* the link is paused/);
-  const stopped = says.linkSentence(link({ state: "no_owner", lag_records: 7, lag_s: 60, unknown: 1 }), at, null);
-  assert.match(plain(stopped.more[0]), /at least 7 records would be missing, the oldest 60 s old/);
+  const stopped = says.linkSentence(link({ state: "no_owner", would_be_lost: { records: 7, age_s: 60, truth: "bound" } }), at, null);
+  assert.match(plain(stopped.more[0]), /at least 7 records would be lost, the oldest 60 s old/);
   assert.equal(text({ unknown: 2 }), "As far as is known, usdf has everything that summit has.");
   assert.equal(says.linkSentence(link({ unknown: 2 }), at, null).more.length, 1, "what is not known is said");
+});
+
+test("what would be lost is never better than the truth", () => {
+  const loss = (records, truth, age_s = null) => ({ records, age_s, truth });
+  const text = (changes, atMs) => exposure.exposureSentences(link(changes), atMs).map(plain);
+  const cases = [
+    [loss(0, "exact", 0), "If summit were lost now, nothing would be lost with it."],
+    [loss(0, "bound", 0), "If summit were lost now, at least 0 records would be lost."],
+    [loss(1, "exact", 7), "If summit were lost now, 1 record would be lost, the oldest 7.0 s old."],
+    [loss(1204, "bound", 130), "If summit were lost now, at least 1,204 records would be lost, the oldest 2 min old."],
+    [loss(3, "exact"), "If summit were lost now, 3 records would be lost."],
+    [loss(null, "not_known"), "What would be lost with summit now is not known."],
+  ];
+  for (const [would_be_lost, expected] of cases) assert.deepEqual(text({ would_be_lost }), [expected]);
+  assert.deepEqual(text({}), [], "an older service does not tell it");
+  assert.equal(text({ would_be_lost: loss(0, "bound"), without_mirror: 2 })[1], "So would all of 2 topics that have no mirror.");
+  assert.equal(exposure.lossFigure(loss(null, "not_known")), "?");
+  assert.equal(exposure.lossFigure(undefined), "?");
+  assert.equal(plain(exposure.lossFigure(loss(4, "bound"))), "≥ 4");
+  assert.equal(exposure.lossFigure(loss(0, "exact", 0)), "0");
+  assert.equal(exposure.lossAge(loss(0, "exact", 0)), "–");
+  assert.equal(exposure.lossAge(loss(4, "exact")), "?");
+  assert.equal(exposure.lossAge(undefined), "?");
+});
+
+test("what groups would read again, and when that was seen", () => {
+  const rereads = (records, truth, changes) => ({ records, truth, groups: 2, unknown: 0, at_ms: 1_000, is_synced: true, ...changes });
+  const text = (told, atMs) => plain(exposure.exposureSentences(link({ would_be_lost: { records: 0, age_s: 0, truth: "exact" }, rereads: told }), atMs)[1]);
+  assert.equal(text(rereads(0, "exact"), 4_000), "Consumer groups would read nothing again (looked at 3.0 s ago).");
+  assert.equal(text(rereads(0, "bound")), "Consumer groups would read nothing again but what they have read since the last look.");
+  assert.equal(text(rereads(40, "exact")), "2 consumer groups would read again 40 records.");
+  assert.equal(text(rereads(1, "bound", { groups: 1 }), 500), "1 consumer group would read again at least 1 record (looked at 0.0 s ago).");
+  assert.equal(text(rereads(40, "exact", { is_synced: false })), "2 consumer groups would read again 40 records: their offsets are not published.");
+  assert.equal(text(rereads(null, "not_known")), "What consumer groups would read again is not known.");
+  assert.equal(exposure.exposureSentences(link({ would_be_lost: { records: 0, age_s: 0, truth: "exact" }, rereads: null })).length, 1);
 });
 
 test("what is missing in partitions that are not stopped", () => {

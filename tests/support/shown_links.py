@@ -320,6 +320,19 @@ class Feed:
             "owner": owner,
             "partitions": len(self.rows),
             "wishes": reported(self.wishes),
+            "groups": {
+                "groups": 12,
+                "reasons": {"SYNCED": 40},
+                "last_turn_ms": now_ms - 2_000,
+                "rereads": {
+                    "records": 48,
+                    "groups": 2,
+                    "unknown": 0,
+                    "moving": 3,
+                    "most": {"archiver": 40, "telegraf": 8},
+                    "sync": True,
+                },
+            },
             "interchange": {
                 "flows": [["base", "summit", now_ms - 900], ["summit", "usdf", now_ms]]
             },

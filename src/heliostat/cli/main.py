@@ -73,6 +73,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             "heliostat.cli.switch:switch_command", "Move producers and consumers, as planned."
         ),
         "status": Verb("heliostat.cli.status:status_command", "Show the state of links."),
+        "exposure": Verb("heliostat.cli.exposure:exposure_command", "Say what would be lost now."),
         "explain": Verb("heliostat.cli.explain:explain_command", "Say why, and what to do."),
         "history": Verb("heliostat.cli.history:history_command", "Show the last day."),
         "events": Verb("heliostat.cli.events:events_command", "Show what happens, and follow it."),

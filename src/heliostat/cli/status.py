@@ -64,7 +64,8 @@ def status_command(
 
     Topics with stopped partitions and those that lag come first. Lag is what is missing at the
     target, in records and as the age of the oldest of them; `?` is not known, `≥` is at least. What
-    a link that does not run can't tell is read from both sides' logs.
+    a link that does not run can't tell is read from both sides' logs. A line tells what would be
+    lost if the source were gone now (heliostat exposure: by topic and group).
 
     Exit code 0 when every link runs and is in sync: the target has all records but those of the
     last seconds (--max-lag). 1 when a link lags by more, has stopped partitions or refused topics,
@@ -130,6 +131,7 @@ def _show(status: LinkStatus, rows: int | None, max_lag_s: float) -> None:
     console = Console()
     if console.is_terminal:
         console.print(view.headline(status))
+        console.print(status.loss_in_words(), highlight=False)
         console.print(view.topic_table(status, shown))
         for line in view.problem_lines(status):
             console.print(line)
@@ -138,6 +140,7 @@ def _show(status: LinkStatus, rows: int | None, max_lag_s: float) -> None:
     why = [str(getattr(line, "plain", line)) for line in view.problem_lines(status)]
     for text in (
         view.plain_line(status),
+        status.loss_in_words(),
         *_table(view.topic_rows(status, shown)),
         *why,
         sync.plain,

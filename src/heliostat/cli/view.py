@@ -11,6 +11,7 @@ from rich.text import Text
 
 from heliostat.groups.values import SETTLED
 from heliostat.status.lag import Lag, summed
+from heliostat.status.loss import summed_losses
 from heliostat.status.values import LinkStatus, TopicStatus
 from heliostat.wishes.rate import rate_text
 
@@ -204,6 +205,7 @@ def together(topics: Sequence[TopicStatus]) -> TopicStatus:
         lag.age_s,
         _sum_states(topics),
         unknown=lag.unknown,
+        would_be_lost=summed_losses(topic.would_be_lost for topic in topics),
     )
 
 

@@ -220,6 +220,8 @@ def _landed(row: CommitDecision, commit: CommittedOffset) -> CommitDecision:
         publish=None,
         reason=Reason.SYNCED if is_whole else row.reason,
         why="the target has it" if is_whole else row.why,
+        reread_now=0,
+        begins_anew=False,
     )
 
 

@@ -17,6 +17,7 @@ from heliostat.errors import BrokerError
 from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.published import PublishedOffsets
+from heliostat.groups.rereads import NOT_KNOWN, NOTHING, Reread, reread_of
 from heliostat.groups.select import GroupChoice, compile_selection
 from heliostat.groups.values import UNPUBLISHED, CommitDecision, FetchedOffsets, Reason
 from heliostat.names import GroupId
@@ -60,6 +61,9 @@ class Followed:
     is_open: bool = True
     reasons: Counter[Reason] = field(default_factory=Counter)
     problem: str = ""
+    reread: Reread = NOT_KNOWN
+    """What it would read again, as of the last pass that looked at it; nothing, once it is no
+    longer followed."""
 
 
 class FollowedGroups:
@@ -172,9 +176,20 @@ class FollowedGroups:
             rows = () if found is None else found.partitions
             known.reasons = Counter(row.reason for row in rows)
             known.problem = "" if found is None else found.problem or _problem(rows)
+            known.reread = NOTHING if found is None else reread_of(found)
             known.is_open = found is not None and bool(
                 found.problem or known.reasons.keys() & _OPEN
             )
+
+    def moving(self, there: GroupListing) -> int:
+        """Return how many groups may read on: with members there, moved lately, or unlisted."""
+        now_s = self._clock.monotonic_s()
+        return len(there.failed) + sum(
+            now_s - known.changed_s < IDLE_AFTER_S
+            or group not in there.groups
+            or there.groups[group].has_members
+            for group, known in self.groups.items()
+        )
 
 
 def _problem(rows: Iterable[CommitDecision]) -> str:

@@ -24,6 +24,8 @@ class GroupFigures(NamedTuple):
     """Records between its offsets at the source and the ends of its logs; None: not known."""
     published_ms: int | None
     """When an offset of it was last published (ms since the epoch); None: never."""
+    reread_records: int | None = None
+    """Records that it would read again at the target, as of the last look; None: not known."""
 
 
 class MeasuredGroups:
@@ -61,6 +63,7 @@ class MeasuredGroups:
                 group,
                 _lag(groups[group], ends),
                 _published_ms(published.get(naming.target_name(group))),
+                groups[group].reread.records,
             )
             for group in named[:GROUPS_MAX]
         ]

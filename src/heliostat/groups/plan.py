@@ -201,7 +201,22 @@ class _Case:
             why=why,
             publish=CommittedOffset(self.wanted, self.commit.metadata) if publishes else None,
             metadata=self.commit.metadata,
+            reread_now=max(0, min(self.exact, self.mirror.end) - self._begin),
+            begins_anew=self._begins_anew,
         )
+
+    @property
+    def _begins_anew(self) -> bool:
+        """Whether the offset at the target, if there is one, is outside of the mirror's log."""
+        there = self.there
+        return there is None or not self.mirror.start <= there.offset <= self.mirror.end
+
+    @property
+    def _begin(self) -> Offset:
+        """Where a consumer at the target begins now; the earliest place, if it has no offset."""
+        if self.there is None or self._begins_anew:
+            return self.mirror.start
+        return self.there.offset
 
     @property
     def _is_ours(self) -> bool:

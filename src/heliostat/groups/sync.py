@@ -22,12 +22,10 @@ from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.observe import Mirrors, OpenMaps, Positions, observe_target
 from heliostat.groups.plan import GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
+from heliostat.groups.rereads import LISTED_MAX, rereads_report
 from heliostat.groups.values import UNPUBLISHED, Reason, SourceGroups
 from heliostat.names import GroupId
 from heliostat.ops.events import Events
-
-LISTED_MAX = 20
-"""Groups named in the driver's report; it is written each second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +48,8 @@ class SyncCounts:
     """When the last pass ended, in ms since the epoch."""
     took_ms: dict[str, int] = field(default_factory=dict)
     """Durations of the steps of the last pass."""
+    rereads: dict[str, object] = field(default_factory=dict)
+    """What groups would read again if the source were gone now."""
 
     def to_json(self) -> dict[str, object]:
         """As JSON, for the report."""
@@ -62,6 +62,7 @@ class SyncCounts:
             "refused": self.refused,
             "last_turn_ms": self.last_turn_ms,
             "took_ms": self.took_ms,
+            "rereads": self.rereads,
         }
 
 
@@ -198,7 +199,8 @@ class GroupSync:
             applied = publish(plan, self._committers, self._memory, now_ms, self._guard)
         steps.done("commit")
         self._followed.settle(due, applied.groups)
-        self._counts = self._count(len(due), applied.committed, steps)
+        moving = self._followed.moving(there)
+        self._counts = self._count(len(due), applied.committed, moving, steps)
         self._on_decided(applied.groups)
 
     def _keep_memory(self) -> None:
@@ -213,7 +215,7 @@ class GroupSync:
                 "driver knows; check who deletes state topics"
             )
 
-    def _count(self, looked_at: int, committed: int, steps: Steps) -> SyncCounts:
+    def _count(self, looked_at: int, committed: int, moving: int, steps: Steps) -> SyncCounts:
         total: Counter[Reason] = Counter()
         left: dict[str, str] = {}
         groups = self._followed.groups
@@ -232,4 +234,9 @@ class GroupSync:
             refused=sum(total[reason] for reason in UNPUBLISHED),
             last_turn_ms=self._clock.wall_ms(),
             took_ms=steps.took_ms,
+            rereads=rereads_report(
+                {group: known.reread for group, known in groups.items()},
+                moving=moving,
+                is_synced=self._config.sync,
+            ),
         )

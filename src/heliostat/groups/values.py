@@ -220,6 +220,13 @@ class CommitDecision:
     publish: CommittedOffset | None = None
     metadata: str = ""
     """The group's own metadata, committed with the offset at the source."""
+    reread_now: int | None = None
+    """How many records of those that it has read a consumer would read again that began at the
+    target as it is: nothing more is published, and nothing more lands. None: not known, or there is
+    no mirror."""
+    begins_anew: bool = False
+    """Whether the target has no offset at which it could begin: it begins where its own
+    `auto.offset.reset` says, and `reread_now` counts from the mirror's first record."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the JSON that the command line prints."""

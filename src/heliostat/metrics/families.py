@@ -117,6 +117,26 @@ LAG_UNKNOWN = _family(
     TOPIC,
     "Partitions that may lack more than the lag says, as it was not reported lately.",
 )
+LOSS_RECORDS = _family(
+    "loss_records",
+    GAUGE,
+    TOPIC,
+    "Records that would be lost if the source were gone now: what it has and the target has not, "
+    "records of open transactions too; absent if not known.",
+)
+LOSS_SECONDS = _family(
+    "loss_seconds",
+    GAUGE,
+    TOPIC,
+    "Age of the oldest of them by its timestamp, 0 if none is; absent if not known.",
+)
+LOSS_EXACT = _family(
+    "loss_exact",
+    GAUGE,
+    LINK,
+    "1 if `heliostat_loss_records` of all topics is exact, and each selected topic has a mirror; 0 "
+    "if more may be lost, or if it is not known.",
+)
 TOPIC_LATENCY = _family(
     "topic_copy_latency_seconds",
     GAUGE,
@@ -175,6 +195,18 @@ PARTITION_LAG_SECONDS = _family(
     GAUGE,
     PARTITION,
     "The same of a partition; see `metrics.partitions`.",
+)
+PARTITION_LOSS_RECORDS = _family(
+    "partition_loss_records",
+    GAUGE,
+    PARTITION,
+    "`heliostat_loss_records` of a partition; see `metrics.partitions`.",
+)
+PARTITION_LOSS_SECONDS = _family(
+    "partition_loss_seconds",
+    GAUGE,
+    PARTITION,
+    "`heliostat_loss_seconds` of a partition; see `metrics.partitions`.",
 )
 PARTITION_SOURCE_END = _family(
     "partition_source_end_offset", GAUGE, PARTITION, "High watermark of the source."
@@ -322,6 +354,19 @@ GROUP_LAG = _family(
     GAUGE,
     (*LINK, "group"),
     "Records between a group's offsets at the source and its ends; see `metrics.groups`.",
+)
+GROUP_REREAD = _family(
+    "group_reread_records",
+    GAUGE,
+    (*LINK, "group"),
+    "Records that a group would read again if it moved to the target, as of the link's last look "
+    "at it; absent if not known.",
+)
+GROUPS_REREAD = _family(
+    "groups_reread_records",
+    GAUGE,
+    LINK,
+    "The same of all groups that the link follows; absent if not known.",
 )
 GROUP_PUBLISHED = _family(
     "group_published_timestamp_seconds",

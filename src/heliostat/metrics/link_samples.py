@@ -19,6 +19,7 @@ from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.status.cluster_watch import Reach
 from heliostat.status.follower import Observation
 from heliostat.status.latencies import Percentiles
+from heliostat.status.loss import summed_losses
 from heliostat.status.values import LinkStatus, PartitionStatus, TopicStatus
 
 OTHER = "(other)"
@@ -96,6 +97,7 @@ class LinkSamples:
         for state in f.LINK_STATES:
             samples.add(f.LINK_STATE, f'{mine},state="{state}"', int(state == status.state))
         samples.add(f.LINK_IN_SYNC, mine, int(status.is_in_sync()))
+        samples.add(f.LOSS_EXACT, mine, int(status.would_be_lost.truth == "exact"))
         at_ms = driver.get("at_ms")
         samples.add(f.OWNER_RENEWED, mine, None if at_ms is None else at_ms / 1000)
         samples.add(f.TAKEOVERS, mine, driver.get("claim"))
@@ -143,6 +145,8 @@ class LinkSamples:
         samples.add(f.LAG_RECORDS, labelled, topic.lag_records)
         samples.add(f.LAG_SECONDS, labelled, topic.lag_s)
         samples.add(f.LAG_UNKNOWN, labelled, topic.unknown)
+        samples.add(f.LOSS_RECORDS, labelled, topic.would_be_lost.records)
+        samples.add(f.LOSS_SECONDS, labelled, topic.would_be_lost.age_s)
         for state, count in sorted(topic.states.items()):
             samples.add(f.TOPIC_PARTITIONS, f'{labelled},state="{state}"', count)
 
@@ -187,6 +191,8 @@ class LinkSamples:
             labelled = f'{self._labels_of(TopicName(item.source))},partition="{item.partition}"'
             samples.add(f.PARTITION_LAG_RECORDS, labelled, item.lag_records)
             samples.add(f.PARTITION_LAG_SECONDS, labelled, item.lag_s)
+            samples.add(f.PARTITION_LOSS_RECORDS, labelled, item.would_be_lost.records)
+            samples.add(f.PARTITION_LOSS_SECONDS, labelled, item.would_be_lost.age_s)
             samples.add(f.PARTITION_SOURCE_END, labelled, _known(item.source_end))
             samples.add(f.PARTITION_POSITION, labelled, _known(item.position))
             partition = TopicPartition(TopicName(item.source), PartitionId(item.partition))
@@ -218,6 +224,7 @@ def _sum_of(topics: list[TopicStatus]) -> TopicStatus:
     ages = [topic.lag_s for topic in topics]
     every.lag_records = None if None in records else sum(filter(None, records))
     every.lag_s = None if None in ages else max((age for age in ages if age), default=0.0)
+    every.would_be_lost = summed_losses(topic.would_be_lost for topic in topics)
     for topic in topics:
         every.unknown += topic.unknown
         for state, count in topic.states.items():

@@ -96,9 +96,12 @@ def _write_use(samples: Samples, link: str, part: str, use: ProcessUse) -> None:
 
 def _write_groups(samples: Samples, labelled: str, status: LinkStatus) -> None:
     measured: Sequence[Sequence[Any]] = status.driver.get("groups", {}).get("measured", ())
-    for group, lag, published_ms in measured:
+    if status.rereads is not None:
+        samples.add(f.GROUPS_REREAD, labelled, status.rereads.records)
+    for group, lag, published_ms, *reread in measured:  # an older driver tells no rereads
         of_group = f"{labelled},{labels({'group': group})}"
         samples.add(f.GROUP_LAG, of_group, lag)
+        samples.add(f.GROUP_REREAD, of_group, reread[0] if reread else None)
         at_s = None if published_ms is None else published_ms / 1000
         samples.add(f.GROUP_PUBLISHED, of_group, at_s)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ from heliostat.clusters.admin import ClusterAdmin, GroupListing, GroupMember
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.groups.apply import Committers, Guard, is_not_done, publish
-from heliostat.groups.naming import group_naming_of
+from heliostat.groups.naming import GroupNaming, group_naming_of
 from heliostat.groups.observe import observe_target
 from heliostat.groups.plan import NO_NAME, GroupDecision, GroupPlan, plan_groups
 from heliostat.groups.published import PublishedOffsets
@@ -120,6 +120,8 @@ class LinkGroups:
     sync: bool
     groups: tuple[GroupView, ...]
     took_ms: dict[str, int]
+    unlisted: int = 0
+    """Brokers of the source that did not list their groups."""
 
     @property
     def reasons(self) -> dict[str, int]:
@@ -171,6 +173,11 @@ def group_views(
     return [_views_of(config, link, group) for link in links_of(config, link_name)]
 
 
+def all_groups(config: Config, link: LinkConfig) -> LinkGroups:
+    """Return what `group_views` does, with offsets of groups that the link does not select, too."""
+    return _views_of(config, link, None, is_selected_only=False)
+
+
 def publish_once(config: Config, link: LinkConfig, guard: Guard) -> dict[GroupId, str]:
     """Publish the groups' offsets once, for the link's owner; return which are not, and why.
 
@@ -212,6 +219,8 @@ def _views_of(
     link: LinkConfig,
     group: str | None,
     act: _Act = lambda *_: None,
+    *,
+    is_selected_only: bool = True,
 ) -> LinkGroups:
     name = LinkName(link.name)
     with (
@@ -228,7 +237,15 @@ def _views_of(
         with both.admins(asks) as admins:
             maps = MapsLook(both.target, name, admins.target)
             with closing(maps):
-                found = _views_by(link, group, admins, memory, maps, positions)
+                found = _views_by(
+                    link,
+                    group,
+                    admins,
+                    memory,
+                    maps,
+                    positions,
+                    is_selected_only=is_selected_only,
+                )
                 act(found, admins, memory)
                 return found
 
@@ -240,6 +257,8 @@ def _views_by(  # noqa: PLR0917 - what is asked, and of what
     memory: PublishedOffsets,
     maps: MapsLook,
     positions: PendingAnswer[dict[TopicPartition, Landed]],
+    *,
+    is_selected_only: bool,
 ) -> LinkGroups:
     source, target, mirrors = admins.source, admins.target, admins.answers["stored"].mirrors
     steps = Steps(SystemClock())
@@ -255,20 +274,11 @@ def _views_by(  # noqa: PLR0917 - what is asked, and of what
 
     there, here = asked_at_once(asks).values()
     steps.done("list")
-    selection = compile_selection(link.groups)
-    now_ms = SystemClock().wall_ms()
-    choices: dict[GroupId, GroupChoice] = {}
     naming = group_naming_of(link)
-    for each in there.groups.values():
-        name = naming.target_name(each.group)
-        if group not in {None, each.group, name}:
-            continue
-        choice = selection.choose(each)
-        row = memory.rows.get(name)
-        if choice.skip is None and is_left_out(link.groups, each, row, now_ms):
-            choice = GroupChoice(Skip.INACTIVE, "left out until somebody is in it (states: active)")
-        choices[each.group] = choice
+    choices = _choices(link, group, there, memory.rows, naming)
     chosen = [each for each, choice in choices.items() if choice.skip is None]
+    if not is_selected_only:
+        chosen = [each for each, choice in choices.items() if choice.skip is not Skip.NO_OFFSETS]
     seen = SourceGroups(there, source.committed_offsets(chosen))
     steps.done("source offsets")
     found = observe_target(
@@ -302,7 +312,31 @@ def _views_by(  # noqa: PLR0917 - what is asked, and of what
         )
         for each, choice in sorted(choices.items())
     )
-    return LinkGroups(LinkName(link.name), link.groups.sync, views, steps.took_ms)
+    name, unlisted = LinkName(link.name), len(there.failed)
+    return LinkGroups(name, link.groups.sync, views, steps.took_ms, unlisted)
+
+
+def _choices(
+    link: LinkConfig,
+    group: str | None,
+    there: GroupListing,
+    published: Mapping[GroupId, Published],
+    naming: GroupNaming,
+) -> dict[GroupId, GroupChoice]:
+    """Return the groups of the source that are asked for, and whether each is synced."""
+    selection = compile_selection(link.groups)
+    now_ms = SystemClock().wall_ms()
+    choices: dict[GroupId, GroupChoice] = {}
+    for each in there.groups.values():
+        name = naming.target_name(each.group)
+        if group not in {None, each.group, name}:
+            continue
+        choice = selection.choose(each)
+        row = published.get(name)
+        if choice.skip is None and is_left_out(link.groups, each, row, now_ms):
+            choice = GroupChoice(Skip.INACTIVE, "left out until somebody is in it (states: active)")
+        choices[each.group] = choice
+    return choices
 
 
 def _positions(target: Reachable, link: LinkName) -> dict[TopicPartition, Landed]:

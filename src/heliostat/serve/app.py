@@ -30,6 +30,7 @@ from heliostat.serve.configuration_routes import add_configuration
 from heliostat.serve.connect.paths import ConnectPaths
 from heliostat.serve.events_routes import add_events
 from heliostat.serve.explain_routes import add_explain
+from heliostat.serve.exposure_routes import add_exposure
 from heliostat.serve.gaps_routes import add_gaps
 from heliostat.serve.groups_routes import add_groups
 from heliostat.serve.history_routes import add_history
@@ -110,6 +111,7 @@ def make_app(
     add_configuration(app, watch, bodies)
     asking = Asking(watch, bodies)
     add_explain(app, asking)
+    add_exposure(app, asking)
     add_history(app, asking, bodies)
     add_groups(app, asking)
     add_gaps(app, asking)
@@ -373,6 +375,9 @@ def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
         lag_records=status.lag_records,
         lag_s=status.lag_s,
         unknown=status.unknown,
+        would_be_lost=status.would_be_lost,
+        without_mirror=status.without_mirror,
+        rereads=status.rereads,
         latency_p50_ms=status.latency_p50_ms,
         latency_p99_ms=status.latency_p99_ms,
         problems=len(status.problems),

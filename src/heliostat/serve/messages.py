@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from heliostat.records.copier.lane import LineUse
 from heliostat.status.event_log import EventRow
+from heliostat.status.loss import Loss, Rereads
 from heliostat.status.values import HeldBack, PartitionProblem, PartitionStatus, TopicStatus
 
 
@@ -128,6 +129,12 @@ class LinkFigures(BaseModel):
     lag_s: float | None
     unknown: int
     """Partitions that may lack more."""
+    would_be_lost: Loss
+    """What would be lost if the source were gone now."""
+    without_mirror: int
+    """Selected topics that have no mirror: lost as a whole."""
+    rereads: Rereads | None
+    """What consumer groups would read again; null: the driver does not tell."""
     latency_p50_ms: float | None
     latency_p99_ms: float | None
     stopped: int

@@ -19,6 +19,7 @@ from heliostat.state_topics import DRIVER_KEY
 from heliostat.status.halted import show_restarts
 from heliostat.status.lag import Ends, missing_records
 from heliostat.status.latencies import Percentiles
+from heliostat.status.loss import LOSS_NOT_KNOWN
 from heliostat.status.progress_watch import report_of
 from heliostat.status.reports import Reports, Totals
 from heliostat.status.snapshot import NO_ENDS, Snapshot, Stops, standing
@@ -252,9 +253,11 @@ def as_unreachable(status: LinkStatus, error: HeliostatError) -> None:
     """Change a status to that of a link whose target does not answer: nothing is known now."""
     status.state, status.troubles = "unreachable", [str(error)]
     status.lag_records = status.lag_s = None
+    status.would_be_lost, status.rereads = LOSS_NOT_KNOWN, None
     status.records_per_s = status.bytes_per_s = 0.0
     for topic in status.topics:
         topic.lag_records = topic.lag_s = None
+        topic.would_be_lost = LOSS_NOT_KNOWN
         topic.records_per_s = topic.bytes_per_s = 0.0
 
 

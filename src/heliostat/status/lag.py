@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from heliostat.names import TopicPartition
-from heliostat.records.copier.lane import PartitionReport
+from heliostat.records.copier.lane import PartitionCode, PartitionReport
 
 
 class Reading(Enum):
@@ -94,6 +94,55 @@ def lag_of(
     if not records:
         return Lag(0, 0.0) if is_exact else NOT_KNOWN
     return Lag(records, _age_s(item.missing_ms, now_ms), 0 if is_exact else 1)
+
+
+def is_lost_as_lag(item: PartitionReport, reading: Reading) -> bool:
+    """Return whether a partition's loss is its lag, as of nearly all: a link has thousands."""
+    return (
+        reading is Reading.CURRENT
+        and not item.open_records
+        and 0 <= item.position <= item.high_watermark
+        and item.code != PartitionCode.SOURCE_TRUNCATED
+    )
+
+
+def loss_of(
+    item: PartitionReport,
+    reading: Reading,
+    now_ms: int,
+    ends: BothEnds | None = None,
+    open_since_ms: int = -1,
+) -> Lag:
+    """Return what a partition's source has and its mirror has not, to the end of the source's log.
+
+    Unlike in the lag, records after the beginning of an open transaction count: they are lost with
+    the source, whatever becomes of the transaction.
+
+    Parameters
+    ----------
+    item, reading, now_ms, ends
+        As for `lag_of`.
+    open_since_ms
+        When the transaction began that holds back the first of them (-1: none does, or not known).
+    """
+    if reading is not Reading.CURRENT and ends is not None:
+        found = _read(item, ends, now_ms)
+    elif reading is Reading.OUTDATED or not 0 <= item.position <= item.high_watermark:
+        return NOT_KNOWN  # beyond its end: the source lost what was copied, and may have other
+    else:
+        found = _to_log_end(item, now_ms, open_since_ms)
+        if reading is not Reading.CURRENT or item.is_end_old:
+            found = Lag(found.records, found.age_s, 1) if found.records else NOT_KNOWN
+    if item.code == PartitionCode.SOURCE_TRUNCATED:  # below the position it may have other records
+        return Lag(found.records, found.age_s, 1) if found.records else NOT_KNOWN
+    return found
+
+
+def _to_log_end(item: PartitionReport, now_ms: int, open_since_ms: int) -> Lag:
+    records = item.high_watermark - item.position
+    if not records:
+        return Lag(0, 0.0)
+    return Lag(records, _age_s(item.missing_ms if missing_records(item) else open_since_ms, now_ms))
 
 
 def position_of(item: PartitionReport, target_end: int) -> int | None:

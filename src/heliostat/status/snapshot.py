@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
-from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
+from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.state.stops import has_passed_stops
-from heliostat.status.lag import Ends, Reading, lag_of
+from heliostat.status.lag import Ends, Reading, is_lost_as_lag, lag_of, loss_of
+from heliostat.status.loss import LOSS_NOT_KNOWN, loss_from, rereads_of
 from heliostat.status.progress_watch import Standstill, reported
 from heliostat.status.reports import LaneReports, Reports
 from heliostat.status.rows import PartitionRow
@@ -93,28 +94,22 @@ class Snapshot:
         now_ms, state = self._now_ms, self.state
         silent = self._silent_lanes() if state == "running" else {}
         failing = self._failing_lanes() if state == "running" else {}
-        sums = Sums(now_ms, self._ends)
+        sums = Sums(now_ms, self._ends, _open_since_ms(self._reports.driver))
         rows = self._rows()
         for row, shown, reading in rows:
             sums.add(row, state=shown, reading=reading)
-        lag = sums.close(self._unreported(len(rows)))
-        latency, reporting = LatencyHistogram(), list[RoundReport]()
-        bytes_per_s: dict[LaneId, float] = {}
+        lag, loss = sums.close(self._unreported(len(rows)))
+        absent = _without_mirror(self._reports.driver)
+        latency = LatencyHistogram()
         for lane in self._reports.lanes.values():
             for _, _, counts in lane.recent:
                 latency.merge(counts)
-            is_reporting = not _is_silent(lane.newest.at_ms, now_ms) and state == "running"
-            if is_reporting:
-                reporting.append(lane.newest.report)
-            if is_reporting and lane.seconds > 0:
-                sent = lane.sums()
-                of_lane = sum(size for _, size in sent.values()) / lane.seconds
-                bytes_per_s[lane.newest.report.lane] = round(of_lane, 1)
-                for partition, (records, size) in sent.items():
-                    topic = sums.topics.get(partition.topic)
-                    if topic is not None:
-                        topic.records_per_s += records / lane.seconds
-                        topic.bytes_per_s += size / lane.seconds
+        reporting = {
+            number: lane
+            for number, lane in self._reports.lanes.items()
+            if state == "running" and not _is_silent(lane.newest.at_ms, now_ms)
+        }
+        bytes_per_s = _add_rates(sums, reporting.values())
         topics = sorted(
             sums.topics.values(),
             key=lambda row: (-row.bytes_per_s, -(row.lag_records or 0), row.source),
@@ -131,8 +126,8 @@ class Snapshot:
             lag_s=lag.age_s if topics else None,
             latency_p50_ms=latency.percentile_ms(0.50),
             latency_p99_ms=latency.percentile_ms(0.99),
-            source_line=line_of(report.source_line for report in reporting),
-            target_line=line_of(report.target_line for report in reporting),
+            source_line=line_of(lane.newest.report.source_line for lane in reporting.values()),
+            target_line=line_of(lane.newest.report.target_line for lane in reporting.values()),
             states=dict(sums.states),
             problems=sorted(sums.problems, key=lambda item: (item.source, item.partition)),
             refused=dict(self._reports.driver.get("refused", {})),
@@ -151,6 +146,9 @@ class Snapshot:
             preferences=list(self._reports.driver.get("wishes", {}).get("preferences", ())),
             held_back=_held_back(self._reports.driver, now_ms),
             drift=self._reports.driver.get("drift"),
+            would_be_lost=loss_from(loss, absent) if topics else LOSS_NOT_KNOWN,
+            without_mirror=absent,
+            rereads=rereads_of(self._reports.driver, now_ms, is_running=state == "running"),
             troubles=[
                 *_troubles(self._reports.driver),
                 *silent.values(),
@@ -168,9 +166,14 @@ class Snapshot:
     def partitions(self) -> list[PartitionStatus]:
         """Return all partitions, by topic and number."""
         found: list[PartitionStatus] = []
+        open_since_ms = _open_since_ms(self._reports.driver)
         for row, shown, reading in self._rows():
             item = row.report
-            lag = lag_of(item, reading, self._now_ms, self._ends.get(item.source))
+            ends, since_ms = self._ends.get(item.source), open_since_ms.get(item.source, -1)
+            lag = lag_of(item, reading, self._now_ms, ends)
+            loss = lag
+            if not is_lost_as_lag(item, reading):
+                loss = loss_of(item, reading, self._now_ms, ends, since_ms)
             found.append(
                 PartitionStatus(
                     source=item.source.topic,
@@ -188,6 +191,7 @@ class Snapshot:
                     code=item.code,
                     reason=item.reason,
                     since_ms=item.since_ms,
+                    would_be_lost=loss_from(loss),
                 )
             )
         return sorted(found, key=lambda each: (each.source, each.partition))
@@ -276,6 +280,23 @@ class Snapshot:
         return "silent" if _is_silent(newest, self._now_ms) else "running"
 
 
+def _add_rates(sums: Sums, lanes: Iterable[LaneReports]) -> dict[LaneId, float]:
+    """Add what lanes copy a second to their topics; return the bytes of each lane."""
+    bytes_per_s: dict[LaneId, float] = {}
+    for lane in lanes:
+        if lane.seconds <= 0:
+            continue
+        sent = lane.sums()
+        of_lane = sum(size for _, size in sent.values()) / lane.seconds
+        bytes_per_s[lane.newest.report.lane] = round(of_lane, 1)
+        for partition, (records, size) in sent.items():
+            topic = sums.topics.get(partition.topic)
+            if topic is not None:
+                topic.records_per_s += records / lane.seconds
+                topic.bytes_per_s += size / lane.seconds
+    return bytes_per_s
+
+
 def standing(reports: Reports, stops: Stops) -> list[PartitionRow]:
     """Return a row for each partition: its report, or else its stop in the link's state."""
     rows = {
@@ -314,6 +335,21 @@ def _standstill_texts(driver: Mapping[str, Any]) -> list[str]:
     found = [each.text() for each in reported(driver)]
     more = int(driver.get("no_progress", {}).get("count", 0)) - len(found)
     return [*found, *([f"and {more} more partitions have not moved"] if more > 0 else [])]
+
+
+def _open_since_ms(driver: Mapping[str, Any]) -> dict[TopicPartition, int]:
+    """Return since when the first open transaction of partitions is open, as last seen."""
+    found: dict[TopicPartition, int] = {}
+    for item in driver.get("held_back", ()):
+        partition = TopicPartition(item["source"], item["partition"])
+        found[partition] = min(item["since_ms"], found.get(partition, item["since_ms"]))
+    return found
+
+
+def _without_mirror(driver: Mapping[str, Any]) -> int:
+    """Return how many selected topics have no mirror, by the last reconciliation."""
+    counts: Mapping[str, int] = driver.get("topics") or {"refused": len(driver.get("refused", ()))}
+    return sum(counts.get(state, 0) for state in ("refused", "waiting"))
 
 
 def _wish_of(driver: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from itertools import chain
 
-from heliostat.names import TopicName
+from heliostat.names import TopicName, TopicPartition
 from heliostat.records.copier.lane import LineUse, PartitionState
-from heliostat.status.lag import Ends, Lag, Reading, lag_of, summed
+from heliostat.status.lag import Ends, Lag, Reading, is_lost_as_lag, lag_of, loss_of, summed
+from heliostat.status.loss import loss_from
 from heliostat.status.rows import PartitionRow
 from heliostat.status.values import PartitionProblem, TopicStatus
 
@@ -28,12 +30,20 @@ class Sums:
         Wall time of the status, in ms since the epoch.
     ends
         Where logs end, of partitions for which that was read.
+    open_since_ms
+        When transactions began that are open at the source, by partition.
     """
 
-    def __init__(self, now_ms: int, ends: Ends) -> None:
+    def __init__(
+        self, now_ms: int, ends: Ends, open_since_ms: Mapping[TopicPartition, int]
+    ) -> None:
         self._now_ms = now_ms
         self._ends = ends
+        self._open_since_ms = open_since_ms
         self._lags: dict[TopicName, list[Lag]] = {}
+        self._losses: dict[TopicName, list[Lag]] = {}
+        self._with_loss: set[TopicName] = set()
+        """Topics of which more, or other things, would be lost than their lag says."""
         self.topics: dict[TopicName, TopicStatus] = {}
         self.problems: list[PartitionProblem] = []
         self.states: Counter[str] = Counter()
@@ -59,17 +69,30 @@ class Sums:
         self.states[shown] += 1
         topic.open_records += item.open_records
         topic.mapped += item.breaks > 0
-        lag = lag_of(item, reading, self._now_ms, self._ends.get(item.source))
+        ends = self._ends.get(item.source) if self._ends else None
+        lag = lag_of(item, reading, self._now_ms, ends)
         self._lags.setdefault(item.source.topic, []).append(lag)
-        self.problems += problems_of([row])
+        loss = lag
+        if not is_lost_as_lag(item, reading):
+            since_ms = self._open_since_ms.get(item.source, -1)
+            loss = loss_of(item, reading, self._now_ms, ends, since_ms)
+            self._with_loss.add(item.source.topic)
+        self._losses.setdefault(item.source.topic, []).append(loss)
+        if item.reason:
+            self.problems += problems_of([row])
 
-    def close(self, unreported: int) -> Lag:
-        """Sum up the lags; return that of the link, of which so many partitions have no report."""
+    def close(self, unreported: int) -> tuple[Lag, Lag]:
+        """Sum up; return lag and loss of the link, of which so many partitions have no report."""
         for name, topic in self.topics.items():
             lag = summed(self._lags[name])
             topic.lag_records, topic.lag_s, topic.unknown = lag.records, lag.age_s, lag.unknown
-        every = [lag for lags in self._lags.values() for lag in lags]
-        return summed([*every, Lag(None, None, unreported)])
+            loss = summed(self._losses[name]) if name in self._with_loss else lag
+            topic.would_be_lost = loss_from(loss)
+        rest = Lag(None, None, unreported)
+        lag = summed([*chain.from_iterable(self._lags.values()), rest])
+        if not self._with_loss:
+            return lag, lag
+        return lag, summed([*chain.from_iterable(self._losses.values()), rest])
 
 
 def is_starting(row: PartitionRow, now_ms: int) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 
 from heliostat.ops.events import shortened
 from heliostat.records.copier.lane import LineUse
+from heliostat.status.loss import LOSS_NOT_KNOWN, Loss, Rereads, loss_line
 
 MAX_LAG_S = 10.0
 """Default limit: a link that lags by no more is in sync."""
@@ -41,6 +42,8 @@ class TopicStatus:
     """Partitions whose offsets differ from the source's."""
     unknown: int = 0
     """Partitions that may lack more: their lag was not reported, or not lately."""
+    would_be_lost: Loss = LOSS_NOT_KNOWN
+    """What would be lost if the source were gone now: `records`, `age_s`, and how true that is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +80,8 @@ class PartitionStatus:
     """The same in words."""
     since_ms: int
     """Since when, in ms since the epoch."""
+    would_be_lost: Loss = LOSS_NOT_KNOWN
+    """What would be lost of it if the source were gone now."""
 
 
 @dataclass(slots=True)
@@ -215,6 +220,14 @@ class LinkStatus:
     `mirrors`, `kinds` (numbers by `config`, `partitions`, `replication_factor`,
     `min_insync_replicas`), and `items`, 20 at most: `source`, `target`, `kind`, `setting`, `wants`,
     `has`, `why`, `hint`, `is_mended` (it failed lately, and is tried again)."""
+    would_be_lost: Loss = LOSS_NOT_KNOWN
+    """What would be lost if the source were gone now: `records`, `age_s` of the oldest, and
+    `truth`: `exact`, `bound` (at least so much) or `not_known`. It counts to the logs' ends, open
+    transactions too."""
+    without_mirror: int = 0
+    """Selected topics that have no mirror, as they are refused or wait: lost as a whole."""
+    rereads: Rereads | None = None
+    """What consumer groups would read again at the target; null: the driver does not tell."""
     troubles: list[str] = field(default_factory=list)
     """What affects the whole link: a cluster that does not answer, a loop that fails, a lane that
     does not report, no topic to copy, a record in its state that is not its own."""
@@ -249,6 +262,10 @@ class LinkStatus:
     def stopped(self) -> int:
         """Number of partitions that wait for a person's decision; other problems pass."""
         return sum(problem.is_stopped for problem in self.problems)
+
+    def loss_in_words(self) -> str:
+        """Return what would be lost if the source were gone now, and read again."""
+        return loss_line(self.would_be_lost, self.without_mirror, self.rereads)
 
     def state_in_words(self) -> str:
         """Return that the link runs, or does not, and who wishes so."""

@@ -6,6 +6,7 @@ from heliostat.clusters.admin import CommittedOffset
 from heliostat.errors import BrokerError
 from heliostat.groups.followed import Followed
 from heliostat.groups.measured import GROUPS_MAX, GroupFigures, MeasuredGroups
+from heliostat.groups.rereads import Reread
 from heliostat.groups.values import Published, Sent
 from heliostat.names import GroupId, Offset, PartitionId, TopicName, TopicPartition
 
@@ -25,7 +26,9 @@ def test_lag_is_that_of_mirrored_partitions_and_only_named_groups_are_measured()
     groups = {GroupId("a"): followed(p=90, q=60, r=5), GroupId("b"): followed(p=1)}
     published = {GroupId("a"): Published({P: Sent(Offset(1))}, 7_000)}
     measured = MeasuredGroups(("a", "c.*"), lambda: ENDS)
-    assert measured.figures(groups, published) == [GroupFigures(GroupId("a"), 10, 7_000)]
+    assert measured.figures(groups, published) == [GroupFigures(GroupId("a"), 10, 7_000, None)]
+    groups[GroupId("a")].reread = Reread(12)
+    assert measured.figures(groups, published) == [GroupFigures(GroupId("a"), 10, 7_000, 12)]
     assert MeasuredGroups().figures(groups, published) == []
 
 

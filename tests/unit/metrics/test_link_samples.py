@@ -23,6 +23,7 @@ from heliostat.status.board import StatusBoard
 from heliostat.status.cluster_watch import Reach
 from heliostat.status.follower import Observation
 from heliostat.status.latencies import Percentiles
+from heliostat.status.loss import Rereads
 from heliostat.status.reports import Totals
 from heliostat.status.values import LinkStatus, TopicStatus
 
@@ -68,10 +69,14 @@ def test_samples_say_what_the_status_says_while_a_fault_lasts(case: Case) -> Non
     states = {name: values[at(f.LINK_STATE, state=name)] for name in f.LINK_STATES}
     assert [name for name, value in states.items() if value] == [case.state]
     assert values[at(f.LINK_IN_SYNC)] == (not case.why)
+    assert values[at(f.LOSS_EXACT)] == (status.would_be_lost.truth == "exact")
     for topic in status.topics:
         assert values.get(at(f.LAG_RECORDS, topic=topic.source)) == case.lag
         assert values.get(at(f.LAG_SECONDS, topic=topic.source)) == case.age_s
         assert values[at(f.LAG_UNKNOWN, topic=topic.source)] == case.unknown
+        loss = topic.would_be_lost
+        assert values.get(at(f.LOSS_RECORDS, topic=topic.source)) == loss.records
+        assert values.get(at(f.LOSS_SECONDS, topic=topic.source)) == loss.age_s
         shown = {key: n for key, n in values.items() if key[0] == f.TOPIC_PARTITIONS.name}
         assert shown == {at(f.TOPIC_PARTITIONS, topic=topic.source, state=case.partition): 1}
 
@@ -312,10 +317,13 @@ def test_how_long_requests_took_and_for_how_long_brokers_throttled() -> None:
 
 def test_groups_that_metrics_name() -> None:
     status = status_of([])
-    status.driver = {"groups": {"measured": [['a"b', 7, 1_500], ["new", None, None]]}}
+    status.driver = {"groups": {"measured": [['a"b', 7, 1_500, 4], ["new", None, None]]}}
+    status.rereads = Rereads(40, "bound", 2, 0, NOW_MS, {}, is_synced=True)
     values = samples_of(status)
     assert values[at(f.GROUP_LAG, group='a"b')] == 7
     assert values[at(f.GROUP_PUBLISHED, group='a"b')] == 1.5
+    assert values[at(f.GROUP_REREAD, group='a"b')] == 4
+    assert values[at(f.GROUPS_REREAD)] == 40
     assert not any(("group", "new") in key[1] for key in values), "absent is not known"
 
 

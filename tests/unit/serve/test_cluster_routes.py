@@ -26,10 +26,12 @@ from heliostat.groups.values import CommitDecision, Reason, Skip
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.translation import Answer, Side
 from heliostat.offsets.values import Why
+from heliostat.operate.exposure import exposure_of
 from heliostat.operate.gaps import GapReport, PendingDecision
 from heliostat.operate.groups import GroupView, LinkGroups
 from heliostat.operate.offsets import TranslatedOffsets
-from heliostat.serve import gaps_routes, groups_routes, plans_routes
+from heliostat.operate.status import LinkPicture
+from heliostat.serve import exposure_routes, gaps_routes, groups_routes, plans_routes
 from heliostat.serve.app import make_app
 from heliostat.serve.cluster_messages import (
     GapPage,
@@ -40,6 +42,7 @@ from heliostat.serve.cluster_messages import (
     SchemaPage,
     WholeLetters,
 )
+from heliostat.serve.exposure_messages import ExposureAnswer
 from heliostat.serve.guard import Guard
 from heliostat.serve.questions import AT_ONCE, KEPT_S, Questions
 from heliostat.serve.watch import Watch
@@ -108,6 +111,21 @@ def test_groups_and_where_they_would_resume(
     GroupDetails.model_validate(one)
     assert one["items"][0]["reason"] == "ACTIVE_AT_TARGET"
     assert client.get("/api/v1/links/l/groups/none").status_code == 404
+
+
+def test_what_would_be_lost(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exposed(_: object, link: str, picture: LinkPicture, topics: tuple[str, ...]) -> object:
+        assert (link, topics) == ("l", ())
+        return exposure_of(picture, GROUPS, groups_at_ms=7)
+
+    monkeypatch.setattr(exposure_routes, "exposure_of_link", exposed)
+    found = client.get("/api/v1/links/l/exposure").json()
+    ExposureAnswer.model_validate(found)
+    assert (found["rereads"]["truth"], found["partitions"]) == ("not_known", [])
+    every = client.get("/api/v1/links/l/exposure?partitions=true").json()
+    ExposureAnswer.model_validate(every)
+    assert [row["group"] for row in every["groups"]] == ["a", "b/c"]
+    assert client.get("/api/v1/links/none/exposure").status_code == 404
 
 
 def test_gaps_and_open_decisions(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:

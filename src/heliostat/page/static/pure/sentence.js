@@ -1,5 +1,6 @@
 // What is the matter, in a sentence.
 import { STOPPED } from "./states.js";
+import { exposureSentences } from "./exposure.js";
 import { clock, counted, span, whole } from "./format.js";
 
 /**
@@ -15,6 +16,9 @@ import { clock, counted, span, whole } from "./format.js";
  * @property {number | unknown[]} problems
  * @property {number} stopped those of them that wait for a decision
  * @property {number | object} refused
+ * @property {import("./exposure.js").Loss} [would_be_lost] if the source were gone now
+ * @property {number} [without_mirror]
+ * @property {import("./exposure.js").Rereads | null} [rereads]
  * @property {{reason: string, text: string, count: number}} restarts of a link that has halted once
  */
 /** @typedef {{text: string, tone: "ok" | "lag" | "bad" | "unknown" | "quiet", more: string[]}} Said */
@@ -41,26 +45,26 @@ export function linkSentence(link, atMs, moving) {
       return {
         text: "Its driver has not reported for more than 5 s: it hangs, or its machine is gone.",
         tone: "lag",
-        more: missing(link),
+        more: exposureSentences(link, atMs),
       };
     case "halted":
       return {
         text: `It has halted: ${link.restarts.reason}`,
         tone: "bad",
-        more: [...missing(link), `${link.restarts.text[0].toUpperCase()}${link.restarts.text.slice(1)}.`],
+        more: [...exposureSentences(link, atMs), `${link.restarts.text[0].toUpperCase()}${link.restarts.text.slice(1)}.`],
       };
     case "no_owner":
       return {
         text: `No driver runs it: nothing is copied from ${source} to ${target}.`,
         tone: "bad",
-        more: [...missing(link), "heliostat run starts it."],
+        more: [...exposureSentences(link, atMs), "heliostat run starts it."],
       };
     case "paused":
     case "stopped":
       return {
         text: `Nothing is copied from ${source} to ${target}: the link is ${link.state}.`,
         tone: "quiet",
-        more: [...missing(link), link.state === "paused" ? "“Resume” lets it go on." : "“Start” lets it go on."],
+        more: [...exposureSentences(link, atMs), link.state === "paused" ? "“Resume” lets it go on." : "“Start” lets it go on."],
       };
     default:
       return {
@@ -80,7 +84,7 @@ function runningSentence(link, atMs, moving) {
   const known = lacks.unknown > 0 ? "As far as is known, " : "";
   const tone = stopped > 0 ? "bad" : link.in_sync ? "ok" : "lag";
   if (lacks.lag === null || (lacks.lag > 0 && lacks.lagS === null)) {
-    return { text: `It is not known how far ${target} is behind ${source}.`, tone: "unknown", more: missing(link) };
+    return { text: `It is not known how far ${target} is behind ${source}.`, tone: "unknown", more: exposureSentences(link, atMs) };
   }
   const unknown =
     lacks.unknown > 0 ? [`Of ${counted(lacks.unknown, "partition")} it is not known how much is missing.`] : [];
@@ -88,19 +92,11 @@ function runningSentence(link, atMs, moving) {
     unknown.push(`It has begun again ${counted(link.restarts.count, "time")} lately, after ${link.restarts.reason}`);
   }
   if (lacks.lag === 0) {
-    return { text: `${known}${target} has everything that ${source} has${but}.`, tone, more: [...unknown, ...missing(link)] };
+    return { text: `${known}${target} has everything that ${source} has${but}.`, tone, more: [...unknown, ...exposureSentences(link, atMs)] };
   }
   const lagS = lacks.lagS ?? 0;
   const text = `${known}${target} has everything up to ${clock(atMs - lagS * 1000, atMs)}, ${span(lagS)} ago${but}.`;
-  return { text, tone, more: [...unknown, ...missing(link)] };
-}
-
-/** @param {Link} link */
-function missing(link) {
-  if (!link.lag_records) return [];
-  const least = link.unknown > 0 ? "at least " : "";
-  const age = link.lag_s === null ? "" : `, the oldest ${span(link.lag_s)} old`;
-  return [`If ${link.source} were lost now, ${least}${counted(link.lag_records, "record")} would be missing${age}.`];
+  return { text, tone, more: [...unknown, ...exposureSentences(link, atMs)] };
 }
 
 /**

@@ -1,6 +1,7 @@
 // All clusters and links in a picture, and whether all is well in a sentence.
 import { useRef } from "preact/hooks";
 import { html } from "../html.js";
+import { exposureSentences } from "../pure/exposure.js";
 import { age, bytesParts, lag, rate, span } from "../pure/format.js";
 import { beatingFlows, lineWidth, mapLayout, SILENT_AFTER_S } from "../pure/map_layout.js";
 import { ofLink } from "../pure/route.js";
@@ -116,6 +117,7 @@ function LinkCard({ link }) {
       <div><dt>Records missing</dt><dd class="num">${lag(link.lag_records, link.unknown)}${history && html`<${Sparkline} values=${history.lag_records} tone="2" label="Records missing in the last 15 minutes" />`}</dd></div>
       <div><dt>The oldest</dt><dd class="num">${age(link.lag_s, link.lag_records, link.unknown)}${history && html`<${Sparkline} values=${history.lag_s} tone="2" label="Age of the oldest missing record in the last 15 minutes" />`}</dd></div>
     </dl>
+    ${link.state !== "unreachable" && html`<p class="dim">${exposureSentences(link).join(" ")}</p>`}
     ${link.why_not_in_sync.length > 0 && html`<ul class="why dim">${link.why_not_in_sync.slice(0, 3).map((/** @type {string} */ text) => html`<li key=${text}>${text}</li>`)}${link.why_not_in_sync.length > 3 && html`<li>and ${link.why_not_in_sync.length - 3} more</li>`}</ul>`}
   </li>`;
 }

@@ -2,6 +2,7 @@
 import { html } from "../html.js";
 import { backToTopics } from "../navigation.js";
 import { age, bytes, counted, lag, rate, span, UNKNOWN, whole } from "../pure/format.js";
+import { lossAge, lossFigure } from "../pure/exposure.js";
 import { question } from "../pure/explanation.js";
 import { ofTopic, ofWhy } from "../pure/route.js";
 import { ownStanding, pausesOf } from "../pure/actions.js";
@@ -12,7 +13,7 @@ import { TopicCharts } from "./charts.js";
 import { Choices, sentence } from "./needs.js";
 import { State, States, Time, Waiting } from "./parts.js";
 
-/** @typedef {{source: string, partition: number, state: string, records_per_s: number, lag_records: number | null, lag_s: number | null, is_bound: boolean, position: number, source_end: number, target_end: number, is_mapped: boolean, lane: number, code: string, reason: string, since_ms: number}} Partition */
+/** @typedef {{source: string, partition: number, state: string, records_per_s: number, lag_records: number | null, lag_s: number | null, is_bound: boolean, position: number, source_end: number, target_end: number, is_mapped: boolean, lane: number, code: string, reason: string, since_ms: number, would_be_lost: import("../pure/exposure.js").Loss}} Partition */
 
 /** An offset that may not be known. @param {number} value */
 const offset = (value) => (value < 0 ? UNKNOWN : whole(value));
@@ -30,7 +31,7 @@ export function TopicView({ link, topic, partition }) {
   return html`<section aria-labelledby="topic-title">
     <p class="path"><a href=${backToTopics(link)}>Topics</a> <span class="dim" aria-hidden="true">/</span></p>
     <h2 id="topic-title" class="topic-title mono">${topic}${partition !== undefined && html`<span class="dim">-${partition}</span>`} <a class="why-link" href=${ofWhy(link, question(topic, partition))}>Why?</a></h2>
-    ${row && html`<p class="topic-figures"><${States} states=${row.states} /><span class="dim">→ <span class="mono">${row.target}</span></span><span>${counted(row.partitions, "partition")}</span><span class="num">${rate(row.records_per_s)} rec/s</span><span class="num">${bytes(row.bytes_per_s)}/s</span><span class="num">lag ${lag(row.lag_records, row.unknown)}${row.lag_records ? `, ${age(row.lag_s, row.lag_records, row.unknown)}` : ""}</span></p>`}
+    ${row && html`<p class="topic-figures"><${States} states=${row.states} /><span class="dim">→ <span class="mono">${row.target}</span></span><span>${counted(row.partitions, "partition")}</span><span class="num">${rate(row.records_per_s)} rec/s</span><span class="num">${bytes(row.bytes_per_s)}/s</span><span class="num">lag ${lag(row.lag_records, row.unknown)}${row.lag_records ? `, ${age(row.lag_s, row.lag_records, row.unknown)}` : ""}</span><span class="num">would be lost ${lossFigure(row.would_be_lost)}</span></p>`}
     ${!row && html`<${Waiting} answer=${answer} what="the topic" />`}
     ${row && whole && (partition === undefined || chosen) && html`<${Steering} link=${whole} topic=${topic} states=${chosen ? { [chosen.state]: 1 } : row.states} partition=${partition} />`}
     ${chosen && html`<${Details} link=${link} row=${chosen} />`}
@@ -80,6 +81,7 @@ function Details({ link, row }) {
       <div><dt>Next source offset to copy</dt><dd class="num">${offset(row.position)}</dd></div>
       <div><dt>Source end</dt><dd class="num">${offset(row.source_end)}</dd></div>
       <div><dt>Missing</dt><dd class="num">${lag(row.lag_records, row.is_bound ? 1 : 0)} <small>${age(row.lag_s, row.lag_records, row.is_bound ? 1 : 0)}</small></dd></div>
+      <div><dt>Would be lost</dt><dd class="num">${lossFigure(row.would_be_lost)} <small>${lossAge(row.would_be_lost)}</small></dd></div>
       <div><dt>Target end</dt><dd class="num">${offset(row.target_end)}</dd></div>
       <div><dt>Offsets</dt><dd>${row.is_mapped ? "mapped" : "equal"}</dd></div>
       <div><dt>Lane</dt><dd class="num">${row.lane < 0 ? "none" : row.lane}</dd></div>
