@@ -264,9 +264,7 @@ class LinkState:
         """Rows that show whether rows of offset maps are missing."""
         self.stops = StopBook(self._put_stops)
         """The stopped partitions."""
-        self.promotions = PromotionBook(
-            lambda rows: self._state.write_many(rows), self.read, _without_claims
-        )
+        self.promotions = PromotionBook(self._state.write_many, self.read, _without_claims)
         """Mirrors that are given away."""
         self.claim = 0
         """Number of this process's claim; 0 before it owns the link."""
