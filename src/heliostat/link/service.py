@@ -254,6 +254,7 @@ class LinkService:
             "instance": ownership.instance,
             "claim": ownership.claim_number,
             "owner": ownership.place,
+            "lease_s": self._lease_s,
             **self.switch.report(),
             "wishes": self._wishes.report(),
             "no_progress": self._context.board.no_progress(now_ms),

@@ -13,18 +13,19 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import ConnectionLost, Refused
 from heliostat.gaps.ledger import CopiedTopic, CopyNote, copied_of, read_copied
 from heliostat.handover.promotion import (
+    FencedBy,
     LeaderEpoch,
     MirrorEnds,
     PartitionPromotion,
     PromotedBy,
     Promotion,
+    SourceSeen,
 )
 from heliostat.names import (
     ClusterId,
@@ -49,17 +50,10 @@ from heliostat.state.link_state import LinkState, Stored
 from heliostat.state.promotions import PromotedMirror
 from heliostat.topics.values import MirrorRecord
 
+SourceEnds = Mapping[TopicPartition, SourceSeen]
+"""By source partition."""
 ANSWERS_WITHIN_S = 5.0
 """An owner that is well gives its partitions up within a second."""
-
-
-class FencedBy(StrEnum):
-    """Why nothing of the link can land in a promoted mirror any more."""
-
-    OWNER = "owner"
-    """Its owner says so."""
-    LEASE = "lease"
-    """No owner answered; the link was claimed once all leases were over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +96,7 @@ def promote(
     by: str,
     why: str = "",
     within_s: float = ANSWERS_WITHIN_S,
+    seen: Callable[[], SourceEnds] = dict,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Promoted:
     """Give these topics' mirrors away; done again it changes nothing and returns the same.
@@ -112,6 +107,9 @@ def promote(
         Names at the source.
     within_s
         How long the link's owner may take, before its leases are waited out instead.
+    seen
+        Returns where the source's logs ended when they were last seen; called once nothing of the
+        link can land any more.
     tell
         Called with what is waited for.
 
@@ -136,8 +134,8 @@ def promote(
             _claim(link, state, wanted)
             took_s["fence"] = time.monotonic() - began_s
         began_s = time.monotonic()
-        records = _records(stored, topics)
-        ends = _ends(desk, link, records)
+        records = records_of(stored, topics)
+        ends = ends_now(desk, link, records, seen())
         promotions = [
             each if each.ends is not None else replace(each, ends=ends[each.topic])
             for each in wanted
@@ -165,7 +163,8 @@ def _claim(link: LinkConfig, state: LinkState, promotions: Iterable[Promotion]) 
         state.promotions.promote(promotions)
 
 
-def _records(stored: Stored, topics: Collection[TopicName]) -> dict[TopicName, MirrorRecord]:
+def records_of(stored: Stored, topics: Collection[TopicName]) -> dict[TopicName, MirrorRecord]:
+    """Return which mirrors topics have, or had; raises `Refused` where that is not recorded."""
     former: Mapping[TopicName, PromotedMirror] = stored.promoted
     records: dict[TopicName, MirrorRecord] = {}
     for name in topics:
@@ -179,10 +178,21 @@ def _records(stored: Stored, topics: Collection[TopicName]) -> dict[TopicName, M
     return records
 
 
-def _ends(
-    desk: WishDesk, link: LinkConfig, records: Mapping[TopicName, MirrorRecord]
+def ends_now(
+    desk: WishDesk,
+    link: LinkConfig,
+    records: Mapping[TopicName, MirrorRecord],
+    seen: SourceEnds,
 ) -> dict[TopicName, MirrorEnds]:
-    """Read where the mirrors end now."""
+    """Read where the mirrors end now.
+
+    Raises
+    ------
+    Refused
+        A mirror is gone or was recreated.
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses.
+    """
     with closing(ClusterAdmin(desk.target)) as target:
         infos = target.confirm_topics([record.target for record in records.values()])
         for name, record in records.items():
@@ -201,6 +211,9 @@ def _ends(
                 if (mirror := TopicPartition(info.name, part.partition)) not in look.ends:
                     raise ConnectionLost(f"the log end of {mirror} can't be read now")
         cluster, copied = target.cluster_id(), read_copied(desk.link, desk.target)
+        ends_of: dict[TopicName, dict[TopicPartition, Offset]] = {}
+        for mirror, end in look.ends.items():
+            ends_of.setdefault(mirror.topic, {})[mirror] = end
         return {
             name: MirrorEnds(
                 record.target,
@@ -208,7 +221,9 @@ def _ends(
                 ClusterId(cluster),
                 record.source_id,
                 record.target_id,
-                _partitions(record, look, look.maps, copied.get(name)),
+                _partitions(
+                    record, ends_of.get(record.target, {}), look.maps, copied.get(name), seen
+                ),
             )
             for name, record in records.items()
         }
@@ -220,12 +235,12 @@ def _epoch(note: CopyNote | None) -> LeaderEpoch | None:
 
 def _partitions(
     record: MirrorRecord,
-    look: EndsThenMaps[dict[TopicPartition, Offset]],
+    ends: Mapping[TopicPartition, Offset],
     maps: MapReader,
     copied: CopiedTopic | None,
+    seen: SourceEnds,
 ) -> dict[PartitionId, PartitionPromotion]:
     notes = copied_of(copied, id_text(record.source_id))
-    ends = {mirror: end for mirror, end in look.ends.items() if mirror.topic == record.target}
     partitions: dict[PartitionId, PartitionPromotion] = {}
     for mirror, end in ends.items():
         number = record.slot.source_partition(mirror.partition)
@@ -235,5 +250,6 @@ def _partitions(
         note = notes.get(number)
         if note is not None and note.end == end:  # holes at the end were passed
             source_end = Offset(max(source_end, note.offset))
-        partitions[number] = PartitionPromotion(source_end, end, _epoch(note))
+        source = TopicPartition(record.source, number)
+        partitions[number] = PartitionPromotion(source_end, end, _epoch(note), seen.get(source))
     return partitions

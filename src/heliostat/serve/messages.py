@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from heliostat.handover.fence_forecast import FenceForecast
 from heliostat.records.copier.lane import LineUse
 from heliostat.status.event_log import EventRow
 from heliostat.status.loss import Loss, Rereads
@@ -199,6 +200,8 @@ class LinkDetails(LinkFigures):
     target_line: LineUse | None
     open_records: int
     mapped: int
+    failover_fence: FenceForecast
+    """What would keep the link out of its mirrors if it was failed over now."""
     held_back: list[HeldBack]
     drift: LinkDrift | None
     """Null: not known yet."""

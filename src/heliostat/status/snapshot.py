@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from heliostat.handover.fence_forecast import fence_forecast
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
@@ -149,6 +150,7 @@ class Snapshot:
             would_be_lost=loss_from(loss, absent) if topics else LOSS_NOT_KNOWN,
             without_mirror=absent,
             rereads=rereads_of(self._reports.driver, now_ms, is_running=state == "running"),
+            failover_fence=fence_forecast(state, self._reports.driver),
             troubles=[
                 *_troubles(self._reports.driver),
                 *silent.values(),
