@@ -38,12 +38,13 @@ class Scene:
         prefix = self.prefix = fresh_name("fail")
         self.busy = create_topic(source, f"{prefix}-busy", partitions=PARTITIONS)
         self.held = create_topic(source, f"{prefix}-held")
+        self.link = fresh_name("link")
         self.sizes = {self.busy: PARTITIONS, self.held: 1}
         self.config = write_config(
             folder,
             source.bootstrap,
             self.target,
-            name=fresh_name("link"),
+            name=self.link,
             topics={"include": [f"{prefix}-.*"], "refresh_interval_s": 1},
             groups={"sync": True, "interval_s": 1, "include": [f"{prefix}-.*"]},
             lanes={"lease_s": 6},
@@ -95,7 +96,7 @@ class Scene:
         return {name: list(map(int, each)) for name, each in ends(self.target, self.sizes).items()}
 
     def failover(self, *words: str) -> dict[str, Any]:
-        answer = heliostat(self.config, "failover", "--json", *words)
+        answer = heliostat(self.config, "failover", self.link, "--json", *words)
         assert answer.returncode == 0, answer.said
         return dict(answer.json)
 
@@ -167,6 +168,8 @@ def test_a_dead_source_is_failed_over_while_the_driver_lives(
         assert "arrived in part" in report_file.read_text()
         [group] = report["groups"]
         assert (group["group"], group["again"], group["at_most"]) == (scene.group, 0, 0)
+        [status] = heliostat(scene.config, "status", "--json").json
+        assert status["unfenced"]["topics"] == sorted(scene.sizes)
         before = scene.target_ends()
         scene.write_here()
         assert scene.failover("--yes")["partitions"] == report["partitions"]
@@ -199,6 +202,8 @@ def test_a_dead_source_and_a_dead_driver_are_failed_over_by_leases(
     assert report["fenced_by"] == "lease"
     assert report["took_s"]["fence"] < status["failover_fence"]["within_s"]
     print(report["took_s"], status["failover_fence"])
+    [status] = heliostat(scene.config, "status", "--json").json
+    assert status["unfenced"]["count"] == len(scene.sizes)
     before = scene.target_ends()
     scene.write_here()
     check_after_return(scene, report)

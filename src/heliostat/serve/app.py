@@ -378,6 +378,7 @@ def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
         lag_s=status.lag_s,
         unknown=status.unknown,
         would_be_lost=status.would_be_lost,
+        unfenced=status.unfenced,
         without_mirror=status.without_mirror,
         rereads=status.rereads,
         latency_p50_ms=status.latency_p50_ms,

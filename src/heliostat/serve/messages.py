@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from heliostat.handover.fence_forecast import FenceForecast
+from heliostat.handover.unfenced import Unfenced
 from heliostat.records.copier.lane import LineUse
 from heliostat.status.event_log import EventRow
 from heliostat.status.loss import Loss, Rereads
@@ -132,6 +133,9 @@ class LinkFigures(BaseModel):
     """Partitions that may lack more."""
     would_be_lost: Loss
     """What would be lost if the source were gone now."""
+    unfenced: Unfenced | None
+    """Topics that were failed over: until the source is fenced it may still be written; null: none
+    were."""
     without_mirror: int
     """Selected topics that have no mirror: lost as a whole."""
     rereads: Rereads | None

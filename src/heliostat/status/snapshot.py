@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from heliostat.handover.fence_forecast import fence_forecast
+from heliostat.handover.unfenced import Unfenced
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
@@ -150,6 +151,7 @@ class Snapshot:
             would_be_lost=loss_from(loss, absent) if topics else LOSS_NOT_KNOWN,
             without_mirror=absent,
             rereads=rereads_of(self._reports.driver, now_ms, is_running=state == "running"),
+            unfenced=_unfenced(self._reports.driver),
             failover_fence=fence_forecast(state, self._reports.driver),
             troubles=[
                 *_troubles(self._reports.driver),
@@ -352,6 +354,11 @@ def _without_mirror(driver: Mapping[str, Any]) -> int:
     """Return how many selected topics have no mirror, by the last reconciliation."""
     counts: Mapping[str, int] = driver.get("topics") or {"refused": len(driver.get("refused", ()))}
     return sum(counts.get(state, 0) for state in ("refused", "waiting"))
+
+
+def _unfenced(driver: Mapping[str, Any]) -> Unfenced | None:
+    row = driver.get("wishes", {}).get("unfenced")
+    return Unfenced.from_json(row) if row else None
 
 
 def _wish_of(driver: Mapping[str, Any]) -> dict[str, Any] | None:

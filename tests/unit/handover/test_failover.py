@@ -13,12 +13,22 @@ from heliostat.handover.drain import QUIET_S, Drain, Drained, DrainEnd
 from heliostat.handover.failover import IN_PART, UNFENCED, FailoverReport, MirrorPartition
 from heliostat.handover.fence_forecast import FenceForecast, fence_forecast
 from heliostat.handover.moved_groups import MovedGroup, measured_rereads, moved_groups
-from heliostat.handover.promotion import FencedBy, LeaderEpoch, PartitionPromotion, SourceSeen
+from heliostat.handover.promotion import (
+    FencedBy,
+    LeaderEpoch,
+    PartitionPromotion,
+    PromotedBy,
+    Promotion,
+    SourceSeen,
+)
+from heliostat.handover.unfenced import Unfenced
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState
+from heliostat.status.board import StatusBoard
 from heliostat.status.ends_seen import EndsSeen
 from heliostat.status.loss import Rereads
 from heliostat.status.values import HeldBack
+from heliostat.wishes.reading import Remembered
 
 NOW_MS = 1_700_000_000_000
 P, Q = (TopicPartition(TopicName("t"), PartitionId(number)) for number in (0, 1))
@@ -138,6 +148,22 @@ def test_it_is_known_beforehand_which_fence_will_hold(
 ) -> None:
     assert fence_forecast(state, driver) == forecast
     assert f"{forecast.within_s:.0f} s" in forecast.text()
+
+
+def test_what_was_failed_over_is_told_until_its_source_is_fenced() -> None:
+    rows = [
+        Promotion(TopicName(f"t{n:02}"), PromotedBy.FAILOVER, f"by{n}", 100 - n) for n in range(30)
+    ]
+    switched = Promotion(TopicName("s"), PromotedBy.SWITCH, "ann", 1)
+    told = Unfenced.of([*rows, switched])
+    assert told is not None
+    assert (told.count, len(told.topics), told.by, told.at_ms) == (30, 20, "by29", 71)
+    assert Unfenced.from_json(json.loads(json.dumps(told.to_json()))) == told
+    assert "30 topics were failed over by by29" in told.text()
+    assert Unfenced.of([switched]) is None
+    board = StatusBoard(LinkName("l"))
+    board.know_remembered(Remembered(None, told))
+    assert board.status(NOW_MS).unfenced == told
 
 
 G, H = GroupId("g"), GroupId("h")
