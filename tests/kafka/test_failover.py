@@ -123,11 +123,13 @@ def check_after_return(scene: Scene, report: dict[str, Any]) -> None:
     """Compare what was told with the source, once it is back."""
     rows = named(report)
     scene.source.brokers[0].restart()
-    real = {
-        (name, number): int(end)
-        for name, every in ends(scene.source.bootstrap, scene.sizes).items()
-        for number, end in enumerate(every)
-    }
+
+    def real_ends() -> dict[tuple[str, int], int]:
+        found = ends(scene.source.bootstrap, scene.sizes).items()
+        real = {(name, n): int(end) for name, every in found for n, end in enumerate(every)}
+        return real if min(real.values()) >= 0 else {}
+
+    real = wait_for("the source's ends", real_ends, 60.0)
     for place, row in rows.items():
         assert row["copied_to"] <= row["known_end"] <= real[place], (place, row, real)
         assert row["missing"] <= real[place] - row["copied_to"]
