@@ -234,6 +234,10 @@ class FailoverReport:
         took = f", {self.took_s['fence']:.1f} s" if "fence" in self.took_s else ""
         words = {
             FencedBy.OWNER: "the link's driver has given them up",
+            FencedBy.DENY_RULE: (
+                "no driver answered; every broker denies the link's principal to write into them "
+                "(call it again once a driver runs, or hours later: that lifts the rules)"
+            ),
             FencedBy.LEASE: "no driver answered; its leases were waited out",
         }
         return f"  fence: {words[self.fenced_by]}{took}"

@@ -36,6 +36,8 @@ class FencedBy(StrEnum):
 
     OWNER = "owner"
     """Its owner says so."""
+    DENY_RULE = "deny_rule"
+    """No owner answered; every broker shows rules that deny the link's principal to write there."""
     LEASE = "lease"
     """No owner answered; the link was claimed once all leases were over."""
 

@@ -17,10 +17,19 @@ from heliostat.groups.naming import group_naming_of
 from heliostat.groups.published import PublishedOffsets
 from heliostat.handover.drain import Drain, Drained
 from heliostat.handover.failover import FailoverReport, MirrorPartition
+from heliostat.handover.fence_forecast import LAST_CHANCE_S, WELL, fence_forecast
 from heliostat.handover.moved_groups import MovedGroup, measured_rereads, moved_groups
 from heliostat.handover.promotion import FencedBy, MirrorEnds, PromotedBy
 from heliostat.names import GroupId, LinkName, Offset, TopicName, TopicPartition
-from heliostat.operate.promotion import SourceEnds, ends_now, promotable, promote, records_of
+from heliostat.operate.promotion import (
+    ANSWERS_WITHIN_S,
+    SourceEnds,
+    ends_now,
+    promotable,
+    promote,
+    records_of,
+)
+from heliostat.operate.shut_out import why_not
 from heliostat.operate.wish_desk import WishDesk, wish_desk
 from heliostat.operate.wishes import nearest
 from heliostat.state.link_state import LinkState, Stored
@@ -79,6 +88,11 @@ def failover(
         ends: Mapping[TopicName, MirrorEnds]
         fenced_by: FencedBy | None = None
         records = records_of(stored, chosen)
+        forecast = status.failover_fence
+        if status.state == "silent":
+            mirrors = [each.target for each in records.values()]
+            can_deny = not why_not(config, link, desk.target, desk.reader.board.driver, mirrors)
+            forecast = fence_forecast(status.state, desk.reader.board.driver, can_deny=can_deny)
         if dry_run:
             ends = ends_now(desk, link, records, _seen(desk, chosen))
         else:
@@ -89,6 +103,7 @@ def failover(
                 PromotedBy.FAILOVER,
                 by=by,
                 why=why,
+                within_s=ANSWERS_WITHIN_S if status.state in WELL else LAST_CHANCE_S,
                 seen=lambda: _seen(desk, chosen),
                 tell=tell,
             )
@@ -105,7 +120,7 @@ def failover(
         why,
         at_ms,
         dry_run,
-        status.failover_fence,
+        forecast,
         fenced_by,
         drained,
         partitions,

@@ -1,10 +1,11 @@
 """Giving mirrors away: the step of `switch` and `failover` after which others may write them.
 
     the link's owner answers      it has given the partitions up, and nothing of them is under way
-    it does not                   the link is claimed once its leases are over, and what may still
+    every broker denies           its principal may not write there, by rules that each one shows
+    neither                       the link is claimed once its leases are over, and what may still
                                   land has landed
 
-I1, I10  A mirror's end is read only after one of the two; rules that protect it go after that.
+I1, I10  A mirror's end is read only after one of these; rules that protect it go after that.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import read_maps
 from heliostat.operate.protection import open_to_writers
+from heliostat.operate.shut_out import let_in_again, shut_out
 from heliostat.operate.wish_desk import WishDesk, wish_desk
 from heliostat.operate.wishes import await_owner, nearest
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
@@ -128,13 +130,18 @@ def promote(
         wanted = [_wished(desk, name, how, by, why) for name in sorted(topics)]
         end = desk.book.write(wanted, link.state.replication_factor)
         is_done, waits = await_owner(desk.reader, end, desk.clock, within_s)
-        took_s["fence"] = time.monotonic() - began_s
+        records, fenced_by = records_of(stored, topics), FencedBy.OWNER
         if not is_done:
-            tell(f"{waits}; its leases are waited out instead")
-            _claim(link, state, wanted)
-            took_s["fence"] = time.monotonic() - began_s
+            tell(waits)
+            fenced_by = FencedBy.DENY_RULE
+            if why := _why_no_rule(config, link, desk, records.values()):
+                tell(f"no rule keeps the link out ({why}): its leases are waited out")
+                _claim(link, state, wanted)
+                fenced_by = FencedBy.LEASE
+        if fenced_by is not FencedBy.DENY_RULE:
+            let_in_again(link, desk.target)
+        took_s["fence"] = time.monotonic() - began_s
         began_s = time.monotonic()
-        records = records_of(stored, topics)
         ends = ends_now(desk, link, records, seen())
         promotions = [
             each if each.ends is not None else replace(each, ends=ends[each.topic])
@@ -146,8 +153,17 @@ def promote(
         left = {each.target for name, each in stored.mirrors.items() if name not in topics}
         open_to_writers(link, desk.target, [each.target for each in records.values()], left)
         took_s["open"] = time.monotonic() - began_s
-    fenced_by = FencedBy.OWNER if is_done else FencedBy.LEASE
     return Promoted(tuple(promotions), fenced_by, took_s)
+
+
+def _why_no_rule(
+    config: Config, link: LinkConfig, desk: WishDesk, records: Iterable[MirrorRecord]
+) -> str:
+    """Keep the link out of its mirrors by rules; return why that can't be, empty: it is done."""
+    if desk.reader.board.driver_at_ms is None:
+        return "it has no driver"
+    mirrors = [each.target for each in records]
+    return shut_out(config, link, desk.target, desk.reader.board.driver, mirrors)
 
 
 def _wished(desk: WishDesk, topic: TopicName, how: PromotedBy, by: str, why: str) -> Promotion:
@@ -250,6 +266,8 @@ def _partitions(
         note = notes.get(number)
         if note is not None and note.end == end:  # holes at the end were passed
             source_end = Offset(max(source_end, note.offset))
-        source = TopicPartition(record.source, number)
-        partitions[number] = PartitionPromotion(source_end, end, _epoch(note), seen.get(source))
+        last = seen.get(TopicPartition(record.source, number))
+        if last is not None and last.end < source_end:  # copied after it was told last
+            last = last._replace(end=source_end)
+        partitions[number] = PartitionPromotion(source_end, end, _epoch(note), last)
     return partitions

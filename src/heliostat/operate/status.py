@@ -16,6 +16,7 @@ from heliostat.config import ClusterConfig, Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.names import LinkName
 from heliostat.operate.links import links_of
+from heliostat.operate.shut_out import why_not
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import StatusBoard, unreachable
@@ -201,6 +202,10 @@ def _status(config: Config, link: LinkConfig) -> _Seen:
         if heard is None:
             return _Seen(board, now_ms, NO_ENDS)
         board.know_stops(stops.answer())
+        if board.status(now_ms).state == "silent":
+            mirrors = sorted({item.target.topic for item in board.reports()})
+            with suppress(HeliostatError):  # the lease holds, whatever brokers say
+                board.know_denial(can_deny=not why_not(config, link, lent, board.driver, mirrors))
     reports = board.to_read(now_ms)
     if not reports:
         return _Seen(board, now_ms, NO_ENDS)

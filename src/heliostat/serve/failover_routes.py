@@ -23,7 +23,7 @@ DRAIN_MAX_S = 60.0
 """A request waits for it; the command line takes longer ones."""
 AT_ONCE = 2
 Pattern = Annotated[str, Field(min_length=1, max_length=249)]
-Fence = Literal["owner", "lease"]
+Fence = Literal["owner", "deny_rule", "lease"]
 
 
 class FailoverOrder(WhyWished):
@@ -155,7 +155,7 @@ def add_failover(app: FastAPI, asking: Asking) -> None:
 
         It takes as long as the fence does. Whoever lost the answer asks again: it tells the same.
         """
-        chosen, order = asking.link(link), body or FailoverOrder()
+        chosen, order = asking.link(link), body or FailoverOrder(topics=[])
         if request.scope.get(ROLE, Role.ADMIN) < Role.ADMIN:
             raise HTTPException(403, "a failover needs a token with the role admin")
         if not dry_run and order.link != chosen.name:

@@ -36,14 +36,15 @@ class EndsSeen:
 
     def take(self, item: PartitionReport, at_ms: int) -> None:
         """Take a lane's report of a partition, written at `at_ms`."""
+        end = Offset(max(item.high_watermark, item.position))
         if item.high_watermark < 0:
             return
         seen_ms = NOT_SEEN_MS if item.is_end_old else at_ms
         known = self.ends.get(item.source)
         if known is None or seen_ms > known.at_ms:
-            self.ends[item.source] = SourceSeen(Offset(item.high_watermark), seen_ms)
-        elif known.at_ms == NOT_SEEN_MS and item.high_watermark > known.end:
-            self.ends[item.source] = SourceSeen(Offset(item.high_watermark), NOT_SEEN_MS)
+            self.ends[item.source] = SourceSeen(end, seen_ms)
+        elif known.at_ms == NOT_SEEN_MS and end > known.end:
+            self.ends[item.source] = SourceSeen(end, NOT_SEEN_MS)
 
     def are_known(self, partitions: Iterable[TopicPartition]) -> bool:
         """Return whether it is known of all these when they were seen."""

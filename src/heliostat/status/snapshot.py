@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from heliostat.handover.fence_forecast import fence_forecast
 from heliostat.handover.unfenced import Unfenced
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId, LinkName, TopicPartition
@@ -152,7 +151,6 @@ class Snapshot:
             without_mirror=absent,
             rereads=rereads_of(self._reports.driver, now_ms, is_running=state == "running"),
             unfenced=_unfenced(self._reports.driver),
-            failover_fence=fence_forecast(state, self._reports.driver),
             troubles=[
                 *_troubles(self._reports.driver),
                 *silent.values(),

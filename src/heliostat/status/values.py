@@ -235,7 +235,8 @@ class LinkStatus:
     Until their source is fenced it may still be written, and that is not copied."""
     failover_fence: FenceForecast = FENCE_NOT_KNOWN
     """What would keep the link out of its mirrors if it was failed over now: `by` `owner` (its
-    driver gives them up) or `lease` (its leases are waited out), and `within_s`."""
+    driver gives them up), `deny_rule` (brokers deny it) or `lease` (its leases are waited out), and
+    `within_s`."""
     troubles: list[str] = field(default_factory=list)
     """What affects the whole link: a cluster that does not answer, a loop that fails, a lane that
     does not report, no topic to copy, a record in its state that is not its own."""

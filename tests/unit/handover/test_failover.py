@@ -138,9 +138,9 @@ def test_nothing_is_waited_for_where_no_driver_copies() -> None:
     [
         ("running", {"lease_s": 6}, FenceForecast(FencedBy.OWNER, 5.0)),
         ("paused", {}, FenceForecast(FencedBy.OWNER, 5.0)),
-        ("silent", {"lease_s": 6}, FenceForecast(FencedBy.LEASE, 15.0)),
-        ("silent", {}, FenceForecast(FencedBy.LEASE, 29.0)),
-        ("no_owner", {"lease_s": 6}, FenceForecast(FencedBy.LEASE, 3.0)),
+        ("silent", {"lease_s": 6}, FenceForecast(FencedBy.LEASE, 13.0)),
+        ("silent", {}, FenceForecast(FencedBy.LEASE, 27.0)),
+        ("no_owner", {"lease_s": 6}, FenceForecast(FencedBy.LEASE, 5.0)),
     ],
 )
 def test_it_is_known_beforehand_which_fence_will_hold(
@@ -164,6 +164,17 @@ def test_what_was_failed_over_is_told_until_its_source_is_fenced() -> None:
     board = StatusBoard(LinkName("l"))
     board.know_remembered(Remembered(None, told))
     assert board.status(NOW_MS).unfenced == told
+
+
+def test_rules_hold_where_the_driver_is_silent() -> None:
+    denied = FenceForecast(FencedBy.DENY_RULE, 5.0)
+    assert fence_forecast("silent", {}, can_deny=True) == denied
+    assert fence_forecast("running", {}, can_deny=True).by is FencedBy.OWNER
+    assert "brokers deny the link to write, within 5 s" in denied.text()
+    board = StatusBoard(LinkName("l"))
+    board.know_denial(can_deny=True)
+    board.consume("driver", {"state": "running", "at_ms": 1})
+    assert board.status(NOW_MS).failover_fence == denied
 
 
 G, H = GroupId("g"), GroupId("h")

@@ -28,7 +28,12 @@ RECORDS = {
     name: MirrorRecord(name, name, UUID(int=1), UUID(int=2), ClusterId("a"), "earliest", 1)
     for name in (T, U)
 }
-STEPS = ("look", "wishes", "fence", "claim", "state", "ends", "ends written")
+STEPS = ("look", "wishes", "fence", "rules", "claim", "state", "lifted", "ends", "ends written")
+SPARED = {
+    FencedBy.OWNER: {"rules", "claim", "state"},
+    FencedBy.DENY_RULE: {"claim", "state", "lifted"},
+    FencedBy.LEASE: set[str](),
+}
 
 
 class Killed(BaseException):
@@ -38,8 +43,9 @@ class Killed(BaseException):
 class World:
     """What lies at the target, and a process that may end behind any step."""
 
-    def __init__(self, *, has_owner: bool) -> None:
-        self.has_owner = has_owner
+    def __init__(self, fence: FencedBy) -> None:
+        self.fence = fence
+        self.is_denied = False
         self.wishes: dict[TopicName, Promotion] = {}
         self.mirrors: dict[TopicName, MirrorRecord] = dict(RECORDS)
         self.promoted: dict[TopicName, PromotedMirror] = {}
@@ -48,7 +54,7 @@ class World:
         """Of each mirror: the link appends until it is fenced."""
 
     def _is_fenced(self) -> bool:
-        return self.promoted.keys() >= {T, U}
+        return self.is_denied or self.promoted.keys() >= {T, U}
 
     def passed(self, step: str) -> None:
         if not self._is_fenced():
@@ -69,10 +75,20 @@ class World:
                 self.promoted[each.topic] = PromotedMirror(each, record)
 
     def await_owner(self, *_: object) -> tuple[bool, str]:
-        if self.has_owner:
+        if self.fence is FencedBy.OWNER:
             self.record(self.wishes.values())
         self.passed("fence")
-        return self.has_owner, "nobody answers"
+        return self.fence is FencedBy.OWNER, "nobody answers"
+
+    def why_no_rule(self, *_: object) -> str:
+        self.is_denied = self.fence is FencedBy.DENY_RULE
+        self.passed("rules")
+        return "" if self.is_denied else "no authorizer"
+
+    def let_in_again(self, *_: object) -> None:
+        assert self.promoted.keys() >= {T, U}, "the link is let in before it has given them up"
+        self.is_denied = False
+        self.passed("lifted")
 
     def claim(self, _link: object, _state: object, rows: Iterable[Promotion]) -> None:
         self.passed("claim")
@@ -114,6 +130,9 @@ def put(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], None]:
         monkeypatch.setattr(verb, "LinkState", lambda *_: state)
         monkeypatch.setattr(verb, "promotable", world.stored)
         monkeypatch.setattr(verb, "await_owner", world.await_owner)
+        monkeypatch.setattr(verb, "_why_no_rule", world.why_no_rule)
+        monkeypatch.setattr(verb, "let_in_again", world.let_in_again)
+        monkeypatch.setattr(verb, "open_to_writers", lambda *_: None)
         monkeypatch.setattr(verb, "_claim", world.claim)
         monkeypatch.setattr(verb, "ends_now", world.ends_now)
 
@@ -126,16 +145,16 @@ def called(by: str = "ann") -> Promoted:
     return promote(config, link, [T, U], PromotedBy.FAILOVER, by=by)
 
 
-@pytest.mark.parametrize("has_owner", [True, False], ids=["owner", "lease"])
+@pytest.mark.parametrize("fence", FencedBy)
 @pytest.mark.parametrize("step", STEPS)
 def test_a_promotion_that_is_killed_goes_on_when_it_is_called_again(
-    put: Callable[[World], None], step: str, *, has_owner: bool
+    put: Callable[[World], None], step: str, fence: FencedBy
 ) -> None:
     """Given a run that ends behind a step / when another is called / then both rows stand, the
 
     first one's, with ends that nothing was appended behind, and a third one tells the same.
     """
-    world = World(has_owner=has_owner)
+    world = World(fence)
     put(world)
     world.killed_after = step
     try:
@@ -143,16 +162,34 @@ def test_a_promotion_that_is_killed_goes_on_when_it_is_called_again(
     except Killed:
         pass
     else:
-        assert has_owner
-        assert step in {"claim", "state"}, "only an owner spares these steps"
+        assert step in SPARED[fence], "every other step is gone through"
     world.killed_after = ""
     again = called("bob")
-    assert world.promoted.keys() == {T, U}
-    assert not world.mirrors
+    if fence is not FencedBy.DENY_RULE:
+        assert world.promoted.keys() == {T, U}
+        assert not world.mirrors
     assert {each.by for each in again.promotions} == {"bob" if step == "look" else "ann"}
     for each in again.promotions:
         assert each.ends is not None
         assert each.ends.partitions[PartitionId(0)].target_end == world.end
         assert world.wishes[each.topic] == each
     assert called("eve").promotions == again.promotions
-    assert again.fenced_by is (FencedBy.OWNER if has_owner else FencedBy.LEASE)
+    assert again.fenced_by is fence
+
+
+def test_rules_are_lifted_once_the_link_has_given_its_mirrors_up(
+    put: Callable[[World], None],
+) -> None:
+    """Given mirrors from which rules keep the link out / when a driver is back and it is called
+
+    again / then it says that they are given up, no rule is left, and the ends are the same.
+    """
+    world = World(FencedBy.DENY_RULE)
+    put(world)
+    first = called()
+    world.fence = FencedBy.OWNER
+    assert world.is_denied
+    again = called()
+    assert not world.is_denied
+    assert again.promotions == first.promotions
+    assert again.fenced_by is FencedBy.OWNER
