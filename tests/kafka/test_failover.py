@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -28,6 +30,7 @@ PARTITIONS = 2
 HELD = 12
 """Records of the topic with an open transaction that the source has after it began."""
 A_BATCH = 5
+MANY_TOPICS, MANY_PARTITIONS = 100, 5
 
 
 class Scene:
@@ -100,9 +103,10 @@ class Scene:
         assert answer.returncode == 0, answer.said
         return dict(answer.json)
 
-    def write_here(self) -> None:
+    def write_here(self, *topics: TopicName) -> None:
         batch = encode([Sample(b"n", b"new", int(time.time() * 1000))])
-        write_everywhere(self.target.split(","), dict(self.sizes), batch)
+        chosen = {name: self.sizes[name] for name in topics or self.sizes}
+        write_everywhere(self.target.split(","), chosen, batch)
 
     def prepare(self, link: LinkProcess) -> None:
         """Let the link copy all there is, and a group read some of it."""
@@ -160,11 +164,14 @@ def test_a_dead_source_is_failed_over_while_the_driver_lives(
         assert tried["forecast"]["by"] == "owner"
         began_s = time.monotonic()
         report_file = scene.folder / "failover.md"
-        report = scene.failover("--yes", "--why", "a test", "--report", str(report_file))
+        words = ("--yes", "--why", "a test", "--drain", "30", "--report", str(report_file))
+        report = scene.failover(*words)
         took_s = time.monotonic() - began_s
         assert report["fenced_by"] == "owner", report
         assert report["took_s"]["fence"] < 5.0, report["took_s"]
         print(report["took_s"], took_s)
+        assert report["drained"]["end"] == "no_progress"
+        assert report["drained"]["behind"], "a source that is gone makes nothing level"
         assert named(tried).keys() == named(report).keys()
         assert [row["source"] for row in report["transactions"]] == [scene.held]
         assert "arrived in part" in report_file.read_text()
@@ -217,3 +224,67 @@ def test_a_dead_source_and_a_dead_driver_are_failed_over_by_leases(
         assert after == {name: [end + 1 for end in every] for name, every in before.items()}
         link.kill_all()
     assert json.dumps(report)
+
+
+def test_a_driver_frozen_in_mid_send_writes_nothing_into_what_was_promoted(
+    start_cluster: Callable[..., Cluster], cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given a link under load that freezes / when a run of the verb is killed and another called /
+
+    then the mirrors end where that one says, whatever the link had under way.
+    """
+    scene = Scene(start_cluster("gone"), cluster_pair, tmp_path)
+    with LinkProcess(scene.config) as link:
+        scene.prepare(link)
+        with scene.load():
+            time.sleep(2)
+            frozen = [process for process in link.tree() if process.is_running()]
+            for process in frozen:
+                process.suspend()
+        words = ("failover", scene.link, "--topics", scene.busy, "--yes", "--json")
+        command = [sys.executable, "-m", "heliostat.cli.entry", *words, "-c", str(scene.config)]
+        with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL) as verb:
+            assert verb.stderr is not None
+            while b"leases are waited out" not in (line := verb.stderr.readline()):
+                assert line, "it ended before it waited"
+            verb.kill()
+        report = scene.failover("--topics", scene.busy)
+        assert report["fenced_by"] == "lease"
+        told = [row["target_end"] for row in report["partitions"]]
+        assert scene.target_ends()[scene.busy] == told
+        scene.write_here(scene.busy)
+        for process in frozen:
+            process.resume()
+        write_values(scene.source.bootstrap, scene.held, [b"later"])
+        wait_for("the other topic is copied", lambda: scene.target_ends()[scene.held] == [4], 90.0)
+        assert scene.target_ends()[scene.busy] == [end + 1 for end in told]
+        link.kill_all()
+
+
+def test_many_partitions_are_given_away_within_seconds(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given a link of 500 partitions / when it is failed over / then its driver has given them up,
+
+    and their ends are known, within five seconds.
+    """
+    prefix, name = fresh_name("many"), fresh_name("link")
+    topics = {
+        create_topic(cluster_pair.source, f"{prefix}-{n}", partitions=MANY_PARTITIONS): n
+        for n in range(MANY_TOPICS)
+    }
+    source, target = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
+    config = write_config(tmp_path, source, target, name=name, topics={"include": [f"{prefix}-.*"]})
+    with LinkProcess(config) as link:
+
+        def is_copying() -> bool:
+            [status] = heliostat(config, "status", "--json").json
+            return bool(status["states"].get("copying") == MANY_TOPICS * MANY_PARTITIONS)
+
+        wait_for("all partitions", is_copying, 180.0)
+        report = heliostat(config, "failover", name, "--yes", "--json").json
+        print(report["took_s"])
+        assert report["fenced_by"] == "owner"
+        assert len(report["partitions"]) == len(topics) * MANY_PARTITIONS
+        assert report["took_s"]["fence"] + report["took_s"]["ends"] < 5.0, report["took_s"]
+        link.kill_all()

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
 from fnmatch import fnmatchcase
+from typing import NamedTuple
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
@@ -17,7 +18,12 @@ from heliostat.groups.naming import group_naming_of
 from heliostat.groups.published import PublishedOffsets
 from heliostat.handover.drain import Drain, Drained
 from heliostat.handover.failover import FailoverReport, MirrorPartition
-from heliostat.handover.fence_forecast import LAST_CHANCE_S, WELL, fence_forecast
+from heliostat.handover.fence_forecast import (
+    LAST_CHANCE_S,
+    WELL,
+    FenceForecast,
+    fence_forecast,
+)
 from heliostat.handover.moved_groups import MovedGroup, measured_rereads, moved_groups
 from heliostat.handover.promotion import FencedBy, MirrorEnds, PromotedBy
 from heliostat.names import GroupId, LinkName, Offset, TopicName, TopicPartition
@@ -76,7 +82,7 @@ def failover(
         The target does not answer, or refuses; call it again.
     """
     began_s, at_ms = time.monotonic(), round(time.time() * 1000)
-    took_s: dict[str, float] = {}
+    who = _Who(by, why)
     with wish_desk(config, link) as desk:
         with closing(LinkState(link, desk.target)) as state:
             stored = promotable(state)
@@ -84,36 +90,18 @@ def failover(
             chosen = _chosen(stored, desk, topics)
             drained = None if dry_run or not drain_s else _drain(desk, chosen, drain_s, tell)
             status = _status(desk)
-        took_s["look"] = time.monotonic() - began_s
-        ends: Mapping[TopicName, MirrorEnds]
-        fenced_by: FencedBy | None = None
+        look_s = time.monotonic() - began_s
         records = records_of(stored, chosen)
-        forecast = status.failover_fence
-        if status.state == "silent":
-            mirrors = [each.target for each in records.values()]
-            can_deny = not why_not(config, link, desk.target, desk.reader.board.driver, mirrors)
-            forecast = fence_forecast(status.state, desk.reader.board.driver, can_deny=can_deny)
+        forecast = _forecast(config, link, desk, status, records)
         if dry_run:
-            ends = ends_now(desk, link, records, _seen(desk, chosen))
+            seen = _seen(desk, chosen)
+            ended = _Ended(ends_now(desk, link, records, seen), None, {})
         else:
-            promoted = promote(
-                config,
-                link,
-                chosen,
-                PromotedBy.FAILOVER,
-                by=by,
-                why=why,
-                within_s=ANSWERS_WITHIN_S if status.state in WELL else LAST_CHANCE_S,
-                seen=lambda: _seen(desk, chosen),
-                tell=tell,
-            )
-            ends = {each.topic: each.ends for each in promoted.promotions if each.ends is not None}
-            fenced_by = promoted.fenced_by
-            took_s |= promoted.took_s
+            ended = _give_away(config, link, desk, chosen, status, who, tell)
         began_s = time.monotonic()
-        partitions = _partitions(records, ends)
+        partitions = _partitions(records, ended.ends)
         groups = _groups(desk, link, partitions, status)
-        took_s["groups"] = time.monotonic() - began_s
+        took_s = {"look": look_s, **ended.took_s, "groups": time.monotonic() - began_s}
     return FailoverReport(
         desk.link,
         by,
@@ -121,7 +109,7 @@ def failover(
         at_ms,
         dry_run,
         forecast,
-        fenced_by,
+        ended.fenced_by,
         drained,
         partitions,
         _open(status.held_back, chosen),
@@ -129,6 +117,58 @@ def failover(
         link.groups.sync,
         took_s,
     )
+
+
+class _Who(NamedTuple):
+    by: str
+    why: str
+
+
+class _Ended(NamedTuple):
+    """Where mirrors ended."""
+
+    ends: Mapping[TopicName, MirrorEnds]
+    fenced_by: FencedBy | None
+    took_s: Mapping[str, float]
+
+
+def _give_away(  # noqa: PLR0917 - what, by what is known of it, and by whom
+    config: Config,
+    link: LinkConfig,
+    desk: WishDesk,
+    topics: Collection[TopicName],
+    status: LinkStatus,
+    who: _Who,
+    tell: Callable[[str], None],
+) -> _Ended:
+    promoted = promote(
+        config,
+        link,
+        topics,
+        PromotedBy.FAILOVER,
+        by=who.by,
+        why=who.why,
+        within_s=ANSWERS_WITHIN_S if status.state in WELL else LAST_CHANCE_S,
+        seen=lambda: _seen(desk, topics),
+        tell=tell,
+    )
+    ends = {each.topic: each.ends for each in promoted.promotions if each.ends is not None}
+    return _Ended(ends, promoted.fenced_by, promoted.took_s)
+
+
+def _forecast(
+    config: Config,
+    link: LinkConfig,
+    desk: WishDesk,
+    status: LinkStatus,
+    records: Mapping[TopicName, MirrorRecord],
+) -> FenceForecast:
+    """Return which fence will hold; brokers are asked about rules where the driver is silent."""
+    if status.state != "silent":
+        return status.failover_fence
+    mirrors = [each.target for each in records.values()]
+    why = why_not(config, link, desk.target, desk.reader.board.driver, mirrors)
+    return fence_forecast(status.state, desk.reader.board.driver, can_deny=not why)
 
 
 def _chosen(stored: Stored, desk: WishDesk, topics: Sequence[str]) -> set[TopicName]:

@@ -15,11 +15,8 @@ from heliostat.handover.failover import FailoverReport
 from heliostat.operate import failover as verb
 
 CONFIG = """
-clusters:
-  a: {bootstrap_servers: "127.0.0.1:1"}
-  b: {bootstrap_servers: "127.0.0.1:2"}
-links:
-  - {name: l, source: a, target: b, topics: {include: [".*"]}}
+clusters: {a: {bootstrap: [a:9092]}, b: {bootstrap: [b:9092]}}
+links: [{name: l, source: a, target: b}]
 """
 
 
