@@ -27,7 +27,7 @@ def target(start_cluster: Callable[..., Cluster]) -> Cluster:
     security = SandboxSecurity(
         users={LINK: f"{LINK}-secret"}, mechanisms=(Mechanism.SCRAM_SHA_256,), authorizer=True
     )
-    return start_cluster("shut", brokers=2, security=security)
+    return start_cluster("shut", brokers=3, security=security)
 
 
 def secured(folder: Path, source: str, target: Cluster, prefix: str, name: str) -> Path:
