@@ -248,7 +248,7 @@ def test_a_driver_frozen_in_mid_send_writes_nothing_into_what_was_promoted(
             while b"leases are waited out" not in (line := verb.stderr.readline()):
                 assert line, "it ended before it waited"
             verb.kill()
-        report = scene.failover("--topics", scene.busy)
+        report = scene.failover("--topics", scene.busy, "--yes")
         assert report["fenced_by"] == "lease"
         told = [row["target_end"] for row in report["partitions"]]
         assert scene.target_ends()[scene.busy] == told

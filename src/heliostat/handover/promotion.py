@@ -152,6 +152,8 @@ class Promotion:
     why: str = ""
     ends: MirrorEnds | None = field(default=None)
     """None: it was not read yet, or by a run that was cut short."""
+    is_source_fenced: bool = False
+    """Whether nothing is written at the source any more, as whoever fenced it noted."""
 
     @property
     def key(self) -> str:
@@ -166,6 +168,7 @@ class Promotion:
             "at_ms": self.at_ms,
             "why": self.why[:WHY_CHARS_MAX],
             **({} if self.ends is None else {"ends": self.ends.to_json()}),
+            **({"is_source_fenced": True} if self.is_source_fenced else {}),
         }
 
     @classmethod
@@ -184,6 +187,7 @@ class Promotion:
             int(value["at_ms"]),
             why[:WHY_CHARS_MAX],
             None if ends is None else MirrorEnds.from_json(ends),
+            value.get("is_source_fenced") is True,
         )
 
     def words(self) -> str:

@@ -28,7 +28,7 @@ class Unfenced:
     def of(cls, promotions: Iterable[Promotion]) -> Self | None:
         """Return what promotions leave so; None: nothing."""
         rows = sorted(
-            (each for each in promotions if each.how is PromotedBy.FAILOVER),
+            (each for each in promotions if _is_unfenced(each)),
             key=lambda each: each.topic,
         )
         if not rows:
@@ -55,3 +55,7 @@ class Unfenced:
             f"{self.count:,} {noun} failed over by {self.by}: until the source is fenced it may "
             "still be written, and what is written there is not copied"
         )
+
+
+def _is_unfenced(promotion: Promotion) -> bool:
+    return promotion.how is PromotedBy.FAILOVER and not promotion.is_source_fenced

@@ -155,12 +155,14 @@ def test_what_was_failed_over_is_told_until_its_source_is_fenced() -> None:
         Promotion(TopicName(f"t{n:02}"), PromotedBy.FAILOVER, f"by{n}", 100 - n) for n in range(30)
     ]
     switched = Promotion(TopicName("s"), PromotedBy.SWITCH, "ann", 1)
-    told = Unfenced.of([*rows, switched])
+    fenced = Promotion(TopicName("f"), PromotedBy.FAILOVER, "ann", 1, is_source_fenced=True)
+    assert Promotion.from_json(fenced.key, fenced.to_json()) == fenced
+    told = Unfenced.of([*rows, switched, fenced])
     assert told is not None
     assert (told.count, len(told.topics), told.by, told.at_ms) == (30, 20, "by29", 71)
     assert Unfenced.from_json(json.loads(json.dumps(told.to_json()))) == told
     assert "30 topics were failed over by by29" in told.text()
-    assert Unfenced.of([switched]) is None
+    assert Unfenced.of([switched, fenced]) is None
     board = StatusBoard(LinkName("l"))
     board.know_remembered(Remembered(None, told))
     assert board.status(NOW_MS).unfenced == told
