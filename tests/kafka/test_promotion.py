@@ -13,9 +13,9 @@ from support.links import LinkProcess, ends, wait_for, wait_level, write_config
 from support.records import Sample, encode, write_everywhere, write_marked
 
 from heliostat.config import load_config
-from heliostat.handover.promotion import PromotedBy
+from heliostat.handover.promotion import FencedBy, PromotedBy
 from heliostat.names import PartitionId, TopicName
-from heliostat.operate.promotion import FencedBy, Promoted, promote
+from heliostat.operate.promotion import Promoted, promote
 from heliostat.state.link_state import LinkState
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]

@@ -216,6 +216,11 @@ test("what would be lost is never better than the truth", () => {
   for (const [would_be_lost, expected] of cases) assert.deepEqual(text({ would_be_lost }), [expected]);
   assert.deepEqual(text({}), [], "an older service does not tell it");
   assert.equal(text({ would_be_lost: loss(0, "bound"), without_mirror: 2 })[1], "So would all of 2 topics that have no mirror.");
+  const unfenced = { count: 2, by: "ann", at_ms: 1, topics: ["a", "b"] };
+  assert.equal(
+    text({ would_be_lost: loss(0, "exact", 0), unfenced })[0],
+    "2 topics were failed over by ann: until summit is fenced it may still be written, and that is not copied.",
+  );
   assert.equal(exposure.lossFigure(loss(null, "not_known")), "?");
   assert.equal(exposure.lossFigure(undefined), "?");
   assert.equal(plain(exposure.lossFigure(loss(4, "bound"))), "≥ 4");

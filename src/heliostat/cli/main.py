@@ -72,6 +72,9 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "switch": Verb(
             "heliostat.cli.switch:switch_command", "Move producers and consumers, as planned."
         ),
+        "failover": Verb(
+            "heliostat.cli.failover:failover_command", "Give mirrors away: the source is gone."
+        ),
         "status": Verb("heliostat.cli.status:status_command", "Show the state of links."),
         "exposure": Verb("heliostat.cli.exposure:exposure_command", "Say what would be lost now."),
         "explain": Verb("heliostat.cli.explain:explain_command", "Say why, and what to do."),

@@ -225,6 +225,8 @@ def problem_lines(status: LinkStatus) -> list[RenderableType]:
         for item in status.problems
     ]
     lines += [f"{name} refused: {reason}" for name, reason in sorted(status.refused.items())]
+    if status.unfenced is not None:
+        lines.insert(0, status.unfenced.text())
     shown: list[RenderableType] = [
         Text(line, style="red", no_wrap=True, overflow="ellipsis") for line in lines[:PROBLEM_ROWS]
     ]

@@ -69,11 +69,12 @@ class RecentRecords(OnePartitionTopic):
         rows = self._polled(ANSWER_TIMEOUT_S)
         return (rows[-1].timestamp, end) if rows else None
 
-    def seek(self, from_ms: int) -> None:
-        """Begin with the first record written at or after `from_ms`."""
+    def seek(self, from_ms: int) -> Offset:
+        """Begin with the first record written at or after `from_ms`; return its offset."""
         with self._alone():
             log = self._existing()
             log.position = log.first_since(from_ms)
+            return log.position
 
     def read_to(self, end: Offset) -> Iterator[Recent]:
         """All records up to where the topic ended, and maybe some written since.

@@ -31,12 +31,34 @@ class PromotedBy(StrEnum):
     """Unplanned: the source may have more."""
 
 
+class FencedBy(StrEnum):
+    """Why nothing of the link can land in a promoted mirror any more."""
+
+    OWNER = "owner"
+    """Its owner says so."""
+    DENY_RULE = "deny_rule"
+    """No owner answered; every broker shows rules that deny the link's principal to write there."""
+    LEASE = "lease"
+    """No owner answered; the link was claimed once all leases were over."""
+
+
 class LeaderEpoch(NamedTuple):
     """A leader epoch of a source partition, as noted while it was copied."""
 
     epoch: int
     until: Offset
     """The records below this offset had been copied when it was noted."""
+
+
+class SourceSeen(NamedTuple):
+    """Where a source partition's log ended when it was last seen."""
+
+    end: Offset
+    at_ms: int
+    """Wall clock of who saw it; -1: not known."""
+
+
+NO_EPOCH = LeaderEpoch(-1, Offset(-1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +73,32 @@ class PartitionPromotion:
         The mirror's log end.
     epoch
         The source's leader epoch noted last; None: none is known.
+    seen
+        Where the source ended, as far as is known; None: nothing is.
     """
 
     source_end: Offset
     target_end: Offset
     epoch: LeaderEpoch | None = None
+    seen: SourceSeen | None = None
+
+    @property
+    def missing(self) -> int | None:
+        """Source offsets that are known and were not copied; None: nothing is known."""
+        return None if self.seen is None else max(0, self.seen.end - self.source_end)
 
     def to_json(self) -> list[int]:
         """Return its part of a row."""
-        return [self.source_end, self.target_end, *(self.epoch or ())]
+        epoch = NO_EPOCH if self.epoch is None and self.seen is not None else self.epoch
+        return [self.source_end, self.target_end, *(epoch or ()), *(self.seen or ())]
 
     @classmethod
     def from_json(cls, value: Any) -> Self:
         """Build from a row's part; raises `TypeError` or `ValueError` if it is none."""
-        source_end, target_end, *epoch = map(int, value)
-        noted = LeaderEpoch(epoch[0], Offset(epoch[1])) if epoch else None
-        return cls(Offset(source_end), Offset(target_end), noted)
+        source_end, target_end, *more = map(int, value)
+        epoch = LeaderEpoch(more[0], Offset(more[1])) if more and more[0] >= 0 else None
+        seen = SourceSeen(Offset(more[2]), more[3]) if len(more) > 2 else None
+        return cls(Offset(source_end), Offset(target_end), epoch, seen)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +152,8 @@ class Promotion:
     why: str = ""
     ends: MirrorEnds | None = field(default=None)
     """None: it was not read yet, or by a run that was cut short."""
+    is_source_fenced: bool = False
+    """Whether nothing is written at the source any more, as whoever fenced it noted."""
 
     @property
     def key(self) -> str:
@@ -134,6 +168,7 @@ class Promotion:
             "at_ms": self.at_ms,
             "why": self.why[:WHY_CHARS_MAX],
             **({} if self.ends is None else {"ends": self.ends.to_json()}),
+            **({"is_source_fenced": True} if self.is_source_fenced else {}),
         }
 
     @classmethod
@@ -152,6 +187,7 @@ class Promotion:
             int(value["at_ms"]),
             why[:WHY_CHARS_MAX],
             None if ends is None else MirrorEnds.from_json(ends),
+            value.get("is_source_fenced") is True,
         )
 
     def words(self) -> str:

@@ -254,6 +254,8 @@ class LinkService:
             "instance": ownership.instance,
             "claim": ownership.claim_number,
             "owner": ownership.place,
+            "lease_s": self._lease_s,
+            "principal": self._context.target.security.known_principal,
             **self.switch.report(),
             "wishes": self._wishes.report(),
             "no_progress": self._context.board.no_progress(now_ms),

@@ -17,6 +17,7 @@ from time import monotonic
 from typing import Any
 
 from heliostat.handover.promotion import Promotion
+from heliostat.handover.unfenced import Unfenced
 from heliostat.link.order_part import OrderPart
 from heliostat.link.ordered_restarts import OrderedRestarts
 from heliostat.names import LaneId, Offset, TopicName, TopicPartition
@@ -219,7 +220,7 @@ class WishPart:
         """Return the wishes' part of the driver's report."""
         now, restarts = self.now(), self.restarts
         pauses = sorted(now.pauses(), key=lambda wish: wish.place.key)
-        of_link = now.of_link()
+        of_link, unfenced = now.of_link(), Unfenced.of(now.promotions.values())
         return {
             "answered": self._answered,
             "orders": self._orders.report(),
@@ -229,6 +230,7 @@ class WishPart:
                 {"place": str(wish.place), **wish.to_json()} for wish in pauses[:REPORTED_MAX]
             ],
             "paused_count": len(pauses),
+            "unfenced": None if unfenced is None else unfenced.to_json(),
             "limits": [{"topic": each.topic, **each.to_json()} for each in now.levels.limits()][
                 :REPORTED_MAX
             ],

@@ -1,10 +1,11 @@
 """Giving mirrors away: the step of `switch` and `failover` after which others may write them.
 
     the link's owner answers      it has given the partitions up, and nothing of them is under way
-    it does not                   the link is claimed once its leases are over, and what may still
+    every broker denies           its principal may not write there, by rules that each one shows
+    neither                       the link is claimed once its leases are over, and what may still
                                   land has landed
 
-I1, I10  A mirror's end is read only after one of the two; rules that protect it go after that.
+I1, I10  A mirror's end is read only after one of these; rules that protect it go after that.
 """
 
 from __future__ import annotations
@@ -13,18 +14,19 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
-from enum import StrEnum
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import ConnectionLost, Refused
 from heliostat.gaps.ledger import CopiedTopic, CopyNote, copied_of, read_copied
 from heliostat.handover.promotion import (
+    FencedBy,
     LeaderEpoch,
     MirrorEnds,
     PartitionPromotion,
     PromotedBy,
     Promotion,
+    SourceSeen,
 )
 from heliostat.names import (
     ClusterId,
@@ -41,6 +43,7 @@ from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import read_maps
 from heliostat.operate.protection import open_to_writers
+from heliostat.operate.shut_out import let_in_again, shut_out
 from heliostat.operate.wish_desk import WishDesk, wish_desk
 from heliostat.operate.wishes import await_owner, nearest
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
@@ -49,17 +52,10 @@ from heliostat.state.link_state import LinkState, Stored
 from heliostat.state.promotions import PromotedMirror
 from heliostat.topics.values import MirrorRecord
 
+SourceEnds = Mapping[TopicPartition, SourceSeen]
+"""By source partition."""
 ANSWERS_WITHIN_S = 5.0
 """An owner that is well gives its partitions up within a second."""
-
-
-class FencedBy(StrEnum):
-    """Why nothing of the link can land in a promoted mirror any more."""
-
-    OWNER = "owner"
-    """Its owner says so."""
-    LEASE = "lease"
-    """No owner answered; the link was claimed once all leases were over."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +98,7 @@ def promote(
     by: str,
     why: str = "",
     within_s: float = ANSWERS_WITHIN_S,
+    seen: Callable[[], SourceEnds] = dict,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Promoted:
     """Give these topics' mirrors away; done again it changes nothing and returns the same.
@@ -112,6 +109,9 @@ def promote(
         Names at the source.
     within_s
         How long the link's owner may take, before its leases are waited out instead.
+    seen
+        Returns where the source's logs ended when they were last seen; called once nothing of the
+        link can land any more.
     tell
         Called with what is waited for.
 
@@ -130,14 +130,19 @@ def promote(
         wanted = [_wished(desk, name, how, by, why) for name in sorted(topics)]
         end = desk.book.write(wanted, link.state.replication_factor)
         is_done, waits = await_owner(desk.reader, end, desk.clock, within_s)
-        took_s["fence"] = time.monotonic() - began_s
+        records, fenced_by = records_of(stored, topics), FencedBy.OWNER
         if not is_done:
-            tell(f"{waits}; its leases are waited out instead")
-            _claim(link, state, wanted)
-            took_s["fence"] = time.monotonic() - began_s
+            tell(waits)
+            fenced_by = FencedBy.DENY_RULE
+            if why := _why_no_rule(config, link, desk, records.values()):
+                tell(f"no rule keeps the link out ({why}): its leases are waited out")
+                _claim(link, state, wanted)
+                fenced_by = FencedBy.LEASE
+        if fenced_by is not FencedBy.DENY_RULE:
+            let_in_again(link, desk.target)
+        took_s["fence"] = time.monotonic() - began_s
         began_s = time.monotonic()
-        records = _records(stored, topics)
-        ends = _ends(desk, link, records)
+        ends = ends_now(desk, link, records, seen())
         promotions = [
             each if each.ends is not None else replace(each, ends=ends[each.topic])
             for each in wanted
@@ -148,8 +153,17 @@ def promote(
         left = {each.target for name, each in stored.mirrors.items() if name not in topics}
         open_to_writers(link, desk.target, [each.target for each in records.values()], left)
         took_s["open"] = time.monotonic() - began_s
-    fenced_by = FencedBy.OWNER if is_done else FencedBy.LEASE
     return Promoted(tuple(promotions), fenced_by, took_s)
+
+
+def _why_no_rule(
+    config: Config, link: LinkConfig, desk: WishDesk, records: Iterable[MirrorRecord]
+) -> str:
+    """Keep the link out of its mirrors by rules; return why that can't be, empty: it is done."""
+    if desk.reader.board.driver_at_ms is None:
+        return "it has no driver"
+    mirrors = [each.target for each in records]
+    return shut_out(config, link, desk.target, desk.reader.board.driver, mirrors)
 
 
 def _wished(desk: WishDesk, topic: TopicName, how: PromotedBy, by: str, why: str) -> Promotion:
@@ -165,7 +179,8 @@ def _claim(link: LinkConfig, state: LinkState, promotions: Iterable[Promotion]) 
         state.promotions.promote(promotions)
 
 
-def _records(stored: Stored, topics: Collection[TopicName]) -> dict[TopicName, MirrorRecord]:
+def records_of(stored: Stored, topics: Collection[TopicName]) -> dict[TopicName, MirrorRecord]:
+    """Return which mirrors topics have, or had; raises `Refused` where that is not recorded."""
     former: Mapping[TopicName, PromotedMirror] = stored.promoted
     records: dict[TopicName, MirrorRecord] = {}
     for name in topics:
@@ -179,10 +194,21 @@ def _records(stored: Stored, topics: Collection[TopicName]) -> dict[TopicName, M
     return records
 
 
-def _ends(
-    desk: WishDesk, link: LinkConfig, records: Mapping[TopicName, MirrorRecord]
+def ends_now(
+    desk: WishDesk,
+    link: LinkConfig,
+    records: Mapping[TopicName, MirrorRecord],
+    seen: SourceEnds,
 ) -> dict[TopicName, MirrorEnds]:
-    """Read where the mirrors end now."""
+    """Read where the mirrors end now.
+
+    Raises
+    ------
+    Refused
+        A mirror is gone or was recreated.
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses.
+    """
     with closing(ClusterAdmin(desk.target)) as target:
         infos = target.confirm_topics([record.target for record in records.values()])
         for name, record in records.items():
@@ -201,6 +227,9 @@ def _ends(
                 if (mirror := TopicPartition(info.name, part.partition)) not in look.ends:
                     raise ConnectionLost(f"the log end of {mirror} can't be read now")
         cluster, copied = target.cluster_id(), read_copied(desk.link, desk.target)
+        ends_of: dict[TopicName, dict[TopicPartition, Offset]] = {}
+        for mirror, end in look.ends.items():
+            ends_of.setdefault(mirror.topic, {})[mirror] = end
         return {
             name: MirrorEnds(
                 record.target,
@@ -208,7 +237,9 @@ def _ends(
                 ClusterId(cluster),
                 record.source_id,
                 record.target_id,
-                _partitions(record, look, look.maps, copied.get(name)),
+                _partitions(
+                    record, ends_of.get(record.target, {}), look.maps, copied.get(name), seen
+                ),
             )
             for name, record in records.items()
         }
@@ -220,12 +251,12 @@ def _epoch(note: CopyNote | None) -> LeaderEpoch | None:
 
 def _partitions(
     record: MirrorRecord,
-    look: EndsThenMaps[dict[TopicPartition, Offset]],
+    ends: Mapping[TopicPartition, Offset],
     maps: MapReader,
     copied: CopiedTopic | None,
+    seen: SourceEnds,
 ) -> dict[PartitionId, PartitionPromotion]:
     notes = copied_of(copied, id_text(record.source_id))
-    ends = {mirror: end for mirror, end in look.ends.items() if mirror.topic == record.target}
     partitions: dict[PartitionId, PartitionPromotion] = {}
     for mirror, end in ends.items():
         number = record.slot.source_partition(mirror.partition)
@@ -235,5 +266,8 @@ def _partitions(
         note = notes.get(number)
         if note is not None and note.end == end:  # holes at the end were passed
             source_end = Offset(max(source_end, note.offset))
-        partitions[number] = PartitionPromotion(source_end, end, _epoch(note))
+        last = seen.get(TopicPartition(record.source, number))
+        if last is not None and last.end < source_end:  # copied after it was told last
+            last = last._replace(end=source_end)
+        partitions[number] = PartitionPromotion(source_end, end, _epoch(note), last)
     return partitions

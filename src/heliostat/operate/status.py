@@ -16,6 +16,7 @@ from heliostat.config import ClusterConfig, Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.names import LinkName
 from heliostat.operate.links import links_of
+from heliostat.operate.shut_out import why_not
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.state.link_state import LinkState
 from heliostat.status.board import StatusBoard, unreachable
@@ -25,7 +26,7 @@ from heliostat.status.lag import Ends
 from heliostat.status.reader import last_heard
 from heliostat.status.snapshot import NO_ENDS
 from heliostat.status.values import LinkStatus, PartitionStatus
-from heliostat.wishes.reading import restarts_of
+from heliostat.wishes.reading import remembered_of
 
 READ_WITHIN_S = 3.0
 """Enough for a thousand mirrors. Then it counts whether brokers hang: the state topics' leader may.
@@ -197,10 +198,14 @@ def _status(config: Config, link: LinkConfig) -> _Seen:
         heard = last_heard(name, lent, clock)
         board, now_ms = heard or (StatusBoard(name), clock.wall_ms())
         if board.driver_at_ms is None or board.status(now_ms).state in NO_DRIVER:
-            board.know_restarts(restarts_of(name, lent))
+            board.know_remembered(remembered_of(name, lent))
         if heard is None:
             return _Seen(board, now_ms, NO_ENDS)
         board.know_stops(stops.answer())
+        if board.status(now_ms).state == "silent":
+            mirrors = sorted({item.target.topic for item in board.reports()})
+            with suppress(HeliostatError):  # the lease holds, whatever brokers say
+                board.know_denial(can_deny=not why_not(config, link, lent, board.driver, mirrors))
     reports = board.to_read(now_ms)
     if not reports:
         return _Seen(board, now_ms, NO_ENDS)

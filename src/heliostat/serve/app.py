@@ -31,6 +31,7 @@ from heliostat.serve.connect.paths import ConnectPaths
 from heliostat.serve.events_routes import add_events
 from heliostat.serve.explain_routes import add_explain
 from heliostat.serve.exposure_routes import add_exposure
+from heliostat.serve.failover_routes import add_failover
 from heliostat.serve.gaps_routes import add_gaps
 from heliostat.serve.groups_routes import add_groups
 from heliostat.serve.history_routes import add_history
@@ -112,6 +113,7 @@ def make_app(
     asking = Asking(watch, bodies)
     add_explain(app, asking)
     add_exposure(app, asking)
+    add_failover(app, asking)
     add_history(app, asking, bodies)
     add_groups(app, asking)
     add_gaps(app, asking)
@@ -376,6 +378,7 @@ def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
         lag_s=status.lag_s,
         unknown=status.unknown,
         would_be_lost=status.would_be_lost,
+        unfenced=status.unfenced,
         without_mirror=status.without_mirror,
         rereads=status.rereads,
         latency_p50_ms=status.latency_p50_ms,

@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
+from heliostat.handover.fence_forecast import FenceForecast
+from heliostat.handover.unfenced import Unfenced
 from heliostat.records.copier.lane import LineUse
 from heliostat.status.event_log import EventRow
 from heliostat.status.loss import Loss, Rereads
@@ -131,6 +133,9 @@ class LinkFigures(BaseModel):
     """Partitions that may lack more."""
     would_be_lost: Loss
     """What would be lost if the source were gone now."""
+    unfenced: Unfenced | None
+    """Topics that were failed over: until the source is fenced it may still be written; null: none
+    were."""
     without_mirror: int
     """Selected topics that have no mirror: lost as a whole."""
     rereads: Rereads | None
@@ -199,6 +204,8 @@ class LinkDetails(LinkFigures):
     target_line: LineUse | None
     open_records: int
     mapped: int
+    failover_fence: FenceForecast
+    """What would keep the link out of its mirrors if it was failed over now."""
     held_back: list[HeldBack]
     drift: LinkDrift | None
     """Null: not known yet."""

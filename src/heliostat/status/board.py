@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from heliostat.errors import HeliostatError
+from heliostat.handover.fence_forecast import fence_forecast
+from heliostat.handover.unfenced import Unfenced
 from heliostat.names import LinkName, Offset, TopicName, TopicPartition
 from heliostat.offsets.landed import Landed
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
@@ -25,6 +27,7 @@ from heliostat.status.reports import Reports, Totals
 from heliostat.status.snapshot import NO_ENDS, Snapshot, Stops, standing
 from heliostat.status.sums import problems_of
 from heliostat.status.values import LinkStatus, PartitionProblem, PartitionStatus
+from heliostat.wishes.reading import Remembered
 from heliostat.wishes.restarts import RestartMemory
 
 LANE_PREFIX = "lane/"
@@ -54,6 +57,8 @@ class StatusBoard:
         self._stops: Stops = {}
         """The stops in the link's state topic."""
         self._restarts: RestartMemory | None = None
+        self._unfenced: Unfenced | None = None
+        self._can_deny = False
         self.listener: Callable[[RoundReport | None], None] = lambda _: None
         """Called with each report of a lane, as it is taken; None: with each of the driver."""
 
@@ -106,6 +111,17 @@ class StatusBoard:
         with self._lock:
             self._restarts = memory
 
+    def know_remembered(self, remembered: Remembered) -> None:
+        """Set what is known of the link while no driver reports it."""
+        self.know_restarts(remembered.restarts)
+        with self._lock:
+            self._unfenced = remembered.unfenced
+
+    def know_denial(self, *, can_deny: bool) -> None:
+        """Set whether rules can keep the link out of its mirrors, while no driver answers."""
+        with self._lock:
+            self._can_deny = can_deny
+
     def forget(self) -> None:
         """Forget all reports, but not the stops in the link's state."""
         with self._lock:
@@ -121,6 +137,10 @@ class StatusBoard:
         with self._lock:
             status = Snapshot(self._reports, self._stops, now_ms, ends).status(self._link)
             show_restarts(status, self._restarts)
+            status.failover_fence = fence_forecast(
+                status.state, status.driver, can_deny=self._can_deny
+            )
+            status.unfenced = status.unfenced or self._unfenced
             return status
 
     def partitions(self, now_ms: int, ends: Ends = NO_ENDS) -> list[PartitionStatus]:

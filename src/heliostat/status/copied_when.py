@@ -96,7 +96,7 @@ class Progress(Protocol):
     def newest(self) -> tuple[int, Offset] | None:
         """When the newest record was written (ms), and the topic's end."""
 
-    def seek(self, from_ms: int) -> None:
+    def seek(self, from_ms: int) -> object:
         """Begin with the first record from then on."""
 
     def poll(self, timeout_s: float) -> list[Recent]:

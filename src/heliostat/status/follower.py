@@ -28,7 +28,7 @@ from heliostat.status.reports import Totals
 from heliostat.status.snapshot import NO_ENDS
 from heliostat.status.source_retention import SourceRetention
 from heliostat.status.values import LinkStatus, PartitionStatus
-from heliostat.wishes.reading import restarts_of
+from heliostat.wishes.reading import remembered_of
 
 LOOK_EVERY_S = 5.0
 """Between two looks whether the stops in the link's state must be read."""
@@ -165,4 +165,4 @@ class LinkFollower:
         state = board.status(self.reports.now_ms()).state
         if state in NO_DRIVER or state == "halted":
             target = self._config.clusters[self.link.target].access()
-            board.know_restarts(restarts_of(LinkName(self.link.name), target))
+            board.know_remembered(remembered_of(LinkName(self.link.name), target))

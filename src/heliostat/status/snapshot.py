@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from heliostat.handover.unfenced import Unfenced
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
@@ -149,6 +150,7 @@ class Snapshot:
             would_be_lost=loss_from(loss, absent) if topics else LOSS_NOT_KNOWN,
             without_mirror=absent,
             rereads=rereads_of(self._reports.driver, now_ms, is_running=state == "running"),
+            unfenced=_unfenced(self._reports.driver),
             troubles=[
                 *_troubles(self._reports.driver),
                 *silent.values(),
@@ -350,6 +352,11 @@ def _without_mirror(driver: Mapping[str, Any]) -> int:
     """Return how many selected topics have no mirror, by the last reconciliation."""
     counts: Mapping[str, int] = driver.get("topics") or {"refused": len(driver.get("refused", ()))}
     return sum(counts.get(state, 0) for state in ("refused", "waiting"))
+
+
+def _unfenced(driver: Mapping[str, Any]) -> Unfenced | None:
+    row = driver.get("wishes", {}).get("unfenced")
+    return Unfenced.from_json(row) if row else None
 
 
 def _wish_of(driver: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from heliostat.handover.fence_forecast import FENCE_NOT_KNOWN, FenceForecast
+from heliostat.handover.unfenced import Unfenced
 from heliostat.ops.events import shortened
 from heliostat.records.copier.lane import LineUse
 from heliostat.status.loss import LOSS_NOT_KNOWN, Loss, Rereads, loss_line
@@ -228,6 +230,13 @@ class LinkStatus:
     """Selected topics that have no mirror, as they are refused or wait: lost as a whole."""
     rereads: Rereads | None = None
     """What consumer groups would read again at the target; null: the driver does not tell."""
+    unfenced: Unfenced | None = None
+    """Topics that were failed over: `count`, `topics` (20 at most), `by`, `at_ms`; null: none were.
+    Until their source is fenced it may still be written, and that is not copied."""
+    failover_fence: FenceForecast = FENCE_NOT_KNOWN
+    """What would keep the link out of its mirrors if it was failed over now: `by` `owner` (its
+    driver gives them up), `deny_rule` (brokers deny it) or `lease` (its leases are waited out), and
+    `within_s`."""
     troubles: list[str] = field(default_factory=list)
     """What affects the whole link: a cluster that does not answer, a loop that fails, a lane that
     does not report, no topic to copy, a record in its state that is not its own."""

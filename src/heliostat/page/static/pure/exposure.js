@@ -3,7 +3,8 @@ import { age, counted, lag, span } from "./format.js";
 
 /** @typedef {{records: number | null, age_s: number | null, truth: "exact" | "bound" | "not_known"}} Loss */
 /** @typedef {{records: number | null, truth: "exact" | "bound" | "not_known", groups: number, unknown: number, at_ms: number, is_synced: boolean}} Rereads */
-/** @typedef {{source: string, would_be_lost?: Loss, without_mirror?: number, rereads?: Rereads | null}} Exposed */
+/** @typedef {{count: number, by: string, at_ms: number, topics: string[]}} Unfenced topics that were failed over */
+/** @typedef {{source: string, unfenced?: Unfenced | null, would_be_lost?: Loss, without_mirror?: number, rereads?: Rereads | null}} Exposed */
 
 /** @param {Loss} loss */
 const unknownIn = (loss) => (loss.truth === "bound" ? 1 : 0);
@@ -25,7 +26,9 @@ export function lossAge(loss) {
  */
 export function exposureSentences(link, atMs) {
   if (!link.would_be_lost) return []; // of a service that does not tell it
-  const said = [lossSentence(link.source, link.would_be_lost)];
+  const said = [];
+  if (link.unfenced) said.push(`${counted(link.unfenced.count, "topic was", "topics were")} failed over by ${link.unfenced.by}: until ${link.source} is fenced it may still be written, and that is not copied.`);
+  said.push(lossSentence(link.source, link.would_be_lost));
   if (link.without_mirror) said.push(`So would all of ${counted(link.without_mirror, "topic that has no mirror", "topics that have no mirror")}.`);
   if (link.rereads) said.push(rereadSentence(link.rereads, atMs));
   return said;

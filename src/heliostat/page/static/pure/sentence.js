@@ -18,6 +18,7 @@ import { clock, counted, span, whole } from "./format.js";
  * @property {number | object} refused
  * @property {import("./exposure.js").Loss} [would_be_lost] if the source were gone now
  * @property {number} [without_mirror]
+ * @property {import("./exposure.js").Unfenced | null} [unfenced]
  * @property {import("./exposure.js").Rereads | null} [rereads]
  * @property {{reason: string, text: string, count: number}} restarts of a link that has halted once
  */

@@ -1,0 +1,280 @@
+"""What a failover did, or would do: as a value, as JSON, and as Markdown; pure.
+
+Nobody can know what a source that is gone had at its end. So what is missing is what is known to
+have existed: at least so much, as of when it was seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from heliostat.handover.drain import Drained
+from heliostat.handover.fence_forecast import FenceForecast
+from heliostat.handover.moved_groups import MovedGroup
+from heliostat.handover.promotion import FencedBy, PartitionPromotion, PromotedBy
+from heliostat.names import LinkName, TopicName, TopicPartition
+from heliostat.ops.shown import time_text
+from heliostat.status.values import HeldBack
+
+ROWS = 20
+"""Rows of a kind that are shown on a screen; a file has all."""
+IN_PART = (
+    "a transaction over several partitions may have arrived in part: its records are at the target "
+    "in some of them and missing in others"
+)
+UNFENCED = (
+    "The source is not fenced: if it still runs, or comes back, producers may still write there, "
+    "and what they write is not copied."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorPartition:
+    """One partition of a mirror, and where it ended."""
+
+    source: TopicPartition
+    target: TopicPartition
+    at: PartitionPromotion
+    how: PromotedBy = PromotedBy.FAILOVER
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        seen = self.at.seen
+        return {
+            "source": self.source.topic,
+            "partition": self.source.partition,
+            "target": self.target.topic,
+            "target_partition": self.target.partition,
+            "copied_to": self.at.source_end,
+            "target_end": self.at.target_end,
+            "known_end": None if seen is None else seen.end,
+            "known_ms": None if seen is None or seen.at_ms < 0 else seen.at_ms,
+            "missing": self.at.missing,
+        }
+
+    def seen_text(self) -> str:
+        """Return in words where the source ended when it was last seen."""
+        seen = self.at.seen
+        if seen is None:
+            return "not known"
+        when = "at a time not known" if seen.at_ms < 0 else f"at {time_text(seen.at_ms)}"
+        return f"{seen.end:,} {when}"
+
+
+@dataclass(frozen=True, slots=True)
+class FailoverReport:
+    """What became of a failover.
+
+    Parameters
+    ----------
+    link, by, why, at_ms
+        Of which link, who did it, why, and when it began.
+    is_tried
+        Whether nothing was changed, as it was only asked what would be done.
+    forecast
+        Which fence would hold, as it was known beforehand.
+    fenced_by
+        Which one did; None: it was only tried.
+    drained
+        What waiting for the rest came to; None: it was not waited.
+    partitions
+        Where each partition ended.
+    transactions
+        Open at the source when it was last seen.
+    groups
+        As they are at the target.
+    is_group_sync_on
+        Whether the link publishes offsets of groups.
+    took_s
+        By step.
+    """
+
+    link: LinkName
+    by: str
+    why: str
+    at_ms: int
+    is_tried: bool
+    forecast: FenceForecast
+    fenced_by: FencedBy | None
+    drained: Drained | None
+    partitions: tuple[MirrorPartition, ...]
+    transactions: tuple[HeldBack, ...] = ()
+    groups: tuple[MovedGroup, ...] = ()
+    is_group_sync_on: bool = False
+    took_s: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def missing(self) -> int:
+        """Records that are known and missing, of all partitions of which it is known."""
+        return sum(each.at.missing or 0 for each in self.partitions)
+
+    @property
+    def not_known(self) -> int:
+        """Partitions of which nothing is known."""
+        return sum(each.at.missing is None for each in self.partitions)
+
+    @property
+    def topics(self) -> dict[TopicName, int]:
+        """What is known to be missing of each topic."""
+        sums: dict[TopicName, int] = {}
+        for each in self.partitions:
+            sums[each.source.topic] = sums.get(each.source.topic, 0) + (each.at.missing or 0)
+        return sums
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "link": self.link,
+            "by": self.by,
+            "why": self.why,
+            "at_ms": self.at_ms,
+            "is_tried": self.is_tried,
+            "forecast": {"by": self.forecast.by.value, "within_s": self.forecast.within_s},
+            "fenced_by": None if self.fenced_by is None else self.fenced_by.value,
+            "is_source_fenced": False,
+            "drained": None if self.drained is None else self.drained.to_json(),
+            "missing": self.missing,
+            "partitions_not_known": self.not_known,
+            "topics": [{"source": name, "missing": each} for name, each in self.topics.items()],
+            "partitions": [each.to_json() for each in self.partitions],
+            "transactions": [asdict(each) for each in self.transactions],
+            "groups": [each.to_json() for each in self.groups],
+            "groups_sync": self.is_group_sync_on,
+            "took_s": {step: round(each, 3) for step, each in self.took_s.items()},
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Yield lines for people, of many rows the first."""
+        yield self._first_line()
+        yield self._fence_line()
+        if self.drained is not None:
+            yield f"  copied before: {self.drained.text()}"
+        yield f"  missing at the target: {self._missing_text()}"
+        behind = [each for each in self.partitions if each.at.missing != 0]
+        for each in behind[:ROWS]:
+            yield f"    {each.source}: {_missing_of(each)}"
+        yield from _more(len(behind))
+        if self.transactions:
+            yield f"  open at the source when it was last seen; {IN_PART}:"
+            yield from (f"    {each.text()}" for each in self.transactions[:ROWS])
+            yield from _more(len(self.transactions))
+        yield f"  groups: {self._groups_text()}"
+        yield from (f"    {each.group}: {each.text()}" for each in self.groups[:ROWS])
+        yield from _more(len(self.groups))
+        yield f"  {UNFENCED}"
+
+    def markdown(self) -> str:
+        """Return it as a document, with all rows."""
+        return "\n".join(self._markdown()) + "\n"
+
+    def _markdown(self) -> Iterator[str]:
+        yield f"# Failover of link {self.link}"
+        yield ""
+        yield f"- {self._first_line()}"
+        yield f"- {self._fence_line().strip()}"
+        yield f"- By {self.by}, begun at {time_text(self.at_ms)}" + (
+            f": {self.why}" if self.why else ""
+        )
+        if self.drained is not None:
+            yield f"- Copied before: {self.drained.text()}"
+        yield f"- Missing at the target: {self._missing_text()}"
+        yield f"- {UNFENCED}"
+        if self.took_s:
+            steps = ", ".join(f"{step} {each:.1f} s" for step, each in self.took_s.items())
+            yield f"- Took: {steps}"
+        yield from ["", "## Partitions", ""]
+        yield from _table(
+            ("source", "copied to", "source's end when last seen", "missing", "mirror", "its end"),
+            (
+                (
+                    str(each.source),
+                    f"{each.at.source_end:,}",
+                    each.seen_text(),
+                    _count_text(each.at.missing),
+                    str(each.target),
+                    f"{each.at.target_end:,}",
+                )
+                for each in self.partitions
+            ),
+        )
+        yield from ["", "## Transactions open at the source when it was last seen", ""]
+        if self.transactions:
+            yield f"Each counts among what is missing; {IN_PART}."
+            yield ""
+            yield from (f"- {each.text()}" for each in self.transactions)
+        else:
+            yield f"None is known. If there was one, {IN_PART}."
+        yield from ["", "## Groups", "", f"{self._groups_text()}."]
+        if self.groups:
+            yield ""
+            yield from _table(
+                ("group", "published last", "reads again, as measured", "at most"),
+                (
+                    (
+                        each.group,
+                        time_text(each.published_ms),
+                        _count_text(each.again),
+                        f"{each.at_most:,}",
+                    )
+                    for each in self.groups
+                ),
+            )
+
+    def _first_line(self) -> str:
+        count = f"{len(self.topics):,} mirrors ({len(self.partitions):,} partitions)"
+        if self.is_tried:
+            return f"link {self.link}: {count} would be given away; nothing was changed"
+        return f"link {self.link}: {count} are given away, and may be written"
+
+    def _fence_line(self) -> str:
+        if self.fenced_by is None:
+            return f"  fence: {self.forecast.text()}"
+        took = f", {self.took_s['fence']:.1f} s" if "fence" in self.took_s else ""
+        words = {
+            FencedBy.OWNER: "the link's driver has given them up",
+            FencedBy.DENY_RULE: (
+                "no driver answered; every broker denies the link's principal to write into them "
+                "(call it again once a driver runs, or hours later: that lifts the rules)"
+            ),
+            FencedBy.LEASE: "no driver answered; its leases were waited out",
+        }
+        return f"  fence: {words[self.fenced_by]}{took}"
+
+    def _missing_text(self) -> str:
+        rest = f"; of {self.not_known:,} partitions nothing is known" if self.not_known else ""
+        return f"at least {self.missing:,} records{rest}"
+
+    def _groups_text(self) -> str:
+        if not self.is_group_sync_on:
+            return "offsets are not published (groups.sync is off): each begins as it is configured"
+        if not self.groups:
+            return "no offsets were published for these mirrors"
+        noun = "group resumes" if len(self.groups) == 1 else "groups resume"
+        return f"{len(self.groups):,} {noun} where its offsets were published last"
+
+
+def _missing_of(each: MirrorPartition) -> str:
+    if each.at.missing is None:
+        return "not known: its source was not seen within the last hour"
+    return (
+        f"at least {each.at.missing:,} records, copied to {each.at.source_end:,} of "
+        f"{each.seen_text()}"
+    )
+
+
+def _count_text(count: int | None) -> str:
+    return "not known" if count is None else f"{count:,}"
+
+
+def _more(count: int) -> Iterator[str]:
+    if count > ROWS:
+        yield f"    … {count - ROWS} more (--report FILE, --json)"
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    yield "| " + " | ".join(head) + " |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        yield "| " + " | ".join(row) + " |"
