@@ -128,8 +128,9 @@ class RuleBook:
         """Return the rules laid for this."""
         return self.rows.get(purpose, frozenset())
 
-    def all_at(self, cluster: ClusterId) -> frozenset[AclBinding]:
-        """Return all rules of ours at a cluster: who copies others' rules leaves them out."""
+    def now_at(self, cluster: ClusterId) -> frozenset[AclBinding]:
+        """Read and return all rules of ours at a cluster: who follows rules leaves them out."""
+        self.read()
         return frozenset().union(
             *(rules for purpose, rules in self.rows.items() if purpose.cluster == cluster)
         )

@@ -16,6 +16,7 @@ from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import ClusterConfig, LinkConfig
 from heliostat.config.passwords import load_passwords
 from heliostat.errors import ConfigError, HeliostatError, LinkTakenOver, Verdict
+from heliostat.fencing.rule_book import RuleBook
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
 from heliostat.security.ledger import AccessTopic, Ledger
@@ -92,6 +93,8 @@ class AccessPart:
                 foreign=foreign,
             )
             opened.enter_context(closing(topic))
+            fences = RuleBook(target_access, LinkName(link.name), foreign=foreign)
+            opened.enter_context(closing(fences))
             self._open = opened.pop_all()
         self._users: tuple[ScramRequests, ScramRequests] = (at_source.security, at_target.security)
         self._sync = AccessSync(
@@ -101,6 +104,7 @@ class AccessPart:
             target=at_target.security,
             source_id=at_source.cluster_id,
             ledger=Ledger(topic, foreign),
+            fences=lambda: fences.now_at(at_source.cluster_id()),
             guard=guard,
         )
 

@@ -16,6 +16,7 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.config.passwords import load_passwords
+from heliostat.fencing.rule_book import RuleBook
 from heliostat.names import LinkName, TopicName
 from heliostat.operate.links import links_of
 from heliostat.security.granting import Granted, grant_held
@@ -88,10 +89,11 @@ def _of_link(config: Config, link: LinkConfig, by: str) -> LinkAccess:
         closing(both.state()) as state,
         both.admins({"stored": state.read}) as admins,
         closing(AccessTopic(both.target, LinkName(link.name), admins.target)) as topic,
+        closing(RuleBook(both.target, LinkName(link.name))) as fences,
     ):
         ledger = Ledger(topic)
         stored = admins.answers["stored"]
-        plan = access_plan(config, link, (admins.source, admins.target), ledger, stored)
+        plan = access_plan(config, link, (admins.source, admins.target), ledger, stored, fences)
         if by and plan.asks and not plan.is_confirmed:
             row = {"removals": plan.confirmation, "by": by, "at_ms": SystemClock().wall_ms()}
             ledger.write({CONFIRMED: row})
@@ -129,6 +131,7 @@ def access_plan(
     admins: tuple[ClusterAdmin, ClusterAdmin],
     ledger: Ledger,
     stored: Stored,
+    fences: RuleBook,
 ) -> AccessPlan:
     """Return what the link would do about rights; changes nothing. Without any wish: about ACLs."""
     source, target = admins
@@ -142,6 +145,7 @@ def access_plan(
         target=target.security,
         source_id=source.cluster_id,
         ledger=ledger,
+        fences=lambda: fences.now_at(source.cluster_id()),
     )
     topics = followed_topics(link, source.describe_topics(), stored.mirrors)
     plan = sync.look(topics, stored.promoted)
@@ -162,7 +166,11 @@ def planned_rights(
     """Return lines of `plan` on rights that a link follows; none if it follows none."""
     if not link.access.is_on:
         return ()
-    with closing(AccessTopic(reachable, LinkName(link.name), admins[1])) as topic:
-        plan = access_plan(config, link, admins, Ledger(topic), stored)
+    name = LinkName(link.name)
+    with (
+        closing(AccessTopic(reachable, name, admins[1])) as topic,
+        closing(RuleBook(reachable, name)) as fences,
+    ):
+        plan = access_plan(config, link, admins, Ledger(topic), stored, fences)
     asks = (f"nothing is removed: {plan.asks}",) if plan.asks and not plan.is_confirmed else ()
     return (*plan.lines(), *asks)

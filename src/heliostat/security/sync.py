@@ -147,6 +147,8 @@ class AccessSync:
         Returns the source's id.
     ledger
         What the link has made.
+    fences
+        Reads which rules at the source are a fence of the link's own: they are not followed.
     guard
         Raises if the link is not ours any more (I10).
     """
@@ -160,8 +162,10 @@ class AccessSync:
         target: Security,
         source_id: Callable[[], ClusterId],
         ledger: Ledger,
+        fences: Callable[[], frozenset[AclBinding]] = frozenset,
         guard: Callable[[], None] = lambda: None,
     ) -> None:
+        self._fences = fences
         self._wanted = wanted
         self._rules = rules
         self._source = source
@@ -205,7 +209,10 @@ class AccessSync:
         return plan
 
     def _look_at_acls(self, plan: AccessPlan, topics: Iterable[TopicName]) -> int:
+        fences = self._fences()
         source, target = seen_acls(self._source), seen_acls(self._target)
+        fences |= self._fences()  # one is noted before it is laid, and until it is lifted
+        source = source._replace(bindings=source.bindings - fences)
         plan.seen = replace(plan.seen, has_authorizer=source.has_authorizer, silent=source.silent)
         if not target.has_authorizer:
             plan.notes.append(NO_AUTHORIZER)
