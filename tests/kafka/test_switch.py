@@ -17,7 +17,7 @@ from support.links import RunningLink, ends, wait_for, write_config
 
 from heliostat.config import load_config
 from heliostat.errors import Refused
-from heliostat.handover.desk import SwitchOptions
+from heliostat.handover.desk import Compared, SwitchOptions
 from heliostat.handover.run import Run, RunState, StepState
 from heliostat.operate.switch import SwitchWish, last_run, plan_switch, switch
 
@@ -25,6 +25,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 PARTITIONS = 2
 FAST = SwitchOptions(still_s=3.0, producers_s=20.0, watch_s=3.0)
+WHOLE = replace(FAST, verify=Compared.ALL)
 
 
 class Writing:
@@ -131,7 +132,7 @@ def test_a_switch_moves_producers_and_groups(scene: Scene) -> None:
         threading.Timer(6.0, writing.stop).start()
         plan = plan_switch(scene.config, scene.link, SwitchWish((scene.topic,), FAST))
         assert plan.is_possible, plan.problems
-        run = scene.switch()
+        run = scene.switch(WHOLE)
         assert run.state is RunState.DONE, run
         more = Writing(scene.target, scene.topic)
         time.sleep(0.5)

@@ -88,6 +88,7 @@ class World:
         self.claim += 1
         state = LinkState(LINK, ClusterConfig(bootstrap=("127.0.0.1:1",)))
         state._state = self.rows  # type: ignore[assignment]  # a stand-in
+        state.promotions._write = self.rows.write_many
         state.claim = self.claim
         source, target = SimulatedAdmin(self.source), SimulatedAdmin(self.target)
         stored, producer_id = own_identity(state, LinkName("l"), target, SimClock(0))

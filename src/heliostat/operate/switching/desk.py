@@ -23,6 +23,7 @@ from heliostat.handover.desk import (
 )
 from heliostat.handover.promotion import PromotedBy
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.log_bounds import bounds_of
 from heliostat.operate.promotion import promote
 from heliostat.operate.status import link_picture
 from heliostat.operate.switching.fence import SourceFence
@@ -227,8 +228,12 @@ class LinkDesk:
         )
 
     def comparison(self, options: SwitchOptions) -> str:
-        """Return what is compared."""
-        return f"contents of {len(self._order.topics):,} topics are compared ({options.verify})"
+        """Return how much is compared."""
+        partitions, _ = self.partitions()
+        bounds = bounds_of(self._source, partitions).values()
+        known = [each for each in bounds if not isinstance(each, BrokerError)]
+        offsets = sum(each.end - each.start for each in known)
+        return f"compares {offsets:,} offsets of {len(partitions):,} partitions ({options.verify})"
 
     def compare(self, options: SwitchOptions) -> Answer:
         """Compare contents on Spark."""
