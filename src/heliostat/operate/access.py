@@ -93,7 +93,9 @@ def _of_link(config: Config, link: LinkConfig, by: str) -> LinkAccess:
     ):
         ledger = Ledger(topic)
         stored = admins.answers["stored"]
-        plan = access_plan(config, link, (admins.source, admins.target), ledger, stored, fences)
+        plan = access_plan(
+            config, link, (admins.source, admins.target), ledger, stored, fences=fences
+        )
         if by and plan.asks and not plan.is_confirmed:
             row = {"removals": plan.confirmation, "by": by, "at_ms": SystemClock().wall_ms()}
             ledger.write({CONFIRMED: row})
@@ -131,6 +133,7 @@ def access_plan(
     admins: tuple[ClusterAdmin, ClusterAdmin],
     ledger: Ledger,
     stored: Stored,
+    *,
     fences: RuleBook,
 ) -> AccessPlan:
     """Return what the link would do about rights; changes nothing. Without any wish: about ACLs."""
@@ -171,6 +174,6 @@ def planned_rights(
         closing(AccessTopic(reachable, name, admins[1])) as topic,
         closing(RuleBook(reachable, name)) as fences,
     ):
-        plan = access_plan(config, link, admins, Ledger(topic), stored, fences)
+        plan = access_plan(config, link, admins, Ledger(topic), stored, fences=fences)
     asks = (f"nothing is removed: {plan.asks}",) if plan.asks and not plan.is_confirmed else ()
     return (*plan.lines(), *asks)
