@@ -70,7 +70,13 @@ def tail_group() -> None:
 
 @tail_group.command("show")
 @_with(_OPTIONS)
-@click.option("--sample", type=click.IntRange(0, 1000), default=3, show_default=True)
+@click.option(
+    "--sample",
+    type=click.IntRange(0, 1000),
+    default=3,
+    show_default=True,
+    help="How many records of each partition to show.",
+)
 def show_command(
     *, link: str, config_file: Path, topics: tuple[str, ...], as_json: bool, sample: int
 ) -> None:

@@ -96,8 +96,8 @@ def test_the_fastest_answer_is_that_to_a_request_not_its_sending(
         ControlConnection(broker.endpoint, SETTINGS, versions=versions)
     ) as other:
         other.connect()
-        threading.Timer(0.1, broker.script.hangs.clear).start()
         asked = other.begin([ApiVersionsRequest()], 3)
+        threading.Timer(0.1, broker.script.hangs.clear).start()
         time.sleep(0.05)
         other.end(asked, ApiVersionsResponse)
         assert other.patience.fastest_s >= 0.1

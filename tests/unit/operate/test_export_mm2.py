@@ -446,5 +446,6 @@ def test_security_has_no_key_that_is_forgotten() -> None:
         *("protocol", "ca_file", "certificate_file", "key_file", "key_password"),
         *("verify_hostname", "mechanism", "username", "password", "token", "token_endpoint"),
         *("aws_region", "aws_profile"),
+        "principal",  # who the link is: MirrorMaker 2 does not ask
     }
     assert ClusterConfig.model_fields.keys() == {"bootstrap", "security", "schema_registry"}

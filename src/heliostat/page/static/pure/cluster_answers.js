@@ -80,6 +80,7 @@ const PLAN_KINDS = {
   leave_out: { glyph: "–", word: "leave out", tone: "quiet" },
   follow: { glyph: "↓", word: "follow", tone: "quiet" },
   publish: { glyph: "→", word: "publish", tone: "quiet" },
+  rights: { glyph: "⚿", word: "rights", tone: "quiet" },
   drift: { glyph: "≠", word: "drift", tone: "lag" },
   note: { glyph: "i", word: "note", tone: "quiet" },
 };
