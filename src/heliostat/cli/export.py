@@ -63,7 +63,14 @@ def destination_of(folder: Path | None, to_topic: str | None, file_mb: int) -> D
 @click.argument("topic")
 @config_option
 @click.option("--cluster", "alias", metavar="ALIAS", required=True, help="Where the topic is.")
-@click.option("--partition", "partitions", type=click.IntRange(0), multiple=True, metavar="N")
+@click.option(
+    "--partition",
+    "partitions",
+    type=click.IntRange(0),
+    multiple=True,
+    metavar="N",
+    help="Only this partition; may be repeated.",
+)
 @click.option("--from", "start", type=click.IntRange(0), metavar="OFFSET", help="First offset.")
 @click.option("--to", "stop", type=click.IntRange(0), metavar="OFFSET", help="End, not included.")
 @click.option("--uncommitted", is_flag=True, help="Records of open and aborted transactions, too.")

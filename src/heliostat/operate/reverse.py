@@ -46,6 +46,7 @@ from heliostat.names import (
 from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.map_rows import RowKey, Stamp
 from heliostat.offsets.offset_map import Break, MapRow
+from heliostat.security.ledger import AccessTopic, Ledger
 from heliostat.state.link_state import LinkState, Starts, Stored
 from heliostat.topics.naming import naming_of
 from heliostat.topics.select import selection_of
@@ -213,7 +214,21 @@ def reverse(
             stamp = Stamp(first_generation(ownership.claim_number), 0)
             _write(clusters, state, reversal.ready, stamp)
             let_go(state, records, other_claims_of(clusters, (each.target for each in records)))
+        _note(clusters, link, [promotions[each.topic] for each in reversal.ready])
         return replace(reversal, is_written=True)
+
+
+def _note(clusters: LinkClusters, link: LinkConfig, promotions: Collection[Promotion]) -> None:
+    """Note that the old source's topics are mirrors now, whose rights are synced again."""
+    with closing(WishBook(LinkName(link.name), clusters.source_access)) as book:
+        book.read()
+        book.write([replace(each, is_source_fenced=True) for each in promotions])
+    if clusters.link.access.is_on:
+        access = AccessTopic(clusters.target_access, clusters.name, clusters.target)
+        with closing(access) as topic:
+            ledger = Ledger(topic)
+            ledger.read()
+            ledger.forget_promoted(each.topic for each in promotions)
 
 
 def _refuse_elsewhere(link: LinkConfig, back: LinkConfig) -> None:
