@@ -40,6 +40,7 @@ class Scene:
             folder,
             self.source,
             self.target,
+            name=fresh_name("link"),
             topics={"include": [rf"{self.prefix}-.*"], "refresh_interval_s": 1},
             lanes={"lease_s": 6},
         )
