@@ -20,7 +20,7 @@ pytestmark = pytest.mark.thorough
 MUTATIONS = run.read_mutations()
 PARTS = {
     *("data_path", "fencing", "gaps", "groups", "lanes", "offset_maps"),
-    *("pipelines", "record_errors", "schema_ids", "schemas", "state", "status", "topics"),
+    *("pipelines", "record_errors", "rescue", "schema_ids", "schemas", "state", "status", "topics"),
     *("verify", "wire"),
 }
 SURVIVED_ONCE = {

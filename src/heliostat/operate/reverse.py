@@ -53,6 +53,7 @@ from heliostat.topics.select import selection_of
 from heliostat.topics.values import MirrorRecord
 from heliostat.wishes.wish_book import WishBook
 
+_Content = tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]
 COMPARED = 100
 """Offsets below the promotion whose records must be equal; `heliostat verify` compares all."""
 
@@ -128,7 +129,7 @@ class Reversal:
         return [each for each in self.topics if each.state is ReturnState.REFUSED]
 
     def describe(self) -> Iterator[str]:
-        """Return what becomes of each topic, for people."""
+        """Return a line for each topic."""
         return (f"{each.topic}: {each.state.value}: {each.why}" for each in self.topics)
 
     def to_json(self) -> dict[str, Any]:
@@ -376,8 +377,8 @@ class _Look:
             start="earliest",  # of partitions that came since
             initial_partitions=len(new.partitions),
         )
-        state, why = self._by_tail(sum(part.tail for part in parts))
-        return TopicReturn(name, ends.target, state, why, tuple(parts), record)
+        by_tail = self._by_tail(sum(part.tail for part in parts))
+        return TopicReturn(name, ends.target, *by_tail, tuple(parts), record)
 
     def _by_tail(self, tail: int) -> tuple[ReturnState, str]:
         if not tail:
@@ -429,17 +430,13 @@ class LogEndsCompared:
                 )
         return ""
 
-    def _last(
-        self, reader: PlainReader, partition: TopicPartition, end: int
-    ) -> list[tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]]:
+    def _last(self, reader: PlainReader, partition: TopicPartition, end: int) -> list[_Content]:
         """Return the contents of the last records below an offset that are still there."""
         start = max(reader.bounds([partition])[partition].start, end - COMPARED)
         return [_content(record) for record in reader.read(partition, start, end)]
 
 
-def _content(
-    record: PlainRecord,
-) -> tuple[bytes | None, bytes | None, tuple[tuple[str, bytes | None], ...]]:
+def _content(record: PlainRecord) -> _Content:
     return record.key, record.value, record.headers
 
 
@@ -496,6 +493,6 @@ def _take_another_id(clusters: LinkClusters, state: LinkState, stored: Stored) -
 
 
 def _starts(topic: TopicReturn) -> Starts:
-    assert topic.record is not None
     ends = {part.partition: part.old_end for part in topic.partitions}
-    return Starts(topic.record.target_id, dict.fromkeys(ends, Offset(0)), ends)
+    target_id = None if topic.record is None else topic.record.target_id
+    return Starts(target_id, dict.fromkeys(ends, Offset(0)), ends)
