@@ -6,12 +6,11 @@ from typing import Annotated, Literal
 
 from fastapi import Body, FastAPI, Query, Request
 from pydantic import BaseModel
-from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from heliostat.operate.apply import HowToApply, apply_link
+from heliostat.serve.admin_verbs import require_admin
 from heliostat.serve.answers import LinkParameter
-from heliostat.serve.guard import ROLE
 from heliostat.serve.owner_verbs import (
     WAIT_S,
     DryRun,
@@ -22,7 +21,6 @@ from heliostat.serve.owner_verbs import (
     responses_of,
 )
 from heliostat.serve.questions import Asking
-from heliostat.serve.tokens import Role
 
 
 class ChangeFate(BaseModel):
@@ -86,8 +84,8 @@ def add_apply(app: FastAPI, asking: Asking) -> None:
 
         Needs a token of role `admin`, where there are tokens; to try it, one of `operate`.
         """
-        if not dry_run and request.scope.get(ROLE, Role.ADMIN) < Role.ADMIN:
-            raise HTTPException(403, "a token of role admin may do this; dry_run needs less")
+        if not dry_run:
+            require_admin(request)
         why = "" if body is None else body.why
         return verbs.answer(
             request,

@@ -11,12 +11,11 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from heliostat.operate.failover import failover
+from heliostat.serve.admin_verbs import require_admin
 from heliostat.serve.answers import LinkParameter
-from heliostat.serve.guard import CALLER, ROLE
 from heliostat.serve.owner_verbs import TOPICS_MAX, DryRun, WhyWished
 from heliostat.serve.problems import documented
 from heliostat.serve.questions import Asking
-from heliostat.serve.tokens import Role
 
 FAILS = (403, 404, 409, 413, 415, 422, 429, 503)
 DRAIN_MAX_S = 60.0
@@ -156,8 +155,7 @@ def add_failover(app: FastAPI, asking: Asking) -> None:
         It takes as long as the fence does. Whoever lost the answer asks again: it tells the same.
         """
         chosen, order = asking.link(link), body or FailoverOrder(topics=[])
-        if request.scope.get(ROLE, Role.ADMIN) < Role.ADMIN:
-            raise HTTPException(403, "a failover needs a token with the role admin")
+        by = require_admin(request)
         if not dry_run and order.link != chosen.name:
             raise HTTPException(422, "type the link's name: `link` in the body is not its name")
         if not at_once.acquire(blocking=False):
@@ -168,7 +166,7 @@ def add_failover(app: FastAPI, asking: Asking) -> None:
                 asking.watch.config,
                 chosen,
                 order.topics,
-                by=request.scope.get(CALLER) or "api",
+                by=by,
                 why=order.why,
                 drain_s=drain_s,
                 dry_run=dry_run,

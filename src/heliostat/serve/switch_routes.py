@@ -16,13 +16,12 @@ from heliostat.handover.run import Run
 from heliostat.handover.run_report import ended_words
 from heliostat.names import LinkName
 from heliostat.operate.switch import SwitchWish, last_run, plan_switch, switch
+from heliostat.serve.admin_verbs import require_admin
 from heliostat.serve.answers import LinkParameter
-from heliostat.serve.guard import CALLER, ROLE
 from heliostat.serve.owner_verbs import FAILS, DryRun
 from heliostat.serve.problems import documented, problem
 from heliostat.serve.questions import Asking
 from heliostat.serve.switch_messages import PlannedSwitch, RunView, SwitchOrder
-from heliostat.serve.tokens import Role
 from heliostat.serve.watch import Watch
 
 BEGINS_WITHIN_S = 25.0
@@ -106,9 +105,7 @@ def add_switch(app: FastAPI, asking: Asking) -> None:
         is. A dry run tells what would happen, and all that is in the way.
         """
         of, order = asking.link(link), body or SwitchOrder()
-        if request.scope.get(ROLE, Role.ADMIN) < Role.ADMIN:
-            raise HTTPException(403, "a switch needs a token with role admin")
-        wish = order.wish(request.scope.get(CALLER) or "api")
+        wish = order.wish(require_admin(request))
         if dry_run:
             return JSONResponse(plan_switch(asking.watch.config, of, wish).to_json())
         if order.confirm != of.name:
