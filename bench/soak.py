@@ -14,6 +14,7 @@ import argparse
 import json
 import logging
 import random
+import shutil
 import signal
 import sys
 import tempfile
@@ -33,7 +34,7 @@ from soak_link import Driver, write_config
 from heliostat.clusters.admin import LATEST, ClusterAdmin
 from heliostat.errors import BrokerError, HeliostatError
 from heliostat.names import PartitionId, TopicName, TopicPartition
-from heliostat_sandbox import ClusterSpec, find_java, start_many
+from heliostat_sandbox import Cluster, ClusterSpec, find_java, start_many
 
 HEAP_MB = 384
 SETTINGS = {
@@ -106,11 +107,19 @@ class Run:
             except NotLevel as error:
                 self.wrong.append(f"{error}; its status:\n{driver.status()}")
                 findings = []
+                self._keep_logs(source, target)
             finally:
                 writers.stop()
                 driver.kill_all()
         self.wrong += driver.ended_badly
         return self._report(writers, findings)
+
+    def _keep_logs(self, *clusters: Cluster) -> None:
+        """Copy the brokers' logs, as they are now, beside those of drivers."""
+        for cluster in clusters:
+            for broker in cluster.brokers:
+                kept = self.folder / cluster.name / broker.folder.name
+                shutil.copytree(broker.folder, kept, ignore_dangling_symlinks=True)
 
     def _break_things(self, site: Site, hours: float) -> None:
         until_s = time.monotonic() + hours * 3600
@@ -221,7 +230,12 @@ def main() -> int:
     parser.add_argument("--hours", type=float, default=1.0, help="how long faults are drawn")
     parser.add_argument("--seed", type=int, help="draw the same again; else a new one")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the report there")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="keep the drivers' logs there")
+    parser.add_argument(
+        "--keep",
+        type=Path,
+        metavar="FOLDER",
+        help="keep the drivers' logs there, and the brokers' if a link does not catch up",
+    )
     given = parser.parse_args()
     seed = random.SystemRandom().randrange(10**6) if given.seed is None else given.seed
     print(f"seed {seed}", flush=True)

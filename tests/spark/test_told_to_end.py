@@ -12,6 +12,7 @@ import psutil
 import pytest
 from support.clusters import until
 from support.links import LinkProcess, write_config
+from support.notify_socket import NotifySocket
 
 pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
@@ -51,12 +52,18 @@ def _is_retried(link: LinkProcess) -> bool:
     ],
 )
 def test_a_driver_that_is_told_to_end_ends_well(
-    tmp_path: Path, when: Callable[[LinkProcess], bool], by: signal.Signals
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    when: Callable[[LinkProcess], bool],
+    by: signal.Signals,
 ) -> None:
     """Given dead clusters / when all processes get SIGTERM / then it ends with 0, and says no more.
 
-    Spark's own greetings are not in its log either.
+    Spark's own greetings are not in its log either, and systemd is told in time.
     """
+    manager = NotifySocket(f"{tmp_path}/notify")
+    monkeypatch.setenv("NOTIFY_SOCKET", f"{tmp_path}/notify")
+    monkeypatch.setenv("WATCHDOG_USEC", "600000")
     with LinkProcess(write_config(tmp_path, *NOWHERE)) as link:
         until(lambda: link.has_ended or when(link), "the moment", 60.0)
         tree = link.tree()
@@ -68,3 +75,12 @@ def test_a_driver_that_is_told_to_end_ends_well(
         said = link.text()
         for word in ("halted", "SPARK_UNAVAILABLE", "Traceback", "incubator", "log level", "Spark"):
             assert word not in said, said
+        received = manager.messages()
+        manager.close()
+        if when is _is_retried:
+            assert received[0] == "READY=1"
+            assert received[1].startswith("STATUS=")
+            assert "WATCHDOG=1" in received[1]
+            assert received[-1] == "STOPPING=1"
+        else:
+            assert received[-1:] in ([], ["STOPPING=1"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -17,6 +18,7 @@ from heliostat.config import read_config_file
 from heliostat.config.changed_file import ChangedFile
 from heliostat.errors import SparkUnavailable
 from heliostat.ops.events import Subject
+from heliostat.ops.service_manager import ServiceManager
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -69,6 +71,7 @@ def run_command(
     from heliostat.ops.events import Events, LogFormat
 
     clock = SystemClock()
+    manager = ServiceManager(os.environ, clock)
     change = ChangedFile(config_file, clock)
     file = read_config_file(config_file)
     config = file.config  # links of the home come by themselves: a dead one delays nothing (I7)
@@ -100,10 +103,12 @@ def run_command(
         with live_screen(running, stop, events, clock) if is_live else nullcontext():
             running.start()
             users.start()
-            failure = follow(running, stop, headlines, ends_at_s)
+            manager.ready()
+            failure = follow(running, stop, headlines, ends_at_s, manager)
         if failure is not None:
             tell(f"halted: {failure}", failure)  # first: stopping may take a while
     finally:
+        manager.stopping()
         followed.stop()
         users.stop()
         running.stop()
@@ -193,7 +198,11 @@ class Headlines:
 
 
 def follow(
-    running: Running, stop: StopSignal, headlines: Headlines | None, ends_at_s: float
+    running: Running,
+    stop: StopSignal,
+    headlines: Headlines | None,
+    ends_at_s: float,
+    manager: ServiceManager | None = None,
 ) -> BaseException | None:
     """Wait until the links are to stop, or have halted; return why they halted, if they did.
 
@@ -207,6 +216,8 @@ def follow(
         Writes lines of the links; None: a screen shows them.
     ends_at_s
         When to stop, in seconds of the monotonic clock.
+    manager
+        Is told that we live, and how the links are; None: nobody is.
     """
     clock = SystemClock()
     failure: BaseException | None = None
@@ -216,6 +227,15 @@ def follow(
         if headlines is not None and clock.monotonic_s() >= next_line_s:
             next_line_s += LOG_EVERY_S
             headlines.write(running.statuses())
+        if manager is not None:
+            manager.alive(lambda: status_line(running.statuses()))
     if stop.is_set.is_set() and isinstance(failure, SparkUnavailable):
         return None  # who ends us may end Spark's JVM as well
     return failure
+
+
+def status_line(statuses: Sequence[LinkStatus]) -> str:
+    """Return one line about all links, for `systemctl status`."""
+    from heliostat.cli import view
+
+    return "; ".join(view.plain_line(status) for status in statuses) or "no link has begun"
