@@ -81,7 +81,9 @@ def project(tmp_path: Path) -> Project:
 
 def test_first_run_installs_by_hash_and_the_second_does_nothing(project: Project) -> None:
     assert project.run().returncode == 0
-    pip, sync, own, jars, *classes = project.calls()
+    calls = project.calls()
+    calls.remove("python -m heliostat.ops.compiled_ahead")  # at any time, beside the others
+    pip, sync, own, jars, *classes = calls
     assert pip.startswith("python -m pip install")
     assert sync.startswith("uv pip sync")
     assert all("--require-hashes" in call for call in (pip, sync))
@@ -105,7 +107,7 @@ def test_changed_lock_is_installed(project: Project) -> None:
     project.calls()
     (project.root / "requirements.lock").write_text("a==2\n")
     assert project.run().returncode == 0
-    assert len(project.calls()) == 7
+    assert len(project.calls()) == 8
 
 
 def test_failed_step_is_done_again(project: Project) -> None:

@@ -58,6 +58,9 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             "heliostat.cli.access:access_command", "Show rights that follow the source."
         ),
         "acls": Verb("heliostat.cli.acls:acls_command", "Print the ACLs that a link needs."),
+        "prepare": Verb(
+            "heliostat.cli.prepare:prepare_command", "Compile what a first start would."
+        ),
         "run": Verb("heliostat.cli.run:run_command", "Mirror until stopped."),
         "serve": Verb("heliostat.cli.serve:serve_command", "Serve metrics and the reading API."),
         "links": Verb("heliostat.cli.links:links_group", "List, make, change and delete links."),

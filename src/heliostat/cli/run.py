@@ -83,7 +83,9 @@ def run_command(
     if stop.is_set.is_set():
         return
     # Takes seconds: meanwhile the rest is loaded.
-    starting = SparkStart(config, links, lambda line: events.warn(f"Spark: {line}"))
+    starting = SparkStart(
+        config, links, lambda line: events.warn(f"Spark: {line}"), say=events.info
+    )
     from heliostat.link.followed_file import FollowedFile
     from heliostat.link.links_in_force import LinksInForce
     from heliostat.link.running import Running

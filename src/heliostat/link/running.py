@@ -111,7 +111,9 @@ class Running:
         """Return the session, once it has started; None if asked to stop meanwhile."""
         if self._lent is not None:
             return self._lent
-        self._starting = self._starting or SparkStart(self._config, self._links)
+        self._starting = self._starting or SparkStart(
+            self._config, self._links, say=self._events.info
+        )
         while not self._starting.is_over(POLL_S / 5):
             if self._stop_asked.is_set():
                 return None

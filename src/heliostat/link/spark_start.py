@@ -7,15 +7,20 @@ cycles between them: here PySpark, which nothing else in a driver imports.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from heliostat.config import Config, LinkConfig
 from heliostat.link.pipeline_rules import pipelines_of
+from heliostat.ops.compiled_ahead import LoopsAhead
 from heliostat.ops.jvm_output import Tell, to_stderr
 from heliostat.records.spark.pipeline import SparkRounds
 
 STARTED_WITHIN_S = 20.0
 """How long a stop waits for a start that is under way; the process then ends beside it."""
+
+
+def ignore(line: str) -> None:
+    """Tell nobody."""
 
 
 class SparkStart:
@@ -29,10 +34,19 @@ class SparkStart:
         Which of its links will run in it.
     tell
         Receives what Spark's JVM prints.
+    say
+        Receives lines about what takes long at the first start.
     """
 
-    def __init__(self, config: Config, links: Sequence[LinkConfig], tell: Tell = to_stderr) -> None:
+    def __init__(
+        self,
+        config: Config,
+        links: Sequence[LinkConfig],
+        tell: Tell = to_stderr,
+        say: Callable[[str], None] = ignore,
+    ) -> None:
         self._tell = tell
+        self._loops = LoopsAhead(config.spark.master, say)
         self._config = config
         self._links = links
         self._rounds: SparkRounds | None = None
@@ -47,6 +61,7 @@ class SparkStart:
 
     def ended(self) -> SparkRounds | None:
         """Return the session to stop, once its start is over; None if there is none."""
+        self._loops.end()
         self._thread.join(STARTED_WITHIN_S)
         return self._rounds
 
@@ -79,5 +94,7 @@ class SparkStart:
                 ),
                 tell=self._tell,
             )
+            self._loops.wait()
         except BaseException as error:  # noqa: BLE001  # raised where it is awaited
             self._failure = error
+            self._loops.end()

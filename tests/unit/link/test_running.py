@@ -17,7 +17,7 @@ from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import ConnectionLost, HeliostatError, LinkTakenOver, ProtocolError
-from heliostat.link import driven_link, kept_link
+from heliostat.link import driven_link, kept_link, spark_start
 from heliostat.link import running as running_module
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.link_context import WantedLink
@@ -371,6 +371,7 @@ def test_a_stop_during_sparks_start_begins_no_link(monkeypatch: pytest.MonkeyPat
         starting._rounds = spark
 
     monkeypatch.setattr(SparkStart, "_run", started)
+    monkeypatch.setattr(spark_start, "LoopsAhead", Mock())
     process = Process(monkeypatch, ["well"], rounds=None, starting=SparkStart(Mock(), []))
     process.stop_asked.set()
     process.running.start()

@@ -11,12 +11,18 @@ import pytest
 from heliostat.errors import SparkUnavailable
 from heliostat.link import spark_start
 from heliostat.link.spark_start import SparkStart
+from heliostat.ops import compiled_ahead
 from heliostat.ops.jvm_output import to_stderr
 
 CONFIG: Any = SimpleNamespace(
     spark=SimpleNamespace(master="local[2]", conf={"spark.ui.enabled": "true"}, task_cpus=0.5)
 )
 LINKS: Any = [SimpleNamespace(name="a", pipelines=()), SimpleNamespace(name="b", pipelines=())]
+
+
+@pytest.fixture(autouse=True)
+def all_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_ahead, "is_there", lambda: True)
 
 
 def test_it_starts_at_once_and_is_awaited_later(monkeypatch: pytest.MonkeyPatch) -> None:
