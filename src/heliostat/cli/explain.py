@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from heliostat.cli.completion import link_names
 from heliostat.cli.exit_codes import DIFFERENCE, HALTED, IN_SYNC
 from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("explain")
-@click.argument("link")
+@click.argument("link", shell_complete=link_names)
 @click.argument("what", nargs=-1, metavar="[TOPIC[-P[@OFFSET]] | group G]")
 @config_option
 @json_option

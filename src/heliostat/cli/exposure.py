@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from heliostat.cli.completion import link_names
 from heliostat.cli.exit_codes import DIFFERENCE, HALTED, IN_SYNC
 from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option
@@ -23,7 +24,7 @@ ROWS = 20
 
 
 @click.command("exposure")
-@click.argument("link", required=False)
+@click.argument("link", required=False, shell_complete=link_names)
 @config_option
 @click.option("--topics", metavar="NAME", multiple=True, help="Only these topics; * is a wildcard.")
 @click.option("--partitions", "has_partitions", is_flag=True, help="Partition by partition.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 from typing_extensions import override
 
+from heliostat.cli.completion import link_names
 from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option
 from heliostat.ops.shown import time_text
@@ -47,7 +48,7 @@ class Duration(click.ParamType[int]):
 
 
 @click.command("history")
-@click.argument("link")
+@click.argument("link", shell_complete=link_names)
 @click.option("--topic", metavar="NAME", help="Of this topic, by its name at the source.")
 @click.option(
     "--since", "since_s", type=Duration(), default="6h", show_default=True, help="How far back."

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 import click
+from click.shell_completion import CompletionItem
 from typing_extensions import override
 
 from heliostat import __version__
@@ -58,6 +59,9 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
             "heliostat.cli.access:access_command", "Show rights that follow the source."
         ),
         "acls": Verb("heliostat.cli.acls:acls_command", "Print the ACLs that a link needs."),
+        "examples": Verb(
+            "heliostat.cli.examples:examples_command", "Print files that come with the program."
+        ),
         "prepare": Verb(
             "heliostat.cli.prepare:prepare_command", "Compile what a first start would."
         ),
@@ -153,6 +157,16 @@ class VerbGroup(click.Group):
             nearest = f" Did you mean {close[0]!r}?" if close else ""
             ctx.fail(f"No such command {args[0]!r}.{nearest}")
         return super().resolve_command(ctx, args)
+
+    @override
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer verbs from the table above, without importing them."""
+        verbs = [
+            CompletionItem(name, help=verb.summary)
+            for name, verb in VERBS.items()
+            if name.startswith(incomplete)
+        ]
+        return verbs or click.Command.shell_complete(self, ctx, incomplete)
 
     @override
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from heliostat.cli.completion import DEFAULT_FILE, link_names
 from heliostat.ops.events import LogFormat
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -19,11 +20,13 @@ config_option = click.option(
     "-c",
     "config_file",
     type=click.Path(path_type=Path, dir_okay=False),
-    default="heliostat.yaml",
+    default=DEFAULT_FILE,
     show_default=True,
     help="The configuration file.",
 )
-link_option = click.option("--link", "link_name", metavar="NAME", help="Only this link.")
+link_option = click.option(
+    "--link", "link_name", metavar="NAME", help="Only this link.", shell_complete=link_names
+)
 log_option = click.option(
     "--log",
     "log_form",

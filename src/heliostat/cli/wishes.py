@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 import click
 
+from heliostat.cli.completion import link_names
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.known_links import known_config
 from heliostat.cli.options import by_option, config_option, json_option
@@ -29,7 +30,7 @@ def wish_options(command: _Command) -> _Command:
 
 
 _OPTIONS = (
-    click.argument("link"),
+    click.argument("link", shell_complete=link_names),
     config_option,
     click.option("--why", default="", metavar="TEXT", help="Why; shown wherever it matters."),
     by_option("Who wishes it"),
