@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
@@ -10,22 +9,10 @@ import sys
 from pathlib import Path
 from typing import Self
 
-from heliostat_sandbox.jars import cache_folder
+from support.fetched import python_packages
 
-FETCH_WITHIN_S, END_S = 600, 15
+END_S = 15
 FOLDER = Path(__file__).parent
-
-
-def fetched(lock: str) -> Path:
-    """Return the folder with the packages of a lock file; install them into the cache once."""
-    file = FOLDER / f"{lock}.lock"
-    version = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
-    folder = cache_folder() / f"{lock}-{version}"
-    if not folder.is_dir():
-        words = ["install", "-q", "--no-deps", "--require-hashes", "--target", str(folder)]
-        command = [sys.executable, "-m", "pip", *words, "-r", str(file)]
-        subprocess.run(command, check=True, timeout=FETCH_WITHIN_S)
-    return folder
 
 
 class Client:
@@ -46,7 +33,7 @@ class Client:
     def __init__(self, lock: str, start: str, options: list[str], env: dict[str, str]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, "-W", "ignore", str(FOLDER / "connect_commands.py"), start, *options],
-            env={**os.environ, **env, "PYTHONPATH": str(fetched(lock))},
+            env={**os.environ, **env, "PYTHONPATH": str(python_packages(lock))},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -2,14 +2,34 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from heliostat_sandbox.jars import cache_folder
+
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "heliostat-tests"
+FETCH_WITHIN_S = 600
+
+
+def python_packages(lock: str) -> Path:
+    """Return the folder with the packages of `LOCK.lock` of this folder, installed there once.
+
+    They stand in a lock file of their own, so that nobody else has to install them.
+    """
+    file = Path(__file__).with_name(f"{lock}.lock")
+    version = hashlib.sha256(file.read_bytes()).hexdigest()[:12]
+    folder = cache_folder() / f"{lock}-{version}"
+    if not folder.is_dir():
+        words = ["install", "-q", "--no-deps", "--require-hashes", "--target", str(folder)]
+        command = [sys.executable, "-m", "pip", *words, "-r", str(file)]
+        subprocess.run(command, check=True, timeout=FETCH_WITHIN_S)
+    return folder
 
 
 def debian_program(package: str, path: str) -> Path:
