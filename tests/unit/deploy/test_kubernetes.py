@@ -1,0 +1,140 @@
+"""Kustomize base and Helm chart: rendered by the real programs, checked by schemas."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.fetched import go_installed, python_packages
+from support.tools import ROOT
+
+from heliostat.config import load_config
+
+BASE = ROOT / "deploy" / "kubernetes" / "base"
+CHART = ROOT / "deploy" / "helm" / "heliostat"
+RULES = ROOT / "deploy" / "monitoring" / "heliostat-rules.yaml"
+KUBERNETES = ("1.29", "1.34")
+ALL = {
+    "restartOnChange": True,
+    "podMonitor": {"enabled": True, "labels": {"team": "efd"}},
+    "prometheusRule": {"enabled": True},
+    "networkPolicy": {"enabled": True},
+    "image": {"tag": "1", "pullSecrets": [{"name": "key"}]},
+    "env": [{"name": "JAVA_TOOL_OPTIONS", "value": "-Xmx1g"}],
+    "nodeSelector": {"disk": "ssd"},
+    "tolerations": [{"key": "efd", "operator": "Exists"}],
+    "affinity": {"nodeAffinity": {}},
+    "podAnnotations": {"a": "b"},
+    "config": {
+        "clusters": {"a": {"bootstrap": ["a:9092"]}, "b": {"bootstrap": ["b:9092"]}},
+        "service": {"health": "0.0.0.0:9999"},
+        "links": [{"name": "l", "source": "a", "target": "b", "topics": {"include": ["x"]}}],
+    },
+}
+OPERATORS = {"PodMonitor", "PrometheusRule"}
+"""Kinds that are no part of Kubernetes."""
+
+Resource = dict[str, Any]
+
+
+def helm() -> Path:
+    return go_installed("helm.sh/helm/v3/cmd/helm", "v3.19.0", "")
+
+
+def resources(text: str) -> dict[str, Resource]:
+    return {each["kind"]: each for each in yaml.safe_load_all(text) if each}
+
+
+def run(*words: Path | str, given: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(word) for word in words], input=given, capture_output=True, text=True, check=False
+    )
+
+
+def rendered(values: Resource | None = None, release: str = "heliostat") -> str:
+    done = run(helm(), "template", release, CHART, "-f", "-", given=yaml.safe_dump(values or {}))
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_example_is_a_valid_configuration() -> None:
+    config = load_config(BASE / "heliostat.yaml")
+
+    assert config.service.health == "0.0.0.0:8084"
+    assert [link.name for link in config.links] == ["summit-to-usdf"]
+
+
+def test_the_chart_has_no_copies_of_what_stands_elsewhere() -> None:
+    assert (CHART / "heliostat.yaml").resolve() == BASE / "heliostat.yaml"
+    assert (CHART / "heliostat-rules.yaml").resolve() == RULES
+
+
+@pytest.mark.long
+def test_base_and_chart_are_the_same() -> None:
+    kustomize = go_installed("sigs.k8s.io/kustomize/kustomize/v5", "v5.8.0", "")
+    done = run(kustomize, "build", BASE)
+    assert done.returncode == 0, done.stderr
+
+    assert resources(rendered()) == resources(done.stdout)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("version", KUBERNETES)
+@pytest.mark.parametrize("values", [{}, ALL], ids=["defaults", "all"])
+def test_all_is_valid_by_kubernetes_schemas(values: Resource, version: str, tmp_path: Path) -> None:
+    packages = str(python_packages("deploy_tools"))
+    if packages not in sys.path:
+        sys.path.append(packages)
+    import kubernetes_validate
+
+    made = resources(rendered(values))
+
+    assert {"ConfigMap", "Deployment", "PodDisruptionBudget"} <= made.keys()
+    for kind, each in made.items():
+        if kind not in OPERATORS:
+            kubernetes_validate.validate(each, version, strict=True)
+    (tmp_path / "heliostat.yaml").write_text(made["ConfigMap"]["data"]["heliostat.yaml"])
+    load_config(tmp_path / "heliostat.yaml")
+
+
+@pytest.mark.long
+def test_helms_own_look_finds_nothing() -> None:
+    done = run(helm(), "lint", "--strict", CHART)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.long
+def test_options_are_where_they_belong() -> None:
+    made = resources(rendered(ALL, "efd"))
+    pods = made["Deployment"]["spec"]["template"]
+
+    assert {each["metadata"]["name"] for each in made.values()} == {"efd-heliostat"}
+    assert made["PrometheusRule"]["spec"] == yaml.safe_load(RULES.read_text(encoding="utf-8"))
+    assert made["PodMonitor"]["metadata"]["labels"]["team"] == "efd"
+    assert made["NetworkPolicy"]["spec"]["ingress"] == [
+        {"ports": [{"port": 9999, "protocol": "TCP"}]}
+    ]
+    assert pods["spec"]["containers"][0]["ports"][0]["containerPort"] == 9999
+    assert set(pods["metadata"]["annotations"]) == {"a", "checksum/config"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("values", "word"),
+    [
+        ({"replicas": "two"}, "replicas"),
+        ({"replica": 2}, "replica"),
+        ({"image": {"pullPolicy": "Sometimes"}}, "pullPolicy"),
+        ({"config": {"links": []}}, "config.service.health is needed"),
+    ],
+)
+def test_wrong_values_are_refused_by_name(values: Resource, word: str) -> None:
+    done = run(helm(), "template", "x", CHART, "-f", "-", given=yaml.safe_dump(values))
+
+    assert done.returncode != 0
+    assert word in done.stderr
