@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 from sim import witness
-from sim.partition_log import PartitionLog
+from sim.log_batches import Fields, Kept, encode
+from sim.partition_log import NONE, PartitionLog
 from sim.seeds import IS_WHOLE, seeds
 from sim.sim_network import SimNetwork
 from sim.test_copy_simulation import contents, fill, granted, lane, make_world, turn_some
@@ -51,8 +52,10 @@ class Plain:
 class Filled(Plain):
     """Transactions, each ended at once, whose mirrors fill the holes."""
 
+    fills = True
+
     def __init__(self, seed: int) -> None:
-        self._scene = Scene(seed + 22_000_000, fault_rate=0.02, is_filled=True)
+        self._scene = Scene(seed + 22_000_000, fault_rate=0.02, is_filled=self.fills)
         self.world = self._scene.world
         self._elections = 0
         for log in self.world.source:
@@ -251,3 +254,82 @@ def test_a_deposed_leader_that_goes_on_answering_stops_nothing(
             except AssertionError as error:
                 raise AssertionError(f"seed {seed}: {error}") from error
             world.deposed.clear()
+
+
+class Compacted(Filled):
+    """Compacted topics, whose mirrors have maps."""
+
+    fills = False
+
+    def __init__(self, seed: int) -> None:
+        super().__init__(seed)
+        for log in self.world.source:  # of the first epoch; it stays whatever follows
+            now_ms = self.now_ms()
+            fields = Fields(0, 0, now_ms, now_ms, -1, -1, -1, 1)
+            rare = [Kept(0, now_ms, b"rare", b"v", ())]
+            assert log.append(encode(fields, rare))[0] == NONE
+
+    def write(self, log: PartitionLog) -> None:
+        """By the same producers: the last batch of each stays in a log, and its epoch with it."""
+        (writer,) = (each for each in self._scene.writers if each.log is log)
+        writer.write(self.world.random.randrange(1, BATCHES), self.now_ms())
+        writer.end_all(self.now_ms())
+
+    def has_all(self, source: PartitionLog, target: PartitionLog) -> bool:
+        return self._scene.witness.is_level()
+
+    def check(self, seed: int) -> None:
+        """Compare what the map says."""
+        self._scene.witness.check(seed)
+
+    def replace_by_a_replica_that_was_away(self, log: PartitionLog, noted_epoch: int) -> bool:
+        """Clean the log and elect who fetched only what is left.
+
+        Return whether it lacks the noted epoch, but not an older one.
+        """
+        self._scene.witness.look()
+        for _ in range(3):  # a marker goes after its transaction's records
+            log.clean(log.end, drops_tombstones=True, drops_markers=True)
+        begins: dict[int, int] = {}
+        for batch in log.batches:
+            begins.setdefault(batch.leader_epoch, batch.base_offset)
+        log.epochs = list(begins.items())
+        log.lead(log.leader_epoch + 1)
+        return noted_epoch not in begins and min(begins) < noted_epoch
+
+
+def test_a_leader_that_lacks_a_compacted_epoch_stops_nothing() -> None:
+    """Given a note of an epoch / when its batches are compacted, and who never had them leads /
+
+    then copying goes on: contents are compared, and epochs alone prove nothing.
+    """
+    lacking = 0
+    for seed in seeds(1 / 12, least=25):
+        ground = Compacted(seed + 1_000_000)
+        world, notes = ground.world, dict[int, Note]()
+        rounds = settled(ground, 0, notes)
+        for log in world.source:
+            elect(ground, log, log.end)
+        rounds = settled(ground, rounds, notes)
+        old = dict(notes)
+        for log in world.source:
+            elect(ground, log, log.end)
+            for _ in range(4):
+                ground.write(log)
+        if world.random.random() < 0.7:
+            rounds = settled(ground, rounds, dict(old))
+        world.clock.sleep(5.0)
+        world.settle_late()
+        lacks = [
+            ground.replace_by_a_replica_that_was_away(log, old[index][1])
+            for index, log in enumerate(world.source)
+        ]
+        lacking += any(lacks)
+        for log in world.source:
+            ground.write(log)
+        try:
+            settled(ground, rounds, old)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+        ground.check(seed)
+    assert lacking > len(seeds(1 / 12, least=25)) // 4 or not IS_WHOLE

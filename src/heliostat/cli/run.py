@@ -82,10 +82,7 @@ def run_command(
     events = Events(clock.wall_ms, None if is_live else sys.stderr, LogFormat(log_form))
     if stop.is_set.is_set():
         return
-    # Takes seconds: meanwhile the rest is loaded.
-    starting = SparkStart(
-        config, links, lambda line: events.warn(f"Spark: {line}"), say=events.info
-    )
+    starting = SparkStart(config, links, lambda text: events.warn(f"Spark: {text}"), events.info)
     from heliostat.link.followed_file import FollowedFile
     from heliostat.link.links_in_force import LinksInForce
     from heliostat.link.running import Running
@@ -94,23 +91,21 @@ def run_command(
     beside = None if no_serve else ServeBeside(config_file, link_name, events).start()
     tell = Halts(events, is_shown=is_live or log_form == LogFormat.TEXT.value).tell
     running = Running(config, links, events, clock, stop.is_set, starting=starting)
-    on_file = _begins_anew(beside)
-    users = LinksInForce(file, config, running, link_name, events=events, on_file=on_file)
+    users = LinksInForce(
+        file, config, running, link_name, events=events, on_file=_begins_anew(beside)
+    )
     followed = FollowedFile(change, config, link_name, users, events=events, confirm=confirm.is_set)
     followed.start()
     ends_at_s = clock.monotonic_s() + seconds if seconds is not None else float("inf")
-    failure: BaseException | None = None
-    headlines = None if is_live else Headlines(events, clock)
+    failure, headlines = None, None if is_live else Headlines(events, clock)
     try:
         with live_screen(running, stop, events, clock) if is_live else nullcontext():
             running.start()
             users.start()
-            manager.ready()
             failure = follow(running, stop, headlines, ends_at_s, manager)
         if failure is not None:
             tell(f"halted: {failure}", failure)  # first: stopping may take a while
     finally:
-        manager.stopping()
         followed.stop()
         users.stop()
         running.stop()
@@ -219,11 +214,13 @@ def follow(
     ends_at_s
         When to stop, in seconds of the monotonic clock.
     manager
-        Is told that we live, and how the links are; None: nobody is.
+        Is told that the links have begun, how they are, and that they end; None: nobody is.
     """
     clock = SystemClock()
     failure: BaseException | None = None
     next_line_s = clock.monotonic_s() + VIEW_EVERY_S * 3
+    if manager is not None:
+        manager.ready()
     while not stop.is_set.is_set() and clock.monotonic_s() < ends_at_s and failure is None:
         failure = running.wait(VIEW_EVERY_S / 4)
         if headlines is not None and clock.monotonic_s() >= next_line_s:
@@ -231,6 +228,8 @@ def follow(
             headlines.write(running.statuses())
         if manager is not None:
             manager.alive(lambda: status_line(running.statuses()))
+    if manager is not None:
+        manager.stopping()
     if stop.is_set.is_set() and isinstance(failure, SparkUnavailable):
         return None  # who ends us may end Spark's JVM as well
     return failure

@@ -6,7 +6,7 @@ they still hold what was copied (`source_truncation`); it is stored in the link'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
@@ -83,7 +83,10 @@ class CopyProgress:
         self._mirrors = memory.mirrors
         self._take(reports)
         self._book.settle_noted(is_over=False)
-        self._look_at_epochs([n for n, r in memory.mirrors.items() if _is_same(memory, r)])
+        self._look_at_epochs(
+            [n for n, r in memory.mirrors.items() if _is_same(memory, r)],
+            {name for name, topic in memory.topics.items() if topic.is_compacted},
+        )
         is_time = self._clock.monotonic_s() >= self._written_at_s + WRITE_EVERY_S
         if is_time:
             self._written_at_s = self._clock.monotonic_s()
@@ -141,10 +144,10 @@ class CopyProgress:
         if rows:
             self._ledger.record(rows)
 
-    def _look_at_epochs(self, names: Sequence[TopicName]) -> None:
+    def _look_at_epochs(self, names: Sequence[TopicName], compacted: Collection[TopicName]) -> None:
         """Ask about partitions whose leader has changed; the first time about all of them."""
         leaders = None if self._is_first else self._leader_epochs(names)
-        answers = truncations(self._source, self._book.to_ask(leaders, names))
+        answers = truncations(self._source, self._book.to_ask(leaders, names), compacted)
         self.diverged = {p: at for p, at in answers.items() if at is not None}
         self._book.confirm(p for p, at in answers.items() if at is None)
         self._is_first = False

@@ -13,7 +13,7 @@ the copy. It survives restarts in the link's ledger.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
 from heliostat.clusters.admin import ClusterAdmin, EpochEnd
@@ -44,11 +44,23 @@ class LostRange(NamedTuple):
 
 
 def truncations(
-    source: ClusterAdmin, known: Mapping[TopicPartition, CopyNote]
+    source: ClusterAdmin,
+    known: Mapping[TopicPartition, CopyNote],
+    compacted: Collection[TopicName] = (),
 ) -> dict[TopicPartition, Divergence | None]:
     """Ask the source's leaders what they lost; None: they still hold all that was copied.
 
     Partitions whose leader does not answer, or knows no epochs, are left out.
+
+    Parameters
+    ----------
+    source
+        The cluster.
+    known
+        What was copied.
+    compacted
+        Topics whose logs may have lost all batches of an epoch by compaction: a leader that
+        does not know it proves nothing. Lanes, which meet the same answer, compare contents.
 
     Raises
     ------
@@ -61,7 +73,8 @@ def truncations(
     suspects = {
         partition: known[partition].epoch
         for partition, answer in answers.items()
-        if isinstance(answer, EpochEnd) and is_truncated(known[partition], answer)
+        if isinstance(answer, EpochEnd)
+        and is_truncated(known[partition], answer, is_compacted=partition.topic in compacted)
     }
     if suspects:
         answers |= source.epoch_ends(suspects, confirmed=True)
@@ -70,20 +83,21 @@ def truncations(
         if not isinstance(answer, EpochEnd) or answer.end < 0:
             continue
         found[partition] = None
-        if is_truncated(known[partition], answer):
+        is_compacted = partition.topic in compacted
+        if is_truncated(known[partition], answer, is_compacted=is_compacted):
             is_exact = answer.epoch == known[partition].epoch
             found[partition] = Divergence(answer.end if is_exact else None)
     return found
 
 
-def is_truncated(was: CopyNote, answer: EpochEnd) -> bool:
+def is_truncated(was: CopyNote, answer: EpochEnd, *, is_compacted: bool = False) -> bool:
     """Return whether the source's log no longer holds what was copied of it.
 
     An end of -1 means that the leader knows no epoch so old or so new: then nothing is known.
     """
     if answer.end < 0 or answer.epoch < 0:
         return False
-    return answer.epoch < was.epoch or answer.end < was.offset
+    return answer.end < was.offset or (answer.epoch < was.epoch and not is_compacted)
 
 
 class EpochBook:

@@ -344,7 +344,6 @@ _NEVER_UNSET = frozenset({MESSAGE_BYTES})
 
 
 def _mirror(topic: SourceTopic, record: MirrorRecord, message_bytes: int) -> Mirror:
-    policy = topic.configs.get("cleanup.policy")
     stamp = topic.configs.get("message.timestamp.type")
     return Mirror(
         source=topic.name,
@@ -355,7 +354,7 @@ def _mirror(topic: SourceTopic, record: MirrorRecord, message_bytes: int) -> Mir
         initial_partitions=record.initial_partitions,
         start=record.start,
         target_max_message_bytes=message_bytes,
-        is_compacted="compact" in ((policy.value if policy else None) or ""),
+        is_compacted=topic.is_compacted,
         is_log_append_time=stamp is not None and stamp.value == "LogAppendTime",
         slot=record.slot,
         given=record.given,

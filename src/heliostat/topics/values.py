@@ -33,6 +33,12 @@ class SourceTopic:
     configs: Mapping[str, ConfigEntry]
     is_internal: bool = False
 
+    @property
+    def is_compacted(self) -> bool:
+        """Whether records are removed that have a later one with their key."""
+        policy = self.configs.get("cleanup.policy")
+        return "compact" in ((policy.value if policy else None) or "")
+
 
 @dataclass(frozen=True, slots=True)
 class SourceTopics:

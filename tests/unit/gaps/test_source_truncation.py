@@ -33,19 +33,21 @@ def end(epoch: int, offset: int) -> EpochEnd:
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_so"),
+    ("answer", "is_so", "is_so_if_compacted"),
     [
-        (end(3, 100), False),  # just what was copied
-        (end(3, 900), False),
-        (end(3, 99), True),
-        (end(2, 900), True),  # its log has no such epoch
-        (end(-1, -1), False),  # it knows no epochs
+        (end(3, 100), False, False),  # just what was copied
+        (end(3, 900), False, False),
+        (end(3, 99), True, True),
+        (end(2, 900), True, False),  # its log has no such epoch, or no more
+        (end(2, 99), True, True),
+        (end(-1, -1), False, False),  # it knows no epochs
     ],
 )
 def test_a_log_that_ends_before_what_was_copied_was_truncated(
-    answer: EpochEnd, is_so: bool
+    answer: EpochEnd, is_so: bool, is_so_if_compacted: bool
 ) -> None:
     assert is_truncated(CopyNote(100, 3), answer) is is_so
+    assert is_truncated(CopyNote(100, 3), answer, is_compacted=True) is is_so_if_compacted
 
 
 def led(source: SimulatedCluster, partition: int, *epochs: tuple[int, int]) -> TopicPartition:
@@ -70,6 +72,17 @@ def test_the_divergence_is_known_only_for_the_same_epoch() -> None:
     found = truncations(SimulatedAdmin(source), known)
     assert found == {P: Divergence(Offset(90)), other: Divergence(None), sound: None}
     assert truncations(SimulatedAdmin(source), {}) == {}
+
+
+def test_a_compacted_log_may_lack_an_epoch_and_have_lost_nothing() -> None:
+    source = SimulatedCluster()
+    source.create(T, 2)
+    lacking = led(source, 0, (1, 200), (4, 300))
+    shorter = led(source, 1, (1, 90), (4, 300))
+    known = dict.fromkeys([lacking, shorter], CopyNote(100, 3))
+    lost = Divergence(None)
+    assert truncations(SimulatedAdmin(source), known) == {lacking: lost, shorter: lost}
+    assert truncations(SimulatedAdmin(source), known, {T}) == {lacking: None, shorter: lost}
 
 
 def report(

@@ -65,14 +65,17 @@ class CopiedEpochs:
         is_usable = newest.offset <= fetch_offset and newest != self._distrusted
         return newest.epoch if is_usable else NO_EPOCH.epoch
 
-    def has_diverged(self, epoch: int, end: int) -> bool:
+    def has_diverged(self, epoch: int, end: int, *, is_compacted: bool) -> bool:
         """Return whether the source lost records that we read: its log up to `epoch` ends at `end`.
 
         If not, the named epoch merely ended before the requested offset: another leader may have
         appended what we have read since. No epoch is named until the next batch shows one.
+
+        A compacted log may hold no batch of the named epoch any more. A replica that was away
+        meanwhile never had one, and answers an older epoch: that alone proves nothing.
         """
         newest = self._newest()
-        if epoch < newest.epoch or end < newest.offset:
+        if end < newest.offset or (epoch < newest.epoch and not is_compacted):
             return True
         self.distrust()
         return False

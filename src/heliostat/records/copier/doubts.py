@@ -53,8 +53,13 @@ def source_diverged(item: PartitionCopy, diverging_epoch: tuple[int, int], now_m
     `diverging_epoch` is (its newest epoch up to the one that was named, end offset of that epoch).
     """
     epoch, end = diverging_epoch
-    if item.fetches.epochs.has_diverged(epoch, end):
+    named = item.fetches.epochs.named
+    if item.fetches.epochs.has_diverged(epoch, end, is_compacted=item.spec.is_compacted):
         item.stop(PartitionState.GAP, PartitionCode.SOURCE_TRUNCATED, truncated_text(end), now_ms)
+    elif epoch < named:
+        # Its end says nothing of where the named epoch began or ended.
+        item.doubts.nothing_noted(item.spec.start)
+        item.look_again(now_ms)
     else:
         item.doubt(Offset(end), now_ms)
 

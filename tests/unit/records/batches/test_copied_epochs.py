@@ -68,11 +68,22 @@ def test_a_fetch_names_the_epoch_of_what_was_read_before() -> None:
 
 
 @pytest.mark.parametrize(
-    ("epoch", "end", "is_so"), [(3, 99, True), (2, 500, True), (3, 100, False), (3, 110, False)]
+    ("epoch", "end", "is_compacted", "is_so"),
+    [
+        (3, 99, False, True),
+        (2, 500, False, True),
+        (3, 100, False, False),
+        (3, 110, False, False),
+        (3, 99, True, True),
+        (2, 99, True, True),
+        (2, 500, True, False),  # compaction may have left no batch of epoch 3
+    ],
 )
-def test_an_epoch_that_only_ended_is_no_truncation(epoch: int, end: int, is_so: bool) -> None:
+def test_an_epoch_that_only_ended_is_no_truncation(
+    epoch: int, end: int, is_compacted: bool, is_so: bool
+) -> None:
     epochs = CopiedEpochs(CopiedTo(100, 3))  # the round before went on to 120, in epoch 4
-    assert epochs.has_diverged(epoch, end) is is_so
+    assert epochs.has_diverged(epoch, end, is_compacted=is_compacted) is is_so
     if not is_so:
         assert epochs.before(120) == -1
         epochs.fetched(CopiedTo(125, 4), 125)
