@@ -17,6 +17,7 @@ from heliostat.link.places import Places, least_lanes, turns_text
 from heliostat.link.spark_start import SparkStart
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
+from heliostat.ops.scheduler import Scheduler
 from heliostat.other_links.same_file import TopicNames, ask_topics
 from heliostat.records.spark.pipeline import SparkRounds
 from heliostat.status.values import LinkStatus
@@ -66,6 +67,7 @@ class Running:
         self._processes = DriverProcesses(self._jvm_pid, self._clock)
         self._stop_asked = stop_asked or threading.Event()
         self._stopping = threading.Event()
+        self._scheduler = Scheduler()
         self._changing = threading.Lock()
         """Held while links come and go."""
         self._parts: ProcessParts | None = None
@@ -104,6 +106,7 @@ class Running:
                 lambda link: self._lane_count(link, spark),
                 names.of,
                 self._processes.report,
+                self._scheduler,
             )
             self._begin_links()
 

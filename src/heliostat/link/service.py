@@ -39,8 +39,10 @@ from heliostat.link.wish_part import WishPart
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.asked import PendingAnswer
 from heliostat.ops.events import Events
-from heliostat.ops.loop_spec import LoopSpec
+from heliostat.ops.loop_spec import LoopSpec, Wake
 from heliostat.ops.process_use import ProcessUse
+from heliostat.ops.request_times import RequestTimes
+from heliostat.ops.scheduler import Scheduler
 from heliostat.other_links.claims import NeighbourClaims
 from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership, owner_lasts_s
@@ -74,8 +76,8 @@ class LinkService:
         The link's status, updated from the lanes' reports.
     claimed
         Which target topics other links of the file write.
-    processes
-        Returns what the processes of this driver have used.
+    processes, scheduler
+        Returns what the processes of this driver have used; runs the loops of all links.
     """
 
     def __init__(
@@ -91,13 +93,14 @@ class LinkService:
         board: StatusBoard,
         claimed: NeighbourClaims,
         processes: Callable[[], Mapping[str, ProcessUse]] = dict,
+        scheduler: Scheduler | None = None,
     ) -> None:
         link = wanted.link
         self._meters = Meters(
             processes, troubles, board, {link.source: "source", link.target: "target"}
         )
         self._stopping = threading.Event()
-        self._wake = threading.Event()
+        self._wake = Wake()
         """Ends a pause of the loop that keeps leases."""
         self._lease_s = link.lanes.lease_s
         self._beginning = threading.Lock()
@@ -113,7 +116,7 @@ class LinkService:
         )
         owner = OwnerGuard(ownership)
         self._wishes = self._wish_part(target.access(), owner, foreign, clock, events)
-        self._copy_loops = Loops(link.name, owner.halt, clock, troubles)
+        self._copy_loops = Loops(link.name, owner.halt, clock, troubles, scheduler)
         self._context = LinkContext(
             link,
             source,
@@ -130,7 +133,7 @@ class LinkService:
             loops=self._copy_loops,
         )
         self._history = HistoryPart(state.history, board, clock, events)
-        self._loops = Loops(link.name, owner.halt, clock, troubles)
+        self._loops = Loops(link.name, owner.halt, clock, troubles, scheduler)
         self._admins: list[ClusterAdmin] = []
         self.switch = CopyingSwitch(
             self._context,
@@ -211,8 +214,9 @@ class LinkService:
         state.owner.end_watch()
         state.claim = owner.ownership.claim_number
         report = owner.guarded(lambda: state.put_driver(self._report("running")))
+        every_s = renew_every_s(self._lease_s)
         self._loops.start(
-            LoopSpec("ownership", renew_every_s(self._lease_s), self._keep_owning, self._wake),
+            LoopSpec("ownership", every_s, self._keep_owning, self._wake, is_urgent=True),
             LoopSpec("report", REPORT_EVERY_S, report, self._wishes.answered),
         )
         with contextlib.suppress(ConnectionLost, BrokerError):  # they are read again, and reported
@@ -261,10 +265,7 @@ class LinkService:
             "no_progress": self._context.board.no_progress(now_ms),
             "loops": self._loops.report(now_ms) + self._copy_loops.report(now_ms),
             "meters": self._meters.report(
-                {
-                    "source": [] if source is None else [source.times],
-                    "target": [] if target is None else [target.times],
-                }
+                {"source": _times_of(source), "target": _times_of(target)}
             ),
         }
 
@@ -307,3 +308,7 @@ class LinkService:
             self.switch.copying.close()
         for admin in self._admins:
             admin.close()
+
+
+def _times_of(admin: ClusterAdmin | None) -> list[RequestTimes]:
+    return [] if admin is None else [admin.times]

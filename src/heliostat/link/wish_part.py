@@ -22,7 +22,7 @@ from heliostat.link.order_part import OrderPart
 from heliostat.link.ordered_restarts import OrderedRestarts
 from heliostat.names import LaneId, Offset, TopicName, TopicPartition
 from heliostat.ops.events import Events
-from heliostat.ops.loop_spec import LoopSpec
+from heliostat.ops.loop_spec import LoopSpec, Wake
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.lane_limits import ByteLimits, Priority
 from heliostat.wishes.levels import Levels, Said
@@ -156,8 +156,8 @@ class WishPart:
         self._is_read = self._is_ordered = False
         self._position = self._answered = Offset(0)
         self._pending_until_s = 0.0
-        self._wake = threading.Event()
-        self.answered = threading.Event()
+        self._wake = Wake()
+        self.answered = Wake()
         """Set when wishes were carried out, so that this is reported at once."""
 
     def now(self) -> Wishes:
