@@ -66,18 +66,14 @@ class LinkService:
     ----------
     config, wanted
         The configuration, and the link of it to run.
-    runner
-        Runs rounds on Spark.
-    lane_count
-        The most lanes there may be now.
+    runner, lane_count
+        Runs rounds on Spark; the most lanes there may be now.
     clock, events, troubles
         Time, and where changes and failures are told.
-    board
-        The link's status, updated from the lanes' reports.
-    claimed
-        Which target topics other links of the file write.
+    board, claimed
+        The link's status, from lanes' reports; which target topics others of the file write.
     processes, scheduler
-        Returns what the processes of this driver have used; runs the loops of all links.
+        Returns what the processes of this driver have used; runs loops.
     """
 
     def __init__(
@@ -93,7 +89,7 @@ class LinkService:
         board: StatusBoard,
         claimed: NeighbourClaims,
         processes: Callable[[], Mapping[str, ProcessUse]] = dict,
-        scheduler: Scheduler | None = None,
+        scheduler: Scheduler,
     ) -> None:
         link = wanted.link
         self._meters = Meters(
@@ -115,7 +111,9 @@ class LinkService:
             must_stop=self._stopping.is_set,
         )
         owner = OwnerGuard(ownership)
-        self._wishes = self._wish_part(target.access(), owner, foreign, clock, events)
+        self._wishes = self._wish_part(
+            target.access(), owner, foreign, scheduler=scheduler, clock=clock, events=events
+        )
         self._copy_loops = Loops(link.name, owner.halt, clock, troubles, scheduler)
         self._context = LinkContext(
             link,
@@ -148,6 +146,8 @@ class LinkService:
         target: ClusterAccess,
         owner: OwnerGuard,
         foreign: ForeignRecords,
+        *,
+        scheduler: Scheduler,
         clock: Clock,
         events: Events,
     ) -> WishPart:
@@ -167,6 +167,7 @@ class LinkService:
             lambda: self.switch.is_carried_out(),  # noqa: PLW0108  # as above
             orders,
             events,
+            is_crowded=lambda: scheduler.is_crowded,
         )
 
     @property
@@ -219,8 +220,8 @@ class LinkService:
             LoopSpec("ownership", every_s, self._keep_owning, self._wake, is_urgent=True),
             LoopSpec("report", REPORT_EVERY_S, report, self._wishes.answered),
         )
-        with contextlib.suppress(ConnectionLost, BrokerError):  # they are read again, and reported
-            connecting.answer()
+        with contextlib.suppress(ConnectionLost, BrokerError):
+            connecting.answer()  # they are read again, and reported
         self._wishes.begin()
         self._loops.start(self._wishes.loop(owner.guarded), self._history.loop(owner.guarded))
         while not self.switch.begun.wait(LOOK_S):

@@ -136,6 +136,9 @@ class WishPart:
         Carries out what is ordered.
     events
         Where changes are logged.
+    is_crowded
+        Returns whether there are too many links for each to wait for wishes on a thread: then they
+        are looked at each second.
     """
 
     def __init__(
@@ -145,12 +148,15 @@ class WishPart:
         is_carried_out: Callable[[], bool],
         orders: OrderPart,
         events: Events,
+        *,
+        is_crowded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._book = book
         self._carry_out = carry_out
         self._is_carried_out = is_carried_out
         self._orders = orders
         self._events = events
+        self._is_crowded = is_crowded
         self._lock = threading.Lock()
         self._now = Wishes()
         self._is_read = self._is_ordered = False
@@ -192,7 +198,8 @@ class WishPart:
         before, began_s = self.now(), monotonic()
         is_pending = self._answered != self._position or self._is_ordered
         is_pending &= began_s < self._pending_until_s
-        wait_s = PENDING_WAIT_S if is_pending else WAIT_S
+        waits = not is_pending and not self._is_crowded()
+        wait_s = WAIT_S if waits else PENDING_WAIT_S
         if is_new := self._book.consume(wait_s):
             self._take()
             for text in changes_between(before, self.now()):
@@ -201,7 +208,8 @@ class WishPart:
         if self._answered != self._position and self._is_carried_out():
             self._answered = self._position
             self.answered.set()
-        if is_new or monotonic() - began_s > wait_s / 2:
+        has_waited = (waits or is_pending) and monotonic() - began_s > wait_s / 2
+        if is_new or has_waited:
             self._wake.set()
 
     def _take(self) -> None:

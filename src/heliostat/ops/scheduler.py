@@ -18,6 +18,8 @@ from time import monotonic
 
 from heliostat.ops.due_tasks import PATIENCE_S, DueTasks, Task
 
+CROWDED = 200
+"""The tasks of some sixteen links."""
 IDLE_ENDS_S = 10.0
 """A thread that had nothing to do for so long ends."""
 
@@ -41,6 +43,11 @@ class Scheduler:
         self._threads = 0
         self._keeper: threading.Thread | None = None
         self._looks_at_s = 0.0
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether it has so many tasks that none should take a thread to wait for something."""
+        return self._tasks.left > CROWDED
 
     @property
     def threads(self) -> int:
