@@ -39,6 +39,8 @@ class Task:
     due_s: float = math.inf
     is_ready: bool = False
     """It waits for a thread."""
+    ready_s: float = math.inf
+    """Since when, as far as that counts."""
     is_running: bool = False
     is_woken: bool = False
     """It was asked for while it ran."""
@@ -96,18 +98,28 @@ class DueTasks:
         task.is_ready, task.is_woken, task.is_running = False, False, True
         return task
 
-    def next_for_new_thread(self, now_s: float, threads: int) -> Task | None:
+    def next_for_new_thread(
+        self, now_s: float, threads: int, patience_s: float = PATIENCE_S
+    ) -> Task | None:
         """Return what a new thread is to run now, when none is free; None: start none."""
         self._move_due(now_s)
         if not self._ready:
             return None
         first = self._ready[0]
-        needs_one = threads < THREADS_MIN or first.is_urgent or now_s >= first.due_s + PATIENCE_S
+        needs_one = threads < THREADS_MIN or first.is_urgent or now_s >= first.ready_s + patience_s
         return self.next_ready(now_s) if needs_one else None
+
+    def excuse(self, now_s: float) -> None:
+        """Have the wait for a thread count from now on: this process had no processor time.
+
+        Threads that hang were not why, and more of them would have less of it.
+        """
+        for task in self._ready:
+            task.ready_s = now_s
 
     def look_s(self, now_s: float) -> float:
         """Return when (s from now) something is to be done, if no thread becomes free earlier."""
-        ready_s = self._ready[0].due_s + PATIENCE_S if self._ready else math.inf
+        ready_s = self._ready[0].ready_s + PATIENCE_S if self._ready else math.inf
         self._drop_old()
         due_s = self._by_time[0][0] if self._by_time else math.inf
         return max(0.0, min(ready_s, due_s) - now_s)
@@ -120,7 +132,7 @@ class DueTasks:
         while self._by_time and self._by_time[0][0] <= now_s:
             at_s, _, task = heapq.heappop(self._by_time)
             if not _is_old(task, at_s):
-                task.is_ready = True
+                task.is_ready, task.ready_s = True, now_s
                 # One that is urgent gets the next thread; others wait in their order.
                 (self._ready.appendleft if task.is_urgent else self._ready.append)(task)
 

@@ -10,6 +10,7 @@ worst case there is a thread for each task. A thread that has nothing to do ends
 
 from __future__ import annotations
 
+import math
 import sys
 import threading
 from collections.abc import Callable
@@ -18,8 +19,11 @@ from time import monotonic
 
 from heliostat.ops.due_tasks import PATIENCE_S, DueTasks, Task
 
-CROWDED = 200
-"""The tasks of some sixteen links."""
+CROWDED = 100
+"""The tasks of some ten links."""
+LATE_S = 0.1
+LATE_LOOKS_MAX = 4
+"""So many looks in a row that come late conclude nothing from it."""
 IDLE_ENDS_S = 10.0
 """A thread that had nothing to do for so long ends."""
 
@@ -87,12 +91,17 @@ class Scheduler:
         with self._lock:
             return self._ended.wait_for(lambda: task.is_over and not task.is_running, within_s)
 
-    def _hand_out(self) -> None:
-        """Give what is due to idle threads, or to new ones; call it under the lock."""
+    def _hand_out(self, patience_s: float = math.inf) -> None:
+        """Give what is due to idle threads, or to new ones; call it under the lock.
+
+        Only the thread that keeps the time starts more for what has waited: it knows why.
+        """
         now_s = monotonic()
         while self._idle and (task := self._tasks.next_ready(now_s)) is not None:
             self._idle.pop().given.put(task)
-        while (task := self._tasks.next_for_new_thread(now_s, self._threads)) is not None:
+        while (
+            task := self._tasks.next_for_new_thread(now_s, self._threads, patience_s)
+        ) is not None:
             try:
                 _Worker(self, task).start()
             except RuntimeError:  # the system gives us no more: the task waits for one of ours
@@ -103,10 +112,15 @@ class Scheduler:
             self._earlier.notify()
 
     def _keep_time(self) -> None:
+        late_looks = 0
         with self._lock:
             while self._tasks.left:
+                is_late = monotonic() > self._looks_at_s + LATE_S and self._looks_at_s > 0.0
+                late_looks = late_looks + 1 if is_late else 0
+                if 0 < late_looks <= LATE_LOOKS_MAX:
+                    self._tasks.excuse(monotonic())
                 self._looks_at_s = 0.0
-                self._hand_out()
+                self._hand_out(PATIENCE_S)
                 now_s = monotonic()
                 wait_s = min(self._tasks.look_s(now_s), IDLE_ENDS_S)
                 self._looks_at_s = now_s + wait_s

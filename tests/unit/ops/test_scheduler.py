@@ -95,6 +95,19 @@ def test_quick_tasks_need_few_threads() -> None:
     assert world.longest_wait_s[False] <= PATIENCE_S
 
 
+def test_a_process_without_processor_time_starts_no_threads_for_it() -> None:
+    """Given quick tasks that all are due / when nothing ran for a second / then no thread more."""
+    tasks = DueTasks()
+    for number in range(THREADS_MIN + 10):
+        tasks.add(Task(f"t{number}", never), 0.0)
+    begun = [tasks.next_for_new_thread(0.0, number) for number in range(THREADS_MIN)]
+    assert all(begun)
+    tasks.excuse(1.0)
+    assert tasks.next_for_new_thread(1.0, THREADS_MIN) is None
+    assert tasks.look_s(1.0) == PATIENCE_S
+    assert tasks.next_for_new_thread(1.0 + PATIENCE_S, THREADS_MIN) is not None
+
+
 def test_a_task_that_is_woken_while_it_runs_runs_again_and_one_that_is_over_never() -> None:
     tasks, task, other = DueTasks(), Task("a", never), Task("b", never)
     tasks.add(task, 0.0)
