@@ -222,14 +222,15 @@ def least_lanes(links: Iterable[LinkConfig]) -> int:
     return sum(1 + len(link.pipelines) for link in links)
 
 
-def places_note(config: Config) -> tuple[str, ...]:
-    """Return what `plan` says where this machine has fewer places than there are lanes."""
+def places_note(config: Config, link: LinkConfig) -> tuple[str, ...]:
+    """Return what `plan` says of a link whose lanes will wait for places on this machine."""
     cores = local_cores(config.spark.master)
     if cores is None:
         return ()
     task_cpus = task_cpus_of(config.spark.task_cpus, config.spark.master)
     places, lanes = places_of(cores, task_cpus), least_lanes(config.links)
-    return () if lanes <= places else (turns_text(lanes, places),)
+    waits = bool(link.pipelines) or len(config.links) >= places  # see `Places.is_over`
+    return (turns_text(lanes, places),) if waits and lanes > places else ()
 
 
 def turns_text(lanes: int, places: int) -> str:
