@@ -170,13 +170,24 @@ class ClusterConfig(Frozen):
         return named
 
 
+def _number_kind(value: Any) -> str:
+    return ":auto" if value == "auto" else ":float"
+
+
 class SparkConfig(Frozen):
     """The Spark session that copies."""
 
     master: Annotated[str, Field(title="Master", min_length=1)] = "local[*]"
     """`local[*]`, `spark://host:port`, `yarn` or `k8s://...`."""
-    task_cpus: Annotated[float, Field(title="CPUs of a task", ge=0.01, le=64)] = 0.25
-    """Cores per lane; lanes mostly wait for the network, so more lanes than cores may run."""
+    task_cpus: Annotated[
+        Annotated[Literal["auto"], Tag(":auto")]
+        | Annotated[float, Field(ge=0.01, le=64), Tag(":float")],
+        Discriminator(_number_kind),
+        Field(title="CPUs of a task"),
+    ] = "auto"
+    """Cores per lane; lanes mostly wait for the network, so more lanes than cores may run. `auto`
+    is 0.25, and on one machine less, so that there is a place for each 256 MiB of half of its
+    memory."""
     conf: Annotated[Texts, Field(title="Spark settings")] = _NONE
     """Any Spark setting; overrides what Heliostat sets."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -38,7 +37,7 @@ from heliostat.link.wish_part import Steering
 from heliostat.names import LinkName, TopicName
 from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.asked import both
-from heliostat.ops.loop_spec import LoopSpec
+from heliostat.ops.loop_spec import LoopSpec, Wake
 from heliostat.other_links.at_source import Upstream
 from heliostat.other_links.at_target import OtherLinks
 from heliostat.other_links.claims import NeighbourClaims
@@ -130,7 +129,7 @@ class Copying:
         self._source = source
         self._target = target
         self._known = known
-        self.refresh = threading.Event()  # set to have a reconciliation at once
+        self.refresh = Wake()  # set to have a reconciliation at once
         pipelines = pipelines_from(context.link, source.cluster_id)
         refused = resources.runner.refused(pipelines)
         for text in refused.values():

@@ -24,6 +24,7 @@ from heliostat.link.troubles import Troubles
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
 from heliostat.ops.process_use import ProcessUse
+from heliostat.ops.scheduler import Scheduler
 from heliostat.other_links.claims import Claims
 from heliostat.other_links.same_file import NamesOf, Neighbours, neighbours_of
 from heliostat.state_topics import progress_topic
@@ -51,6 +52,8 @@ class ProcessParts:
         Returns all topics of a cluster, by its alias.
     processes
         Returns what the processes of this driver have used.
+    scheduler
+        Runs what links do again and again, on threads that they share.
     """
 
     events: Events
@@ -59,6 +62,7 @@ class ProcessParts:
     lane_count: Callable[[LinkConfig], Lanes]
     names_of: NamesOf
     processes: Callable[[], Mapping[str, ProcessUse]]
+    scheduler: Scheduler
 
 
 class DrivenLink:
@@ -100,6 +104,7 @@ class DrivenLink:
             restarts=restarts,
             events=self._events,
             troubles=self._troubles,
+            scheduler=process.scheduler,
         )
         self._ends = KnownEnds(functools.partial(read_ends, source, target), clock)
         foreign = ForeignRecords(self._events.warn)
@@ -158,6 +163,7 @@ class DrivenLink:
             troubles=self._troubles,
             claimed=self._claims,
             processes=process.processes,
+            scheduler=process.scheduler,
         )
 
     def _claims(self, wanted: Collection[TopicName], ours: Collection[TopicName]) -> Claims:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError, Verdict
@@ -13,6 +13,7 @@ from heliostat.link.service import LinkService
 from heliostat.link.troubles import START, Troubles
 from heliostat.names import TopicName
 from heliostat.ops.events import Events
+from heliostat.ops.scheduler import ScheduledTask, Scheduler
 from heliostat.status.board import StatusBoard
 
 LOOK_S = 0.25
@@ -22,7 +23,7 @@ STOP_WITHIN_S = 125.0
 
 
 class KeptLink:
-    """A link, kept going on a thread of its own until it is stopped or halts.
+    """A link, kept going until it is stopped or halts.
 
     If its target can't be reached, it is retried; if continuing could do harm, it alone halts and
     the other links continue. It begins again when `restarts` says so.
@@ -39,6 +40,8 @@ class KeptLink:
         When it begins again.
     events, troubles
         Where changes and failures are told.
+    scheduler
+        Runs it: it takes a thread only while it begins, ends or asks something.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class KeptLink:
         restarts: RestartKeeper,
         events: Events,
         troubles: Troubles,
+        scheduler: Scheduler | None = None,
     ) -> None:
         self.wanted = wanted
         self.board = board
@@ -62,9 +66,9 @@ class KeptLink:
         self._stopping = threading.Event()
         self._service: LinkService | None = None
         self._failures = 0
-        self._thread = threading.Thread(
-            target=self._run, name=f"{wanted.link.name} kept", daemon=True
-        )
+        self._scheduler = scheduler or Scheduler()
+        self._pauses = self._run()
+        self._task: ScheduledTask | None = None
 
     @property
     def link(self) -> LinkConfig:
@@ -78,7 +82,8 @@ class KeptLink:
 
     def start(self) -> None:
         """Start the link."""
-        self._thread.start()
+        name = f"{self.link.name} kept"
+        self._task = self._scheduler.start(name, lambda: next(self._pauses, None))
 
     def change_to(self, link: LinkConfig) -> None:
         """Have it go by another configuration, of which its lanes don't depend, at once."""
@@ -98,25 +103,29 @@ class KeptLink:
         service = self._service
         if service is not None:
             service.stop()
-        self._thread.join(STOP_WITHIN_S)
+        if self._task is not None:
+            self._task.wake()
+            self._task.join(STOP_WITHIN_S)
 
-    def _run(self) -> None:
+    def _run(self) -> Iterator[float]:
+        """Keep it going; yield the pauses after which it is asked to go on."""
         try:
             while not self._stopping.is_set():
                 try:
-                    self._drive()
+                    yield from self._drive()
                 except HeliostatError as error:
                     if error.verdict is Verdict.HALT:
-                        self._rest(error)
+                        yield from self._rest(error)
                     else:
                         self._failed(error)
                 except Exception as error:  # noqa: BLE001  # a bug ends this link only, and is told
-                    self._rest(error)
-                self._stopping.wait(self._pause_s())
+                    yield from self._rest(error)
+                if not self._stopping.is_set():
+                    yield self._pause_s()
         finally:
             self._restarts.close()
 
-    def _drive(self) -> None:
+    def _drive(self) -> Iterator[float]:
         """Run the link until it is stopped; raises its failure if it ends otherwise."""
         service = self._service = self._make()
         if self._stopping.is_set():
@@ -130,18 +139,19 @@ class KeptLink:
                 self._restarts.runs(service.restarts)
             while service.failure is None and not self._stopping.is_set():
                 self._restarts.look()
-                self._stopping.wait(LOOK_S)
+                yield LOOK_S
         finally:
             service.stop()
         if service.failure is not None:
             raise service.failure
 
-    def _rest(self, error: BaseException) -> None:
+    def _rest(self, error: BaseException) -> Iterator[float]:
         """Halt, until it is to begin again."""
         self._restarts.halted(error)
         self.failure = error
         while not self._restarts.is_due():
-            if self._stopping.wait(LOOK_S):
+            yield LOOK_S
+            if self._stopping.is_set():
                 return
         self.failure = None
 

@@ -14,6 +14,7 @@ from heliostat.clock import Clock
 from heliostat.errors import HeliostatError, Verdict
 from heliostat.link.troubles import Troubles
 from heliostat.ops.loop_spec import LoopSpec
+from heliostat.ops.scheduler import ScheduledTask, Scheduler
 
 STALE_AFTER_TURNS = 3
 STOP_WITHIN_S = 20.0
@@ -37,83 +38,85 @@ class LoopHealth:
 
 
 class Loop:
-    """Calls `turn` every `interval_s` on a thread of its own until stopped.
+    """Calls `turn` every `interval_s` until stopped, on threads that it shares with other loops.
 
     Parameters
     ----------
-    link, part
-        What it is part of, and its name there: for health, logs and the thread.
-    interval_s
-        Seconds from the end of one run to the next.
-    turn
-        What it runs. A `HeliostatError` whose verdict is HALT ends the loop through `on_halt`.
+    link, spec
+        What it is part of, for health, logs and threads; its name there, and what it runs, each
+        `interval_s` from the end of one run on. A `HeliostatError` whose verdict is HALT ends the
+        loop through `on_halt`.
+    scheduler
+        Runs it.
     on_halt
         Called with an error after which the loop must not continue.
     wall_ms
         The wall clock, in ms since the epoch.
     troubles
         Where failures are told.
-    wake
-        Set by others to have the next run at once.
     """
 
     def __init__(
         self,
         link: str,
-        part: str,
-        interval_s: float,
-        turn: Callable[[], None],
+        spec: LoopSpec,
+        scheduler: Scheduler,
         *,
         on_halt: Callable[[BaseException], None],
         wall_ms: Callable[[], int],
         troubles: Troubles,
-        wake: threading.Event | None = None,
     ) -> None:
-        name = f"{link} {part}"
-        self.part = part
-        self.health = LoopHealth(name, interval_s)
-        self._wake = wake or threading.Event()
-        self._turn = turn
+        name = f"{link} {spec.name}"
+        self.part = spec.name
+        self.health = LoopHealth(name, spec.interval_s)
+        self._spec = spec
+        self._scheduler = scheduler
         self._on_halt = on_halt
         self._wall_ms = wall_ms
         self._troubles = troubles
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._task: ScheduledTask | None = None
 
     def start(self) -> None:
-        """Start the thread; the first run is at once."""
+        """Begin; the first run is at once."""
         self.health.last_good_ms = self._wall_ms()
-        self._thread.start()
+        spec = self._spec
+        task = self._scheduler.start(self.health.name, self._run, is_urgent=spec.is_urgent)
+        self._task = task
+        if (wake := spec.wake) is not None:
+            wake.listener = task.wake
+            if wake.is_set():  # it was set before it had a listener
+                task.wake()
 
     def stop(self, timeout_s: float) -> bool:
         """Ask it to end and wait for that; return whether it has ended."""
         self._stop.set()
-        self._wake.set()
-        if self._thread.is_alive() and self._thread is not threading.current_thread():
-            self._thread.join(timeout_s)
-        return not self._thread.is_alive()
+        return self._task is None or self._task.end(timeout_s)
 
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            try:
-                self._turn()
-            except HeliostatError as error:
-                self._failed(error)
-                if error.verdict is Verdict.HALT:
-                    self._on_halt(error)
-                    return
-                self._troubles.failed(self.part, error)
-            except Exception as error:  # noqa: BLE001  # a bug in a loop must be seen, not vanish
-                self._failed(error)
+    def _run(self) -> float | None:
+        """Run it once; return the pause until the next time, None: it must not go on."""
+        if self._stop.is_set():
+            return None
+        if self._spec.wake is not None:
+            self._spec.wake.clear()
+        try:
+            self._spec.turn()
+        except HeliostatError as error:
+            self._failed(error)
+            if error.verdict is Verdict.HALT:
                 self._on_halt(error)
-                return
-            else:
-                self.health.last_good_ms = self._wall_ms()
-                self.health.failures_in_a_row = 0
-                self.health.last_error = ""
-                self._troubles.works(self.part)
-            self._wake.wait(self._pause_s())
-            self._wake.clear()
+                return None
+            self._troubles.failed(self.part, error)
+        except Exception as error:  # noqa: BLE001  # a bug in a loop must be seen, not vanish
+            self._failed(error)
+            self._on_halt(error)
+            return None
+        else:
+            self.health.last_good_ms = self._wall_ms()
+            self.health.failures_in_a_row = 0
+            self.health.last_error = ""
+            self._troubles.works(self.part)
+        return self._pause_s()
 
     def is_ending(self) -> bool:
         """Return whether it was asked to end."""
@@ -141,12 +144,20 @@ class Loops:
         See `Loop`.
     clock, troubles
         Time, and where failures are told.
+    scheduler
+        Runs them; by default one of their own.
     """
 
     def __init__(
-        self, link: str, on_halt: Callable[[BaseException], None], clock: Clock, troubles: Troubles
+        self,
+        link: str,
+        on_halt: Callable[[BaseException], None],
+        clock: Clock,
+        troubles: Troubles,
+        scheduler: Scheduler | None = None,
     ) -> None:
         self._link = link
+        self._scheduler = scheduler or Scheduler()
         self._on_halt = on_halt
         self._clock = clock
         self._troubles = troubles
@@ -157,13 +168,11 @@ class Loops:
         started = [
             Loop(
                 self._link,
-                spec.name,
-                spec.interval_s,
-                spec.turn,
+                spec,
+                self._scheduler,
                 on_halt=self._on_halt,
                 wall_ms=self._clock.wall_ms,
                 troubles=self._troubles,
-                wake=spec.wake,
             )
             for spec in specs
         ]

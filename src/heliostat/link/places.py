@@ -16,6 +16,7 @@ from heliostat.config import Config, LinkConfig
 from heliostat.errors import HeliostatError
 from heliostat.link.lane_packing import PIPELINE_LANES
 from heliostat.names import LaneId, LinkName
+from heliostat.ops.places import places_of, task_cpus_of
 from heliostat.ops.spark_session import local_cores
 from heliostat.records.copier.lane import PartitionReport, RoundReport
 
@@ -31,8 +32,9 @@ COUNTED_S = 2.0
 BEGINS_S = 10.0
 """About how long it takes from the end of one round to the first report of the next."""
 WHAT_TO_DO = (
-    "put topics with equal steps into one pipeline, lower spark.task_cpus (each lane of a pipeline "
-    "as rows takes 300 MB), or add cores"
+    "put topics of the same two clusters into one link, and those with equal steps into one "
+    "pipeline, lower spark.task_cpus (an idle lane takes 40 MB, one whose target is slow 430 MB, "
+    "one of a pipeline as rows 300 MB), add memory or cores, or run some links elsewhere (--link)"
 )
 
 
@@ -220,13 +222,15 @@ def least_lanes(links: Iterable[LinkConfig]) -> int:
     return sum(1 + len(link.pipelines) for link in links)
 
 
-def places_note(config: Config) -> tuple[str, ...]:
-    """Return what `plan` says where this machine has fewer places than there are lanes."""
+def places_note(config: Config, link: LinkConfig) -> tuple[str, ...]:
+    """Return what `plan` says of a link whose lanes will wait for places on this machine."""
     cores = local_cores(config.spark.master)
     if cores is None:
         return ()
-    places, lanes = int(cores / config.spark.task_cpus), least_lanes(config.links)
-    return () if lanes <= places else (turns_text(lanes, places),)
+    task_cpus = task_cpus_of(config.spark.task_cpus, config.spark.master)
+    places, lanes = places_of(cores, task_cpus), least_lanes(config.links)
+    waits = bool(link.pipelines) or len(config.links) >= places  # see `Places.is_over`
+    return (turns_text(lanes, places),) if waits and lanes > places else ()
 
 
 def turns_text(lanes: int, places: int) -> str:

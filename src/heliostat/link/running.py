@@ -17,6 +17,8 @@ from heliostat.link.places import Places, least_lanes, turns_text
 from heliostat.link.spark_start import SparkStart
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
+from heliostat.ops.places import places_of, task_cpus_of
+from heliostat.ops.scheduler import Scheduler
 from heliostat.other_links.same_file import TopicNames, ask_topics
 from heliostat.records.spark.pipeline import SparkRounds
 from heliostat.status.values import LinkStatus
@@ -66,6 +68,7 @@ class Running:
         self._processes = DriverProcesses(self._jvm_pid, self._clock)
         self._stop_asked = stop_asked or threading.Event()
         self._stopping = threading.Event()
+        self._scheduler = Scheduler()
         self._changing = threading.Lock()
         """Held while links come and go."""
         self._parts: ProcessParts | None = None
@@ -104,6 +107,7 @@ class Running:
                 lambda link: self._lane_count(link, spark),
                 names.of,
                 self._processes.report,
+                self._scheduler,
             )
             self._begin_links()
 
@@ -237,7 +241,8 @@ class Running:
 
     def _places(self, spark: SparkRounds) -> int:
         """Return how many lanes can run at once now."""
-        return int(spark.cores / self._config.spark.task_cpus)
+        settings = self._config.spark
+        return places_of(spark.cores, task_cpus_of(settings.task_cpus, settings.master))
 
     def _slots(self, spark: SparkRounds) -> int:
         """Return how many lanes without a pipeline can run at once now: each pipeline has one."""

@@ -39,8 +39,10 @@ from heliostat.link.wish_part import WishPart
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.asked import PendingAnswer
 from heliostat.ops.events import Events
-from heliostat.ops.loop_spec import LoopSpec
+from heliostat.ops.loop_spec import LoopSpec, Wake
 from heliostat.ops.process_use import ProcessUse
+from heliostat.ops.request_times import RequestTimes
+from heliostat.ops.scheduler import Scheduler
 from heliostat.other_links.claims import NeighbourClaims
 from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership, owner_lasts_s
@@ -64,18 +66,14 @@ class LinkService:
     ----------
     config, wanted
         The configuration, and the link of it to run.
-    runner
-        Runs rounds on Spark.
-    lane_count
-        The most lanes there may be now.
+    runner, lane_count
+        Runs rounds on Spark; the most lanes there may be now.
     clock, events, troubles
         Time, and where changes and failures are told.
-    board
-        The link's status, updated from the lanes' reports.
-    claimed
-        Which target topics other links of the file write.
-    processes
-        Returns what the processes of this driver have used.
+    board, claimed
+        The link's status, from lanes' reports; which target topics others of the file write.
+    processes, scheduler
+        Returns what the processes of this driver have used; runs loops.
     """
 
     def __init__(
@@ -91,13 +89,14 @@ class LinkService:
         board: StatusBoard,
         claimed: NeighbourClaims,
         processes: Callable[[], Mapping[str, ProcessUse]] = dict,
+        scheduler: Scheduler,
     ) -> None:
         link = wanted.link
         self._meters = Meters(
             processes, troubles, board, {link.source: "source", link.target: "target"}
         )
         self._stopping = threading.Event()
-        self._wake = threading.Event()
+        self._wake = Wake()
         """Ends a pause of the loop that keeps leases."""
         self._lease_s = link.lanes.lease_s
         self._beginning = threading.Lock()
@@ -112,8 +111,10 @@ class LinkService:
             must_stop=self._stopping.is_set,
         )
         owner = OwnerGuard(ownership)
-        self._wishes = self._wish_part(target.access(), owner, foreign, clock, events)
-        self._copy_loops = Loops(link.name, owner.halt, clock, troubles)
+        self._wishes = self._wish_part(
+            target.access(), owner, foreign, scheduler=scheduler, clock=clock, events=events
+        )
+        self._copy_loops = Loops(link.name, owner.halt, clock, troubles, scheduler)
         self._context = LinkContext(
             link,
             source,
@@ -130,7 +131,7 @@ class LinkService:
             loops=self._copy_loops,
         )
         self._history = HistoryPart(state.history, board, clock, events)
-        self._loops = Loops(link.name, owner.halt, clock, troubles)
+        self._loops = Loops(link.name, owner.halt, clock, troubles, scheduler)
         self._admins: list[ClusterAdmin] = []
         self.switch = CopyingSwitch(
             self._context,
@@ -145,6 +146,8 @@ class LinkService:
         target: ClusterAccess,
         owner: OwnerGuard,
         foreign: ForeignRecords,
+        *,
+        scheduler: Scheduler,
         clock: Clock,
         events: Events,
     ) -> WishPart:
@@ -164,6 +167,7 @@ class LinkService:
             lambda: self.switch.is_carried_out(),  # noqa: PLW0108  # as above
             orders,
             events,
+            is_crowded=lambda: scheduler.is_crowded,
         )
 
     @property
@@ -211,12 +215,13 @@ class LinkService:
         state.owner.end_watch()
         state.claim = owner.ownership.claim_number
         report = owner.guarded(lambda: state.put_driver(self._report("running")))
+        every_s = renew_every_s(self._lease_s)
         self._loops.start(
-            LoopSpec("ownership", renew_every_s(self._lease_s), self._keep_owning, self._wake),
+            LoopSpec("ownership", every_s, self._keep_owning, self._wake, is_urgent=True),
             LoopSpec("report", REPORT_EVERY_S, report, self._wishes.answered),
         )
-        with contextlib.suppress(ConnectionLost, BrokerError):  # they are read again, and reported
-            connecting.answer()
+        with contextlib.suppress(ConnectionLost, BrokerError):
+            connecting.answer()  # they are read again, and reported
         self._wishes.begin()
         self._loops.start(self._wishes.loop(owner.guarded), self._history.loop(owner.guarded))
         while not self.switch.begun.wait(LOOK_S):
@@ -261,10 +266,7 @@ class LinkService:
             "no_progress": self._context.board.no_progress(now_ms),
             "loops": self._loops.report(now_ms) + self._copy_loops.report(now_ms),
             "meters": self._meters.report(
-                {
-                    "source": [] if source is None else [source.times],
-                    "target": [] if target is None else [target.times],
-                }
+                {"source": _times_of(source), "target": _times_of(target)}
             ),
         }
 
@@ -307,3 +309,7 @@ class LinkService:
             self.switch.copying.close()
         for admin in self._admins:
             admin.close()
+
+
+def _times_of(admin: ClusterAdmin | None) -> list[RequestTimes]:
+    return [] if admin is None else [admin.times]

@@ -13,6 +13,7 @@ from heliostat.config import Config, LinkConfig
 from heliostat.link.pipeline_rules import pipelines_of
 from heliostat.ops.compiled_ahead import LoopsAhead
 from heliostat.ops.jvm_output import Tell, to_stderr
+from heliostat.ops.places import task_cpus_of
 from heliostat.records.spark.pipeline import SparkRounds
 
 STARTED_WITHIN_S = 20.0
@@ -80,12 +81,13 @@ class SparkStart:
         return self._rounds
 
     def _run(self) -> None:
+        settings = self._config.spark
         try:
             self._rounds = SparkRounds(
                 "heliostat " + ",".join(link.name for link in self._links),
-                self._config.spark.master,
-                self._config.spark.conf,
-                task_cpus=self._config.spark.task_cpus,
+                settings.master,
+                settings.conf,
+                task_cpus=task_cpus_of(settings.task_cpus, settings.master),
                 has_pipelines=any(map(pipelines_of, self._links)),
                 has_rows=any(
                     not each.is_in_place

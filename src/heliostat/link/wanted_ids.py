@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from heliostat.names import LaneId
+from heliostat.ops.loop_spec import Wake
 from heliostat.ops.request_times import RequestCounts
 from heliostat.records.copier.lane import RoundReport
 
@@ -23,7 +24,7 @@ class WantedIds:
     """
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
-        self.wake = threading.Event()
+        self.wake = Wake()
         self._monotonic_s = monotonic_s
         self._since_s: dict[LaneId, dict[int, float]] = {}
         self._waits = RequestCounts()

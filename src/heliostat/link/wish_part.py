@@ -22,7 +22,7 @@ from heliostat.link.order_part import OrderPart
 from heliostat.link.ordered_restarts import OrderedRestarts
 from heliostat.names import LaneId, Offset, TopicName, TopicPartition
 from heliostat.ops.events import Events
-from heliostat.ops.loop_spec import LoopSpec
+from heliostat.ops.loop_spec import LoopSpec, Wake
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.lane_limits import ByteLimits, Priority
 from heliostat.wishes.levels import Levels, Said
@@ -136,6 +136,9 @@ class WishPart:
         Carries out what is ordered.
     events
         Where changes are logged.
+    is_crowded
+        Returns whether there are too many links for each to wait for wishes on a thread: then they
+        are looked at each second.
     """
 
     def __init__(
@@ -145,19 +148,22 @@ class WishPart:
         is_carried_out: Callable[[], bool],
         orders: OrderPart,
         events: Events,
+        *,
+        is_crowded: Callable[[], bool] = lambda: False,
     ) -> None:
         self._book = book
         self._carry_out = carry_out
         self._is_carried_out = is_carried_out
         self._orders = orders
         self._events = events
+        self._is_crowded = is_crowded
         self._lock = threading.Lock()
         self._now = Wishes()
         self._is_read = self._is_ordered = False
         self._position = self._answered = Offset(0)
         self._pending_until_s = 0.0
-        self._wake = threading.Event()
-        self.answered = threading.Event()
+        self._wake = Wake()
+        self.answered = Wake()
         """Set when wishes were carried out, so that this is reported at once."""
 
     def now(self) -> Wishes:
@@ -192,7 +198,8 @@ class WishPart:
         before, began_s = self.now(), monotonic()
         is_pending = self._answered != self._position or self._is_ordered
         is_pending &= began_s < self._pending_until_s
-        wait_s = PENDING_WAIT_S if is_pending else WAIT_S
+        waits = not is_pending and not self._is_crowded()
+        wait_s = WAIT_S if waits else PENDING_WAIT_S
         if is_new := self._book.consume(wait_s):
             self._take()
             for text in changes_between(before, self.now()):
@@ -201,7 +208,8 @@ class WishPart:
         if self._answered != self._position and self._is_carried_out():
             self._answered = self._position
             self.answered.set()
-        if is_new or monotonic() - began_s > wait_s / 2:
+        has_waited = (waits or is_pending) and monotonic() - began_s > wait_s / 2
+        if is_new or has_waited:
             self._wake.set()
 
     def _take(self) -> None:

@@ -100,7 +100,7 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
     plan, gone = seen.plan, told.pop("gone")
     plan = replace(plan, rights=told.pop("rights"))
     piped = pipeline_notes(link, (mirror.source for mirror in plan.mirrors))
-    piped += places_note(config) if link.pipelines else ()
+    piped += places_note(config, link)
     notes = (*told["unfilled"], *told["blind"], *seen.odd, *piped, *told["backlog"], *told["kept"])
     notes += told["protection"]
     notes += fewer_copies(_copies(seen))

@@ -47,7 +47,7 @@ def test_the_example_is_accepted_and_has_the_documented_values():
     assert link.records.compression == "keep"
     assert link.lanes.count == "auto"
     assert config.clusters[link.source].access().endpoints == (Endpoint("127.0.0.1", 9092),)
-    assert config.spark.task_cpus == 0.25
+    assert config.spark.task_cpus == "auto"
 
 
 def test_defaults_are_merged_key_by_key_and_a_links_own_value_wins(tmp_path):

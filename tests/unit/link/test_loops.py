@@ -12,6 +12,7 @@ from heliostat.link.loops import Loop, Loops
 from heliostat.link.troubles import Troubles
 from heliostat.ops.events import NOTHING, Events, Subject
 from heliostat.ops.loop_spec import LoopSpec
+from heliostat.ops.scheduler import Scheduler
 
 TURNS = 20
 WITHIN_S = 30.0
@@ -40,9 +41,8 @@ def test_a_failure_is_told_once_with_its_part_and_counted_by_the_loop() -> None:
 
     loop = Loop(
         "l",
-        "copies",
-        0.001,
-        turn,
+        LoopSpec("copies", 0.001, turn),
+        Scheduler(),
         on_halt=lambda error: None,
         wall_ms=lambda: 0,
         troubles=Troubles({}, SystemClock(), CapturedEvents(lambda: 0, None)),

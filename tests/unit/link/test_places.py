@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from heliostat.config import Config
 from heliostat.errors import SparkUnavailable
 from heliostat.link.lane_packing import PIPELINE_LANES
-from heliostat.link.places import TURN_S, Places, Turns
+from heliostat.link.places import TURN_S, Places, Turns, places_note
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 
@@ -163,3 +166,39 @@ def test_a_turn_counts_from_when_something_was_copied(
     simulated.turns.reported(report)
     simulated.run(int(TURN_S) + 1)
     assert (piped(1) in simulated.running) == is_over
+
+
+def test_many_links_without_pipelines_all_get_their_turn() -> None:
+    """Given 30 lanes of links without a pipeline and 8 places / then all copy, about as long."""
+    simulated = Simulated(8, [LaneId(number) for number in range(30)])
+    simulated.run(SECONDS)
+    copied = simulated.copied_s.values()
+    assert min(copied) > 0.7 * max(copied)
+    assert max(simulated.pauses_s.values()) < 5 * TURN_S
+
+
+@pytest.mark.parametrize(
+    ("links", "pipelines", "told"),
+    [(8, 0, (False, False)), (9, 0, (True, True)), (4, 5, (True, False)), (4, 4, (False, False))],
+)
+def test_plan_says_of_a_link_that_its_lanes_will_wait(
+    links: int, pipelines: int, told: tuple[bool, bool]
+) -> None:
+    """Given 8 places / then the first link, which has the pipelines, and the last are told so."""
+    described: list[dict[str, Any]] = [
+        {"name": f"l{number}", "source": "a", "target": "b"} for number in range(links)
+    ]
+    described[0]["pipelines"] = [
+        {"name": f"p{number}", "topics": [f"t{number}"], "steps": [{"where": "key IS NOT NULL"}]}
+        for number in range(pipelines)
+    ]
+    config = Config.model_validate(
+        {
+            "clusters": {name: {"bootstrap": [f"{name}:1"]} for name in "ab"},
+            "spark": {"master": "local[2]", "task_cpus": 0.25},
+            "links": described,
+        }
+    )
+    notes = [places_note(config, link) for link in (config.links[0], config.links[-1])]
+    assert tuple(map(bool, notes)) == told
+    assert all("Spark runs 8 lanes at once" in note for found in notes for note in found)

@@ -52,7 +52,7 @@ class Scene:
         self.book = Book()
         self.done: list[WishedState | None] = []
         self.fails = 0
-        self.is_carried_out = True
+        self.is_carried_out, self.is_crowded = True, False
         self.events = Events(lambda: 0, None)
         self.part = WishPart(
             self.book,  # type: ignore[arg-type]  # a part of it
@@ -68,6 +68,7 @@ class Scene:
                 events=self.events,
             ),
             self.events,
+            is_crowded=lambda: self.is_crowded,
         )
 
     def carry_out(self, wishes: Wishes) -> None:
@@ -143,3 +144,19 @@ def test_many_pauses_are_counted_and_some_named() -> None:
         "t000",
     )
     assert told["link"] is None
+
+
+def test_among_many_links_no_turn_waits_for_wishes() -> None:
+    """Given many links / then a turn looks without waiting, and the next one is not at once."""
+    scene = Scene()
+    scene.part.begin()
+    scene.is_crowded = True
+    wake = scene.part.loop(Mock()).wake
+    assert wake is not None
+    scene.part.turn()
+    assert scene.book.waits[-1] < 0.1
+    assert not wake.is_set()
+    scene.book.there.append(PAUSE)
+    scene.part.turn()
+    assert scene.done[-1] is WishedState.PAUSED
+    assert wake.is_set()
