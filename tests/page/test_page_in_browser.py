@@ -200,27 +200,59 @@ def test_clusters_are_asked_once_and_again_by_who_wants_it(page: Any, address: s
     page.wait_for_url("**/groups")
 
 
-def test_a_comparison_is_begun_followed_and_cancelled(page: Any, address: str) -> None:
-    job: dict[str, Any] = {"id": "j", "state": "running", "options": {"topics": ["a"]}}
-    job |= {"verdict": "open", "progress": None, "started_ms": 1, "ended_ms": None}
-    job |= {"result": None, "problem": None}
-    jobs: list[dict[str, Any]] = []
-    asked: list[tuple[str, str | None]] = []
+SHARES = """() => {
+  const bar = document.querySelector("article progress");
+  return bar ? Number(bar.value) : null;
+}"""
 
-    def answer(route: Any) -> None:
-        request = route.request
-        if request.method != "GET":
-            asked.append((request.method, request.post_data))
-            jobs[:] = [job if request.method == "POST" else {**job, "state": "cancelled"}]
-        route.fulfill(json={"items": jobs})
 
-    page.route("**/api/v1/jobs**", answer)
-    page.route("**/api/v1/links/*/verify", answer)
+def _compare(page: Any, address: str, topic: str) -> Any:
+    """Begin to compare a topic in the page; return the job's card."""
     page.goto(f"{address}{LINK}/verify")
+    page.locator("#verify-topic").fill(topic)
     page.get_by_role("button", name="Compare").click()
-    page.get_by_role("button", name="Cancel").click()
-    page.wait_for_selector("text=cancelled")
-    assert asked == [("POST", '{"topics":[]}'), ("DELETE", None)]
+    card = page.locator("article.card").first
+    card.locator("progress").wait_for()
+    assert topic in card.inner_text()
+    assert page.get_by_role("button", name="Compare").is_disabled(), "one at a time"
+    return card
+
+
+@pytest.mark.parametrize(("topic", "verdict"), [("lsst.a", "equal"), ("is.different", "different")])
+def test_a_comparison_is_followed_to_its_end(
+    page: Any, address: str, topic: str, verdict: str
+) -> None:
+    """A process of its own compares, the service follows it, and the page shows what that tells."""
+    card = _compare(page, address, topic)
+    shares: list[float] = []
+    while (share := page.evaluate(SHARES)) is not None:
+        shares += [share] if share not in shares else []
+        page.wait_for_timeout(200)
+    assert len(shares) >= 3, "each second how far it is"
+    assert shares == sorted(shares)
+    said = card.inner_text()
+    assert verdict in card.locator(".detail-state").inner_text()
+    assert "10 of 10 partitions, 40,000 records compared" in said
+    assert ("1 differ" in said) == (verdict == "different")
+    card.get_by_text("The report").click()
+    assert f'"clean": {str(verdict == "equal").lower()}' in card.inner_text()
+    assert page.get_by_role("button", name="Compare").is_enabled()
+    page.goto(f"{address}{LINK}/events")
+    page.wait_for_selector("text=verify: verified: 4 topics")
+
+
+def test_a_comparison_that_fails_says_what_helps(page: Any, address: str) -> None:
+    card = _compare(page, address, "is.broken")
+    card.locator("text=failed").wait_for()
+    said = card.inner_text()
+    assert all(part in said for part in ("CONNECTION_LOST", "no broker of usdf", "What helps"))
+
+
+def test_a_comparison_is_cancelled(page: Any, address: str) -> None:
+    card = _compare(page, address, "is.endless")
+    card.get_by_role("button", name="Cancel").click()
+    card.locator("text=cancelled").wait_for()
+    assert card.locator("progress").count() == 0
 
 
 def test_events_come_as_they_happen(browser: Any, address: str) -> None:
