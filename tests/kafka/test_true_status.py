@@ -85,7 +85,8 @@ def test_a_hanging_transaction_is_reported_with_its_lag(link: Link) -> None:
             wait_for("a line", lambda: "(a writer that hangs)" in running.text(), TOLD_WITHIN_S)
             assert link.status("--max-lag", "3600").returncode == 0
         link.wait_in_sync()
-        wait_for("its end", lambda: f"{link.topic}-0: the transaction" in running.text(), TOLD_WITHIN_S)
+        end = f"{link.topic}-0: the transaction of producer"
+        wait_for("its end", lambda: end in running.text(), TOLD_WITHIN_S)
         # A marker bears no record: in the mirror the next one stands in its place.
         assert link.ends(link.pair.target) == [2 * RECORDS + 1]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from heliostat.clock import Clock
 from heliostat.clusters.foreign_records import ForeignRecords
@@ -26,7 +26,7 @@ class WantedLink:
     """What a link should be now; whoever changes it replaces these, and the link takes them."""
 
     link: LinkConfig
-    not_in_force: NotInForce = NotInForce()
+    not_in_force: NotInForce = field(default_factory=NotInForce)
     in_force: LinkConfig | None = None
     """What it goes by; None: it has not begun."""
     live_ms: int = 0

@@ -87,7 +87,8 @@ CONFIGURATION_LIVE = _family(
     "configuration_live_timestamp_seconds",
     GAUGE,
     LINK,
-    "Since when the link goes by the configuration that is in force; absent while nobody drives it.",
+    "Since when the link goes by the configuration that is in force; absent while nobody drives "
+    "it.",
 )
 CONFIGURATION_REFUSED = _family(
     "configuration_refused",
