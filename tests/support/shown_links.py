@@ -10,9 +10,11 @@ import argparse
 import math
 import random
 import socket
+import sys
 import threading
 import time
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 import uvicorn
 from typing_extensions import override
@@ -25,10 +27,13 @@ from heliostat.records.copier.lane import PartitionReport, PartitionState, Round
 from heliostat.records.transport.progress_reports import LaneProgress
 from heliostat.serve.app import make_app
 from heliostat.serve.guard import Guard
+from heliostat.serve.jobs import Jobs
 from heliostat.serve.watch import Watch
 from heliostat.status.history import COARSE_S, FINE_S, Point
 from heliostat.wishes.wish import Wishes
 
+VERIFY = Path(__file__).with_name("shown_verify.py")
+"""What stands for `heliostat verify`."""
 HOST_NAMES = ("127.0.0.1", "localhost")
 SYSTEMS = [
     "MTM1M3",
@@ -450,12 +455,14 @@ def main() -> None:
         each.report(clock.wall_ms())
     ended = threading.Event()
     threading.Thread(target=feed, args=(watch, feeds, clock, ended), daemon=True).start()
-    app = Guard(make_app(watch), hosts=[f"{name}:{port}" for name in HOST_NAMES], tokens=None)
+    jobs = Jobs(watch, program=(sys.executable, "-I", str(VERIFY)))
+    app = Guard(make_app(watch, jobs), hosts=[f"{name}:{port}" for name in HOST_NAMES], tokens=None)
     print(f"http://127.0.0.1:{port}/", flush=True)
     server = uvicorn.Server(
         uvicorn.Config(app, access_log=False, log_config=None, ws="none", lifespan="off")
     )
     server.run(sockets=[listener])
+    jobs.stop()
     ended.set()
 
 

@@ -300,6 +300,7 @@ class Copying:
             self._reconciler = self._reconciler.with_link(wanted.link)
         now.loops.pace(REFRESH, wanted.link.topics.refresh_interval_s)
         self._context = wanted
+        wanted.wanted.takes_effect(wanted.clock.wall_ms())
         wanted.events.info("goes by its new configuration")
 
     def _keep_stops(self) -> None:

@@ -199,5 +199,6 @@ class CopyingSwitch:
         copying = self.copying
         parts = REPORT_WITHOUT_SOURCE if copying is None else copying.report()
         known = self.known.report()
-        known["notes"] = [*self._context.wanted.remarks, *known["notes"]]
-        return {**known, **parts}
+        wanted = self._context.wanted
+        known["notes"] = [*wanted.not_in_force.lines, *known["notes"]]
+        return {**known, **parts, "configuration": wanted.report()}

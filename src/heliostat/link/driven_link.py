@@ -82,8 +82,8 @@ class DrivenLink:
         self._stopping = threading.Event()
         self._neighbours = Neighbours(config, link, process.names_of)
         self._lanes = process.lane_count(link)
-        self.wanted = WantedLink(link)
         source, target = (config.clusters[each].access() for each in (link.source, link.target))
+        self.wanted = WantedLink(link)
         name, clock = LinkName(link.name), process.clock
         board = self.board = StatusBoard(name)
         self._events = KeptEvents(process.events.of(link.name), link.name, clock.wall_ms)
@@ -152,6 +152,7 @@ class DrivenLink:
 
     def _service(self) -> LinkService:
         process = self._process
+        self.wanted.takes_effect(process.clock.wall_ms())
         return LinkService(
             self._config,
             self.wanted,

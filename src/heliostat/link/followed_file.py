@@ -18,7 +18,7 @@ from heliostat.config import Config, ConfigFile, read_config_file
 from heliostat.config.changed_file import ChangedFile
 from heliostat.config.changes import ConfigChanges, Effect, changes_between
 from heliostat.errors import ConfigError
-from heliostat.link.held_changes import TakenConfig, hold_back
+from heliostat.link.held_changes import NotInForce, TakenConfig, hold_back
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events, Subject, shortened
 
@@ -38,7 +38,7 @@ class FileUsers(Protocol):
         """Return all topics of a link's source, as seen last; None: not yet."""
         ...
 
-    def remark(self, remarks: Mapping[LinkName, tuple[str, ...]]) -> None:
+    def remark(self, remarks: Mapping[LinkName, NotInForce]) -> None:
         """Say this in the status of links until it is called again."""
         ...
 
@@ -145,7 +145,8 @@ class FollowedFile:
         self._events.warn(f"{name} is refused and changes nothing: {'; '.join(problems)}", about)
         first = "; ".join(shortened(problems, 3, "problems"))
         text = f"{name} is refused, what was read before is in force: {first}"
-        self._users.remark({LinkName(link.name): (text,) for link in self._in_force.links})
+        told = NotInForce((text,), is_refused=True)
+        self._users.remark({LinkName(link.name): told for link in self._in_force.links})
 
     def _remark(self, taken: TakenConfig) -> None:
         """Say in the status of each link what of the file is not in force for it."""
@@ -158,7 +159,8 @@ class FollowedFile:
         for held in of_ours:
             if held.field:
                 remarks[held.link].append(held.line())
-        self._users.remark({link: tuple(lines) for link, lines in remarks.items() if lines})
+        told = {link: NotInForce(tuple(lines)) for link, lines in remarks.items() if lines}
+        self._users.remark(told)
 
     def _of_ours(self, config: Config) -> Config:
         """Return the configuration with the links that run here."""

@@ -29,6 +29,16 @@ SourceTopics = Callable[[LinkName], Collection[TopicName] | None]
 
 
 @dataclass(frozen=True, slots=True)
+class NotInForce:
+    """What of a configuration file is not in force for a link."""
+
+    lines: tuple[str, ...] = ()
+    """For people."""
+    is_refused: bool = False
+    """Whether it is invalid, so that nothing of it is."""
+
+
+@dataclass(frozen=True, slots=True)
 class HeldChange:
     """A change that waits to be confirmed."""
 

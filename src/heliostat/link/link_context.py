@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from heliostat.clock import Clock
 from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import ClusterConfig, LinkConfig, MetricsConfig
 from heliostat.groups.progress import progress_group
+from heliostat.link.held_changes import NotInForce
 from heliostat.link.known import Known
 from heliostat.link.loops import Loops
 from heliostat.link.owner_guard import OwnerGuard
@@ -25,8 +26,21 @@ class WantedLink:
     """What a link should be now; whoever changes it replaces these, and the link takes them."""
 
     link: LinkConfig
-    remarks: tuple[str, ...] = ()
-    """What the status says of its configuration."""
+    not_in_force: NotInForce = field(default_factory=NotInForce)
+    in_force: LinkConfig | None = None
+    """What it goes by; None: it has not begun."""
+    live_ms: int = 0
+    """Since when it goes by that (ms since the epoch)."""
+
+    def takes_effect(self, now_ms: int) -> None:
+        """Note that the link goes by it from now on, if it does not yet."""
+        if self.in_force != self.link:
+            self.in_force, self.live_ms = self.link, now_ms
+
+    def report(self) -> dict[str, object]:
+        """Return the part of the driver's report about the configuration."""
+        held = 0 if self.not_in_force.is_refused else len(self.not_in_force.lines)
+        return {"live_ms": self.live_ms, "refused": self.not_in_force.is_refused, "held": held}
 
 
 @dataclass(frozen=True, slots=True)

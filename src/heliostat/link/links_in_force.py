@@ -15,6 +15,7 @@ from heliostat.config import Config, ConfigFile, LinkConfig
 from heliostat.config.defined import WholeConfig
 from heliostat.connect.home_contents import home_contents
 from heliostat.definitions.follow import HomeFollower
+from heliostat.link.held_changes import NotInForce
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
 
@@ -107,7 +108,7 @@ class LinksInForce:
         """Return all topics of a link's source, as seen last; None: not yet."""
         return self._running.source_topics(link)
 
-    def remark(self, remarks: Mapping[LinkName, tuple[str, ...]]) -> None:
+    def remark(self, remarks: Mapping[LinkName, NotInForce]) -> None:
         """Say this in the status of links until it is called again."""
         self._running.remark(remarks)
 

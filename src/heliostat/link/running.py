@@ -9,6 +9,7 @@ from heliostat.clock import Clock, SystemClock
 from heliostat.config import Config, LinkConfig
 from heliostat.config.changes import ConfigChanges, LinkChange, LinkFate, changes_between
 from heliostat.link.driven_link import DrivenLink, ProcessParts
+from heliostat.link.held_changes import NotInForce
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_count import LaneCount
 from heliostat.link.lane_set import Runner
@@ -170,10 +171,10 @@ class Running:
             self._begin_links()
         return changes
 
-    def remark(self, remarks: Mapping[LinkName, tuple[str, ...]]) -> None:
+    def remark(self, remarks: Mapping[LinkName, NotInForce]) -> None:
         """Say this in the status of links until it is called again."""
         for driven in list(self.driven):
-            driven.wanted.remarks = remarks.get(driven.name, ())
+            driven.wanted.not_in_force = remarks.get(driven.name, NotInForce())
 
     def source_topics(self, link: LinkName) -> frozenset[TopicName] | None:
         """Return all topics of a link's source, as seen last; None: not yet."""

@@ -83,6 +83,27 @@ LINK_RESTART_NEXT = _family(
     LINK,
     "When a link that is halted begins again; absent if it runs, or if a person must say so.",
 )
+CONFIGURATION_LIVE = _family(
+    "configuration_live_timestamp_seconds",
+    GAUGE,
+    LINK,
+    "Since when the link goes by the configuration that is in force; absent while nobody drives "
+    "it.",
+)
+CONFIGURATION_REFUSED = _family(
+    "configuration_refused",
+    GAUGE,
+    LINK,
+    "1 if the driver refuses its configuration file as it is now, so that what it read before is "
+    "in force; else 0.",
+)
+CONFIGURATION_HELD = _family(
+    "configuration_held_changes",
+    GAUGE,
+    LINK,
+    "Changes of that file that are not in force: they wait for SIGHUP, or for the driver's next "
+    "start.",
+)
 LANES = _family("lanes", GAUGE, LINK, "Lanes that copy.")
 LANE_BYTES = _family(
     "lane_bytes_per_second", GAUGE, (*LINK, "lane"), "Bytes that a lane appends a second."

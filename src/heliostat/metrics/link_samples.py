@@ -9,6 +9,7 @@ from itertools import islice
 from heliostat.config import LinkConfig, MetricsConfig, compile_pattern
 from heliostat.metrics import families as f
 from heliostat.metrics.meter_samples import (
+    write_configuration,
     write_meters,
     write_processes,
     write_requests,
@@ -78,6 +79,7 @@ class LinkSamples:
         self._write_copied(samples, watched.observation, kept)
         self._write_told(samples, watched, kept)
         write_meters(samples, self._labels, status)
+        write_configuration(samples, self._labels, status)
         write_requests(samples, self._labels, watched.observation.totals.requests)
         self._write_partitions(samples, watched)
         return len(others)

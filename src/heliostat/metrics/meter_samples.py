@@ -11,6 +11,8 @@ from heliostat.ops.process_use import ProcessUse
 from heliostat.ops.request_times import BOUNDS_S, SIDE_NUMBERS
 from heliostat.status.values import LinkStatus
 
+DRIVEN = frozenset({"running", "paused", "stopped"})
+"""States of a link whose driver reports."""
 CODES_MAX = 100
 """Most codes of errors with series of their own, the most frequent: a broker may answer any."""
 BEATS_MAX = 50
@@ -50,6 +52,16 @@ def write_meters(samples: Samples, labelled: str, status: LinkStatus) -> None:
     _write_beats(samples, labelled, status)
 
 
+def write_configuration(samples: Samples, labelled: str, status: LinkStatus) -> None:
+    """Add by what configuration a link goes; an older driver does not tell it."""
+    told: Mapping[str, Any] = status.driver.get("configuration", {})
+    if not told or status.state not in DRIVEN:
+        return
+    samples.add(f.CONFIGURATION_LIVE, labelled, told["live_ms"] / 1000)
+    samples.add(f.CONFIGURATION_REFUSED, labelled, int(told["refused"]))
+    samples.add(f.CONFIGURATION_HELD, labelled, told["held"])
+
+
 def write_requests(samples: Samples, labelled: str, numbers: Sequence[int]) -> None:
     """Add how long lanes' requests took, by the sums of `RoundReport.requests`."""
     for place, (side, api) in enumerate((("source", "fetch"), ("target", "produce"))):
@@ -73,7 +85,7 @@ def write_processes(
     samples: Samples, labelled: str, status: LinkStatus, *, with_driver: bool
 ) -> None:
     """Add what the workers of a link's lanes have used, and its driver with Spark's JVM."""
-    if status.state not in {"running", "paused", "stopped"}:
+    if status.state not in DRIVEN:
         return  # nobody tells what they have now
     meters: Mapping[str, Any] = status.driver.get("meters", {})
     processes: Mapping[str, Sequence[Any]] = meters.get("processes", {}) if with_driver else {}

@@ -29,6 +29,10 @@ def upper_ms(bucket: int) -> float:
     return float(2 ** ((bucket + 1) / BUCKETS_PER_DOUBLING) - 1)
 
 
+UPPERS_MS = tuple(upper_ms(bucket) for bucket in range(BUCKETS))
+"""The same of all of them."""
+
+
 def percentile_ms(counts: Iterable[tuple[int, int]], total: int, fraction: float) -> float | None:
     """Return the upper bound of the bucket with the record at `fraction` (0..1).
 

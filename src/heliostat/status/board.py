@@ -18,6 +18,7 @@ from heliostat.offsets.landed import Landed
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
 from heliostat.records.transport.progress_reports import LaneProgress, decode_progress
 from heliostat.state_topics import DRIVER_KEY
+from heliostat.status.alarms import Alarms
 from heliostat.status.halted import show_restarts
 from heliostat.status.lag import Ends, missing_records
 from heliostat.status.latencies import Percentiles
@@ -220,8 +221,8 @@ class StatusBoard:
         with self._lock:
             return problems_of(standing(self._reports, self._stops))
 
-    def alarms(self, now_ms: int) -> dict[str, str]:
-        """Return lines about silent lanes and long-open transactions, each under its own key."""
+    def alarms(self, now_ms: int) -> Alarms | None:
+        """Return silent lanes, long-open transactions and the like; None: the link does not run."""
         with self._lock:
             return Snapshot(self._reports, self._stops, now_ms).alarms()
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 
 from heliostat.names import LinkName
 from heliostat.ops.events import NOTHING, Events, Subject
-from heliostat.status.values import PartitionProblem
+from heliostat.status.alarms import Alarm, Alarms
+from heliostat.status.values import PartitionProblem, state_words
 
 LISTED_MAX = 20
 """Most lines about partitions per look; a broker that fails affects thousands."""
@@ -61,7 +62,7 @@ class Changes:
         """State and code as last logged, and their start (wall ms), by partition."""
         self._retries: dict[str, Retry] = {}
         """What is retried now, by code."""
-        self._alarms: dict[str, str] = {}
+        self._alarms: dict[str, Alarm] = {}
 
     def look(self, problems: Sequence[PartitionProblem], now_ms: int) -> None:
         """Log what has changed about partitions; cheap if nothing has."""
@@ -91,7 +92,7 @@ class Changes:
         for key in over:
             (state, code), since_ms = self._problems.pop(key)
             lasted_s = max(0, now_ms - since_ms) / 1000
-            ended[key] = f"no longer {state} [{code}], after {lasted_s:.0f} s", code
+            ended[key] = f"no longer {state_words(state)} [{code}], after {lasted_s:.0f} s", code
         self._tell(ended, "partitions are copied again", self._info)
         self._look_at_retries(retried, now_ms)
 
@@ -133,13 +134,15 @@ class Changes:
         if left := sum(len(found) for _, found in lines[LISTED_MAX:]):
             self._warn(f"and {left} more {words}: see `heliostat status`")
 
-    def consume(self, alarms: Mapping[str, str]) -> None:
-        """Log new and ended alarms of lanes and transactions: lines by key."""
-        for key in alarms.keys() - self._alarms.keys():
-            self._warn(alarms[key])
-        for key in self._alarms.keys() - alarms.keys():
-            self._info(f"over: {self._alarms[key]}")
-        self._alarms = dict(alarms)
+    def consume(self, alarms: Alarms | None) -> None:
+        """Log new and ended alarms; None: the link does not run, so nothing is known of them."""
+        if alarms is None:
+            return
+        for key in alarms.by_key.keys() - self._alarms.keys():
+            self._warn(alarms.by_key[key].text)
+        for key in self._alarms.keys() - alarms.by_key.keys():
+            self._info(alarms.end_of(self._alarms[key]))
+        self._alarms = dict(alarms.by_key)
 
     def _warn(self, text: str, about: Subject = NOTHING) -> None:
         self._events.warn(f"link {self._link}: {text}", about)
@@ -161,7 +164,8 @@ def _what(item: PartitionProblem) -> _What:
 
 
 def _words(item: PartitionProblem) -> str:
-    return f"{item.state} [{item.code}]: {item.reason.replace(f'[{item.code}] ', '', 1)}"
+    reason = item.reason.replace(f"[{item.code}] ", "", 1)
+    return f"{state_words(item.state)} [{item.code}]: {reason}"
 
 
 def _by_topic(keys: Iterable[_Key]) -> dict[str, list[int]]:

@@ -59,7 +59,7 @@ class Lag:
     unknown: int = 0
 
 
-NOT_KNOWN = Lag(None, None, 1)
+NOT_KNOWN, LEVEL = Lag(None, None, 1), Lag(0, 0.0)
 
 
 def missing_records(item: PartitionReport) -> int:
@@ -92,7 +92,7 @@ def lag_of(
     records = missing_records(item)
     is_exact = reading is Reading.CURRENT and not item.is_end_old
     if not records:
-        return Lag(0, 0.0) if is_exact else NOT_KNOWN
+        return LEVEL if is_exact else NOT_KNOWN
     return Lag(records, _age_s(item.missing_ms, now_ms), 0 if is_exact else 1)
 
 
@@ -141,7 +141,7 @@ def loss_of(
 def _to_log_end(item: PartitionReport, now_ms: int, open_since_ms: int) -> Lag:
     records = item.high_watermark - item.position
     if not records:
-        return Lag(0, 0.0)
+        return LEVEL
     return Lag(records, _age_s(item.missing_ms if missing_records(item) else open_since_ms, now_ms))
 
 
@@ -162,7 +162,7 @@ def _read(item: PartitionReport, ends: BothEnds, now_ms: int) -> Lag:
     if position is None or ends.source < position:  # the source lost what was copied, or is another
         return NOT_KNOWN
     if ends.source == position:
-        return Lag(0, 0.0)
+        return LEVEL
     return Lag(ends.source - position, _age_s(ends.written_ms, now_ms))
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from heliostat.names import TopicName
-from heliostat.ops.latency import Counts, percentile_ms, upper_ms
+from heliostat.ops.latency import BUCKETS, UPPERS_MS, Counts
 
 HALF_MS = 30_000
 """Counts are kept by halves of a minute: the current one, and the one before."""
@@ -21,6 +21,35 @@ class Percentiles(NamedTuple):
     min_ms: float
     max_ms: float
     mean_ms: float
+
+
+def _percentiles_of(counts: Mapping[int, int]) -> Percentiles | None:
+    """Return those of counts by bucket, in one pass: thousands of topics are asked for each second.
+
+    None: nothing was counted.
+    """
+    total = sum(counts.values())
+    if total <= 0:
+        return None
+    half, most = 0.50 * total, 0.99 * total
+    p50_ms: float | None = None
+    p99_ms: float | None = None
+    seen, sum_ms, buckets = 0, 0.0, sorted(counts)
+    for bucket in buckets:
+        count, latency_ms = counts[bucket], _upper_ms(bucket)
+        seen += count
+        sum_ms += latency_ms * count
+        if p50_ms is None and seen >= half:
+            p50_ms = latency_ms
+        if p99_ms is None and seen >= most:
+            p99_ms = latency_ms
+    last_ms = _upper_ms(buckets[-1])
+    bounds_ms = last_ms if p50_ms is None else p50_ms, last_ms if p99_ms is None else p99_ms
+    return Percentiles(*bounds_ms, _upper_ms(buckets[0]), last_ms, sum_ms / total)
+
+
+def _upper_ms(bucket: int) -> float:
+    return UPPERS_MS[min(max(bucket, 0), BUCKETS - 1)]
 
 
 class TopicLatencies:
@@ -43,15 +72,14 @@ class TopicLatencies:
         """Yield topics of which records were copied within a minute; those without are absent."""
         self._turn(now_ms)
         for topic in self._current.keys() | self._before.keys():
-            counts = dict(self._before.get(topic, ()))
-            for bucket, count in self._current.get(topic, {}).items():
-                counts[bucket] = counts.get(bucket, 0) + count
-            ordered, total = sorted(counts.items()), sum(counts.values())
-            p50_ms, p99_ms = (percentile_ms(ordered, total, part) for part in (0.50, 0.99))
-            if p50_ms is not None and p99_ms is not None:
-                least_ms, most_ms = upper_ms(ordered[0][0]), upper_ms(ordered[-1][0])
-                mean_ms = sum(upper_ms(bucket) * count for bucket, count in ordered) / total
-                yield topic, Percentiles(p50_ms, p99_ms, least_ms, most_ms, mean_ms)
+            counts, current = self._before.get(topic, {}), self._current.get(topic)
+            if current and counts:
+                counts = dict(counts)
+                for bucket, count in current.items():
+                    counts[bucket] = counts.get(bucket, 0) + count
+            found = _percentiles_of(current if current and not counts else counts)
+            if found is not None:
+                yield topic, found
 
     def _turn(self, at_ms: int) -> None:
         half = at_ms // HALF_MS

@@ -12,6 +12,7 @@ from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.state.stops import has_passed_stops
+from heliostat.status.alarms import Alarm, Alarms
 from heliostat.status.lag import Ends, Reading, is_lost_as_lag, lag_of, loss_of
 from heliostat.status.loss import LOSS_NOT_KNOWN, loss_from, rereads_of
 from heliostat.status.progress_watch import Standstill, reported
@@ -63,22 +64,28 @@ class Snapshot:
         self.wish = _wish_of(reports.driver)
         """What is wished of a link that is not to run."""
 
-    def alarms(self) -> dict[str, str]:
-        """Return lines about silent lanes and long-open transactions, each under its own key."""
+    def alarms(self) -> Alarms | None:
+        """Return silent lanes, long-open transactions and the like; None: the link does not run."""
         if self.state != "running":
-            return {}
+            return None
         driver = self._reports.driver
         turns, waiting = driver.get("places", ""), driver.get("waiting", {})
         found = {
-            f"lane {lane}": text
+            f"lane {lane}": Alarm(text, f"lane {lane} reports", lane)
             for lane, text in self._silent_lanes().items()
             if str(lane) not in waiting
         }
-        found |= {"turns": f"lanes take turns: {turns}"} if turns else {}
-        found |= {f"rounds of lane {n}": text for n, text in self._failing_lanes().items()}
-        found |= {f"no progress of {each.source}": each.text() for each in reported(driver)}
-        held = _held_back(self._reports.driver, self._now_ms)
-        return found | {item.key: item.text() for item in held if item.age_s > MAX_LAG_S}
+        if turns:
+            found["turns"] = Alarm(f"lanes take turns: {turns}", "lanes take turns no more")
+        for lane, text in self._failing_lanes().items():
+            found[f"rounds of lane {lane}"] = Alarm(text, f"lane {lane}: its round works", lane)
+        for each in reported(driver):
+            ended = f"{each.source} does not stand still any more"
+            found[f"no progress of {each.source}"] = Alarm(each.text(), ended)
+        for item in _held_back(driver, self._now_ms):
+            if item.age_s > MAX_LAG_S:
+                found[item.key] = Alarm(item.text(), item.ended_text())
+        return Alarms(found, self._reports.wanted_since.keys())
 
     def standstills(self) -> list[Standstill]:
         """Return partitions that lag and move nothing, as far as their lanes report."""
@@ -160,6 +167,8 @@ class Snapshot:
         )
 
     def _lanes(self, bytes_per_s: Mapping[LaneId, float]) -> list[dict[str, Any]]:
+        if self.state == "no_owner" or self._state_shown() == WishedState.STOPPED.value:
+            return []
         return [
             _lane(lane, self._now_ms, bytes_per_s.get(number, 0.0))
             for number, lane in sorted(self._reports.lanes.items())
@@ -189,7 +198,7 @@ class Snapshot:
                     source_end=item.high_watermark,
                     target_end=item.target_end,
                     is_mapped=item.breaks > 0,
-                    lane=row.lane,
+                    lane=self._lane_of(row),
                     code=item.code,
                     reason=item.reason,
                     since_ms=item.since_ms,
@@ -197,6 +206,11 @@ class Snapshot:
                 )
             )
         return sorted(found, key=lambda each: (each.source, each.partition))
+
+    def _lane_of(self, row: PartitionRow) -> LaneId:
+        """Return the lane that copies a partition; `NO_LANE`: none does, it was one of a former."""
+        is_copied = row.lane in self._reports.wanted_since and self._reports.is_own(row)
+        return row.lane if is_copied and self.state != "no_owner" else NO_LANE
 
     def outdated(self) -> list[PartitionReport]:
         """Return the reports of partitions whose lag they don't tell."""

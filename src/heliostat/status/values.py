@@ -8,7 +8,7 @@ from typing import Any
 from heliostat.handover.fence_forecast import FENCE_NOT_KNOWN, FenceForecast
 from heliostat.handover.unfenced import Unfenced
 from heliostat.ops.events import shortened
-from heliostat.records.copier.lane import LineUse
+from heliostat.records.copier.lane import LineUse, PartitionState
 from heliostat.status.loss import LOSS_NOT_KNOWN, Loss, Rereads, loss_line
 
 MAX_LAG_S = 10.0
@@ -108,6 +108,11 @@ class PartitionProblem:
     """Whether nothing more is copied until a person decides; false: it is retried."""
 
 
+def state_words(state: str) -> str:
+    """Return a state as what a partition is."""
+    return "at a gap" if state == PartitionState.GAP.value else state
+
+
 @dataclass(frozen=True, slots=True)
 class HeldBack:
     """An open transaction at the source, which holds back the records after it."""
@@ -134,12 +139,23 @@ class HeldBack:
 
     def text(self) -> str:
         """Return a line about it."""
-        name = f" ({self.transactional_id})" if self.transactional_id else ""
         return (
-            f"{self.source}-{self.partition}: a transaction of producer {self.producer_id}{name} "
+            f"{self.source}-{self.partition}: a transaction of {self._producer} "
             f"is open since offset {self.first}, {self.age_s:.0f} s, and holds back "
             f"{self.records} records"
         )
+
+    def ended_text(self) -> str:
+        """Return a line about its end."""
+        return (
+            f"{self.source}-{self.partition}: the transaction of {self._producer} that was open "
+            f"since offset {self.first} has ended"
+        )
+
+    @property
+    def _producer(self) -> str:
+        name = f" ({self.transactional_id})" if self.transactional_id else ""
+        return f"producer {self.producer_id}{name}"
 
 
 @dataclass(slots=True)
@@ -321,8 +337,8 @@ def _lagging(topics: list[TopicStatus], max_lag_s: float) -> list[str]:
         if topic.lag_records and (topic.lag_s is None or topic.lag_s > max_lag_s)
     ]
     words = [
-        f"{topic.source} lags by {topic.lag_records} records"
-        + ("" if topic.lag_s is None else f", {topic.lag_s:.1f} s")
+        f"{topic.source} lags by {topic.lag_records:,} records"
+        + ("" if topic.lag_s is None else f", {topic.lag_s:,.1f} s")
         for topic in behind
     ]
     return shortened(words, WHY_MAX, "topics lag")

@@ -68,6 +68,8 @@ IDS = {
     "HeliostatLagUnknown l": "WARNING",
     "HeliostatSourceUnreachable l": "CRITICAL",
     "HeliostatBrokerUnreachable l source 1": "WARNING",
+    "HeliostatExposed l": "WARNING",
+    "HeliostatConfigurationRefused l": "WARNING",
 }
 
 
@@ -150,7 +152,10 @@ class Figures:
         samples.add(f.BROKER_REACHABLE, f'{mine},side="source",broker="1"', int(not bad))
         samples.add(f.LAG_SECONDS, topic, 700 if bad else 1)
         samples.add(f.LAG_UNKNOWN, topic, 3 if bad else 0)
-        samples.add(f.LAG_SECONDS, labels({**LINK, "topic": "t2"}), 0)
+        samples.add(f.LOSS_SECONDS, topic, 800 if bad else 1)
+        for level in (f.LAG_SECONDS, f.LOSS_SECONDS):
+            samples.add(level, labels({**LINK, "topic": "t2"}), 0)
+        samples.add(f.CONFIGURATION_REFUSED, mine, int(bad))
         of_state = f'{topic},state="{"blocked" if bad else "copying"}"'
         samples.add(f.TOPIC_PARTITIONS, of_state, 3)
         samples.add(f.BUILD_INFO, labels({"version": "1", "python": "3"}), 1)
@@ -160,7 +165,7 @@ class Figures:
 def test_each_script_asks_for_conditions_that_prometheus_rules_have() -> None:
     alerts = {rule["alert"] for rule in rules()}
     assert {name.split()[0] for name in IDS} <= alerts
-    assert len(SCRIPTS) == 5
+    assert len(SCRIPTS) == 7
     for script in SCRIPTS:
         assert 'dbrp "heliostat"."autogen"' in script.read_text(encoding="utf-8")
 
@@ -194,6 +199,8 @@ def test_alerts_are_raised_and_end(kapacitor: Kapacitor) -> None:
     assert "Link l is silent" in texts
     assert "3 partitions of t, link l, are stopped" in texts
     assert "Link l lags by 700 s" in texts
+    assert "If summit were lost now, the last 800 s of link l would be lost" in texts
+    assert "The configuration file of link l is refused" in texts
     write(Figures(), 30)
     wait_for("no alert", lambda: now(dict.fromkeys(IDS, "OK")), 10)
 

@@ -14,6 +14,7 @@ from sim.sim_clock import SimClock
 from heliostat.config import Config, ConfigFile, load_config
 from heliostat.config.changed_file import ChangedFile
 from heliostat.link.followed_file import FollowedFile
+from heliostat.link.held_changes import NotInForce
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
 
@@ -34,6 +35,7 @@ class Process:
         self.clock = SimClock(0)
         self.confirmed = threading.Event()
         self.remarks: dict[str, tuple[str, ...]] = {}
+        self.refused: set[str] = set()
         self.taken: list[Config] = []
         self.write(*links)
         changed = ChangedFile(self.file, self.clock)
@@ -80,8 +82,9 @@ class Process:
         del link
         return frozenset(TopicName(f"t{number}") for number in range(10))
 
-    def remark(self, remarks: Mapping[LinkName, tuple[str, ...]]) -> None:
-        self.remarks = {str(name): lines for name, lines in remarks.items()}
+    def remark(self, remarks: Mapping[LinkName, NotInForce]) -> None:
+        self.remarks = {str(name): told.lines for name, told in remarks.items()}
+        self.refused = {str(name) for name, told in remarks.items() if told.is_refused}
 
 
 @pytest.fixture
@@ -110,7 +113,7 @@ def test_an_invalid_file_changes_nothing_and_all_that_is_wrong_is_told(process: 
     for field in ("links[0].topics.include[1]", "links[0].lanes.count"):
         assert field in process.said()
         assert all(field in lines[0] for lines in process.remarks.values())
-    assert process.remarks.keys() == {"a", "b"}
+    assert process.remarks.keys() == process.refused == {"a", "b"}
     process.write(link("a"), link("b", "x"))
     process.rest()
     assert not process.taken
@@ -140,6 +143,7 @@ def test_a_link_that_is_gone_runs_on_until_a_person_says_so(process: Process) ->
     assert "WARN link b: the link is gone from the file: held back, send SIGHUP" in process.said()
     line = "link b: the link is gone from the file: held back, send SIGHUP to apply"
     assert process.remarks == dict.fromkeys("acb", (line,))
+    assert not process.refused
     process.write(link("a", "t.*", "z"), link("c", "y"))
     process.rest()
     assert process.links() == ["a", "c", "b"]

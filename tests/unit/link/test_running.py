@@ -19,6 +19,7 @@ from heliostat.config import Config, LinkConfig
 from heliostat.errors import ConnectionLost, HeliostatError, LinkTakenOver, ProtocolError
 from heliostat.link import driven_link, kept_link, spark_start
 from heliostat.link import running as running_module
+from heliostat.link.held_changes import NotInForce
 from heliostat.link.kept_link import KeptLink
 from heliostat.link.link_context import WantedLink
 from heliostat.link.restart_keeper import RestartKeeper
@@ -454,10 +455,15 @@ def test_spark_runs_on_as_it_began(pair: Process) -> None:
 
 
 def test_remarks_stand_in_the_status_of_their_link(pair: Process) -> None:
-    pair.running.remark({LinkName("two"): ("held back",)})
-    assert [driven.wanted.remarks for driven in pair.running.driven] == [(), ("held back",)]
+    one, two = (driven.wanted for driven in pair.running.driven)
+    pair.running.remark({LinkName("two"): NotInForce(("held back",))})
+    assert (one.not_in_force.lines, two.not_in_force.lines) == ((), ("held back",))
+    assert (one.report()["held"], two.report()["held"]) == (0, 1)
+    pair.running.remark({LinkName("two"): NotInForce(("refused",), is_refused=True)})
+    assert two.report() == {"live_ms": two.live_ms, "refused": True, "held": 0}
     pair.running.remark({})
-    assert [driven.wanted.remarks for driven in pair.running.driven] == [(), ()]
+    assert two.report() == {"live_ms": two.live_ms, "refused": False, "held": 0}
+    assert two.live_ms > 0
 
 
 def test_a_change_before_spark_has_started_is_what_begins(monkeypatch: pytest.MonkeyPatch) -> None:

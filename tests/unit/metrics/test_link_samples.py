@@ -360,3 +360,18 @@ def test_drift_is_counted_by_kind_and_not_told_where_it_is_not_known() -> None:
     values = samples_of(status)
     assert values[at(f.DRIFT, kind="replication_factor")] == 2
     assert values[at(f.DRIFT, kind="partitions")] == 0
+
+
+def test_by_what_configuration_a_link_goes_is_told_while_its_driver_reports() -> None:
+    def told(state: str, driver: dict[str, Any]) -> list[float | None]:
+        board = StatusBoard(LinkName("l"))
+        board.consume("driver", {**DRIVER, "state": state, **driver})
+        values = samples_of(board.status(NOW_MS))
+        families = f.CONFIGURATION_LIVE, f.CONFIGURATION_REFUSED, f.CONFIGURATION_HELD
+        return [values.get(at(family)) for family in families]
+
+    live = {"configuration": {"live_ms": 7_500, "refused": False, "held": 2}}
+    refused = {"configuration": {"live_ms": 7_500, "refused": True, "held": 0}}
+    assert told("running", live) == [7.5, 0, 2]
+    assert told("running", refused) == [7.5, 1, 0]
+    assert told("ended", refused) == told("running", {}) == [None] * 3

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-from heliostat.names import LinkName
+from heliostat.names import LaneId, LinkName
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import PartitionState
+from heliostat.status.alarms import Alarm, Alarms
 from heliostat.status.changes import (
     DELETED_WITHIN_MS,
     HELD_MS,
@@ -39,7 +40,7 @@ class Told:
         self.changes.look(problems, NOW_MS + after_ms)
         return self.lines()
 
-    def consume(self, **alarms: str) -> list[str]:
+    def consume(self, alarms: Alarms | None) -> list[str]:
         self.changes.consume(alarms)
         return self.lines()
 
@@ -53,10 +54,10 @@ class Told:
 def test_a_stop_is_one_line_and_its_end_another() -> None:
     told = Told()
     assert told.look() == []
-    assert told.look(problem()) == ["WARN link l: t-0 is gap [SOURCE_OVERTOOK]: gone"]
+    assert told.look(problem()) == ["WARN link l: t-0 is at a gap [SOURCE_OVERTOOK]: gone"]
     assert told.look(problem(), after_ms=60_000) == []
     over = told.look(after_ms=61_000)
-    assert over == ["INFO link l: t-0 is no longer gap [SOURCE_OVERTOOK], after 61 s"]
+    assert over == ["INFO link l: t-0 is no longer at a gap [SOURCE_OVERTOOK], after 61 s"]
     assert told.look(problem(), after_ms=62_000) != []
 
 
@@ -95,14 +96,14 @@ def test_partitions_of_a_topic_with_the_same_problem_share_a_line() -> None:
     told = Told()
     some = [problem(2), problem(0), problem(1, state="diverged"), problem(topic="u")]
     assert told.look(*some) == [
-        "WARN link l: t-0, 2 are gap [SOURCE_OVERTOOK]: gone",
+        "WARN link l: t-0, 2 are at a gap [SOURCE_OVERTOOK]: gone",
         "WARN link l: t-1 is diverged [SOURCE_OVERTOOK]: gone",
-        "WARN link l: u-0 is gap [SOURCE_OVERTOOK]: gone",
+        "WARN link l: u-0 is at a gap [SOURCE_OVERTOOK]: gone",
     ]
     assert told.look(after_ms=3_000) == [
-        "INFO link l: t-0, 2 are no longer gap [SOURCE_OVERTOOK], after 3 s",
+        "INFO link l: t-0, 2 are no longer at a gap [SOURCE_OVERTOOK], after 3 s",
         "INFO link l: t-1 is no longer diverged [SOURCE_OVERTOOK], after 3 s",
-        "INFO link l: u-0 is no longer gap [SOURCE_OVERTOOK], after 3 s",
+        "INFO link l: u-0 is no longer at a gap [SOURCE_OVERTOOK], after 3 s",
     ]
 
 
@@ -135,7 +136,7 @@ def test_a_deleted_topic_is_not_said_to_be_retried() -> None:
 def test_of_many_partitions_of_a_topic_the_first_are_named() -> None:
     lines = Told().look(*(problem(number) for number in range(NUMBERS_MAX + 3)))
     assert len(lines) == 1
-    assert f", {NUMBERS_MAX - 1} and 3 more are gap" in lines[0]
+    assert f", {NUMBERS_MAX - 1} and 3 more are at a gap" in lines[0]
 
 
 def test_of_thousands_a_few_are_named_and_the_others_counted() -> None:
@@ -149,13 +150,33 @@ def test_of_thousands_a_few_are_named_and_the_others_counted() -> None:
     assert "10 more partitions are copied again" in lines[-1]
 
 
+def silent(seconds: int) -> Alarms:
+    lane = LaneId(0)
+    alarm = Alarm(f"lane 0 is silent for {seconds} s", "lane 0 reports", lane)
+    return Alarms({"lane 0": alarm}, {lane})
+
+
 def test_alarms_are_logged_once_and_when_they_are_over() -> None:
     told = Told()
-    assert told.consume(lane="lane 0 is silent for 11 s") == [
-        "WARN link l: lane 0 is silent for 11 s"
-    ]
-    assert told.consume(lane="lane 0 is silent for 12 s") == []
-    assert told.consume() == ["INFO link l: over: lane 0 is silent for 12 s"]
+    assert told.consume(silent(11)) == ["WARN link l: lane 0 is silent for 11 s"]
+    assert told.consume(silent(12)) == []
+    assert told.consume(Alarms({}, {LaneId(0)})) == ["INFO link l: lane 0 reports"]
+
+
+def test_a_lane_that_is_gone_does_not_report_again() -> None:
+    told = Told()
+    told.consume(silent(11))
+    (line,) = told.consume(Alarms({}, {LaneId(1)}))
+    assert line.startswith("INFO link l: there is no lane 0 any more")
+
+
+def test_nothing_is_over_while_a_link_does_not_run() -> None:
+    """Given a silent lane / when its driver is silent too / then nothing, and no second line."""
+    told = Told()
+    told.consume(silent(11))
+    assert told.consume(None) == []
+    assert told.consume(silent(30)) == []
+    assert told.consume(Alarms({}, {LaneId(0)})) == ["INFO link l: lane 0 reports"]
 
 
 def test_a_stop_of_unknown_age_lasts_from_its_first_report() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 
+from unit.status.test_in_sync import texts
+
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 from heliostat.records.transport.progress_reports import Thinning, encode_progress
@@ -121,6 +123,31 @@ def test_rows_of_a_removed_lane_are_shown_until_another_reports() -> None:
     assert board.status(later_ms).partitions == 2
 
 
+def test_a_partition_that_no_lane_copies_has_none() -> None:
+    """Given a lane that goes, then a driver that stops or ends / then no lane is named for it."""
+    board = StatusBoard(LinkName("l"))
+    driver = {"state": "running", "generations": {"0": 1, "1": 1}, "instance": "a", "claim": 1}
+    board.consume("driver", {**driver, "at_ms": NOW_MS})
+    first = 1 << 32
+    consume(board, NOW_MS, [row(0, 1)], its_round=(first, 0), whole=True)
+    consume(board, NOW_MS, [row(1, 1)], its_round=(first, 0), whole=True, lane=1)
+
+    def lanes() -> list[int]:
+        assert len(board.partitions(NOW_MS)) == 2
+        return [each.lane for each in board.partitions(NOW_MS)]
+
+    assert lanes() == [0, 1]
+    board.consume("driver", {**driver, "at_ms": NOW_MS, "generations": {"1": 1}})
+    assert lanes() == [-1, 1]
+    wish = {"state": "stopped", "by": "me", "why": "", "at_ms": NOW_MS}
+    board.consume("driver", {**driver, "at_ms": NOW_MS, "wishes": {"link": wish}})
+    assert (lanes(), board.status(NOW_MS).lanes) == ([-1, -1], [])
+    board.consume("driver", {**driver, "at_ms": NOW_MS})
+    assert lanes() == [0, 1]
+    board.consume("driver", {**driver, "at_ms": NOW_MS, "state": "ended"})
+    assert (lanes(), board.status(NOW_MS).lanes) == ([-1, -1], [])
+
+
 def test_rows_of_another_drivers_lanes_do_not_count() -> None:
     """Given a driver's lanes / when another one has observed all topics, and has none / then none.
 
@@ -147,13 +174,13 @@ def test_lanes_of_the_driver_before_are_not_silent_until_the_next_has_lanes() ->
     consume(board, NOW_MS - 20_000, [row(0, 1)], its_round=(1, 0), whole=True)
     other = {**driver, "instance": "b", "turns": 0, "claim": 2, "generations": {}}
     board.consume("driver", {**other, "at_ms": NOW_MS})
-    assert board.alarms(NOW_MS) == {}
+    assert texts(board.alarms(NOW_MS)) == {}
     board.consume("driver", {**other, "at_ms": NOW_MS, "turns": 1, "generations": {"0": 1}})
-    assert board.alarms(NOW_MS + 29_000) == {}
+    assert board.alarms(NOW_MS + 29_000) is None  # its driver is silent
     board.consume(
         "driver", {**other, "at_ms": NOW_MS + 31_000, "turns": 2, "generations": {"0": 1}}
     )
-    assert list(board.alarms(NOW_MS + 31_000)) == ["lane 0"]
+    assert list(texts(board.alarms(NOW_MS + 31_000))) == ["lane 0"]
 
 
 def test_figures_stay_while_a_new_round_finds_its_positions_but_not_for_long() -> None:

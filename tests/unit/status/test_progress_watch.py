@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pytest
+from unit.status.test_in_sync import texts
 
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState
@@ -98,9 +99,9 @@ def test_a_status_and_the_events_name_it_on_any_machine() -> None:
     board.consume("driver", {**told, "no_progress": report_of(watched(Told(0), Told(75)).found())})
     status = board.status(90_000)
     assert status.troubles[0].startswith("t-3 has not moved for 75 s")
-    assert list(board.alarms(90_000)) == ["no progress of t-3"]
+    assert list(texts(board.alarms(90_000))) == ["no progress of t-3"]
     service, line = nagios_line([status], 10.0)
     assert service is Service.CRITICAL
     assert "t-3 has not moved" in line
     board.consume("driver", {**told, "no_progress": {"count": 0, "partitions": []}})
-    assert board.alarms(90_000) == {}
+    assert texts(board.alarms(90_000)) == {}

@@ -92,7 +92,7 @@ CASES = {
         lag=1_400_000,
         age_s=3600.0,
         line="lag 1,400,000 rec, 60 min",
-        why="t lags by 1400000 records, 3600.0 s",
+        why="t lags by 1,400,000 records, 3,600.0 s",
         service=Service.WARNING,
     ),
     "an age that was not looked up": Case(

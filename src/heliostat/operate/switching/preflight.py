@@ -11,7 +11,7 @@ from heliostat.handover.steps import first_of
 from heliostat.link.pipeline_rules import pipeline_of
 from heliostat.names import TopicName
 from heliostat.state.link_state import Stored
-from heliostat.status.values import LinkStatus
+from heliostat.status.values import LinkStatus, state_words
 
 
 def all_problems(
@@ -64,7 +64,7 @@ def _of_link(status: LinkStatus, topics: Collection[TopicName]) -> Iterator[Prob
         yield Problem("paused", text, "`heliostat resume` them", Weight.STOPS)
     stopped = [each for each in status.problems if each.source in topics]
     for each in stopped:
-        text = f"{each.source}-{each.partition} is {each.state}: {each.reason}"
+        text = f"{each.source}-{each.partition} is {state_words(each.state)}: {each.reason}"
         hint = "`heliostat explain` and `heliostat gaps` say what to do"
         yield Problem(each.code or "not_copied", text, hint, Weight.STOPS)
     for topic, why in status.refused.items():

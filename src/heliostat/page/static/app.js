@@ -17,7 +17,7 @@ import { LetterDetails, Letters } from "./views/letters.js";
 import { Link } from "./views/link.js";
 import { LinkHead } from "./views/link_head.js";
 import { MapView } from "./views/map.js";
-import { Empty } from "./views/parts.js";
+import { Empty, useCurrentInSight } from "./views/parts.js";
 import { Plan } from "./views/plan.js";
 import { Schemas } from "./views/schemas.js";
 import { TopicView } from "./views/topic.js";
@@ -111,9 +111,10 @@ function Main({ isWide, children }) {
 function Head({ links }) {
   const at = route.value;
   const current = (/** @type {boolean} */ is) => (is ? "page" : undefined);
+  const nav = useCurrentInSight(at.view + "/" + (at.link ?? "") + "/" + links.length);
   return html`<header>
     <a class="brand" href="#/"><span class="sun" aria-hidden="true"></span>Heliostat</a>
-    <nav aria-label="Links">
+    <nav ref=${nav} aria-label="Links">
       <a href="#/" aria-current=${current(at.view === "map")}>Map</a>
       ${links.map((link) => html`<a key=${link.name} href=${ofLink(link.name)} aria-current=${current(at.link === link.name)}>${link.name}${link.stopped > 0 && html`<span class="badge" title="${counted(link.stopped, "partition waits", "partitions wait")} for your decision">${link.stopped}</span>`}</a>`)}
       <a href="#/events" aria-current=${current(at.view === "events" && !at.link)}>Events</a>

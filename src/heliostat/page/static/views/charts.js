@@ -49,14 +49,14 @@ export function Charts({ name, link }) {
     <div class="grid charts">
       <${Chart} title="Records a second" ...${frame} series=${[["records_per_s", "--line-1"]]} format=${rate}><span class="big">${rate(shown.records_per_s)} <small>/s</small></span><//>
       <${Chart} title="Bytes a second" ...${frame} series=${[["bytes_per_s", "--line-1"]]} format=${bytes}><span class="big">${size} <small>${unit}/s</small></span><//>
-      <${Chart} title="Oldest record missing at ${link.target}" ...${frame} series=${[["lag_s", "--line-2"]]} format=${span}><span class="big">${lag} <small>${missing}</small></span><//>
+      <${Chart} title="Oldest missing at ${link.target}" ...${frame} series=${[["lag_s", "--line-2"]]} format=${span}><span class="big">${lag} <small>${missing}</small></span><//>
       <${Chart} title="Latency, p99 and p50" ...${frame} series=${[["latency_p99_ms", "--line-4"], ["latency_p50_ms", "--line-3"]]} format=${(/** @type {number} */ ms) => latencyParts(ms).join(" ")}><span class="big">${slow} <small>${slowUnit} · p50 ${usual} ${usualUnit}</small></span><//>
     </div>
   </section>`;
 }
 
-/** What a topic was like: each minute while it was busy or late, else each ten. @param {{link: string, topic: string}} props */
-export function TopicCharts({ link, topic }) {
+/** What a topic was like: each minute while it was busy or late, else each ten. @param {{link: string, topic: string, of: string}} props `of`: what they are of, where that is not plain */
+export function TopicCharts({ link, topic, of }) {
   const chosen = TOPIC_RANGES.find(([key]) => key === route.value.query.range) ?? TOPIC_RANGES[0];
   const [range, , seconds] = chosen;
   const answer = usePolled(ofApi(link, `/topics/${encodeURIComponent(topic)}/history?since_s=${seconds}`), 60_000);
@@ -66,6 +66,7 @@ export function TopicCharts({ link, topic }) {
   return html`<section aria-label="Charts">
     <div class="bar chart-bar">
       <div class="choice" role="group" aria-label="Time shown">${TOPIC_RANGES.map(([key, word]) => html`<button key=${key} type="button" aria-pressed=${key === range} onClick=${() => replaceQuery({ ...route.peek().query, range: key === TOPIC_RANGES[0][0] ? "" : key })}>${word}</button>`)}</div>
+      ${of && html`<span class="dim">${of}</span>`}
       ${(answer.problem || history?.at_ms.length === 0) && html`<span class="dim">There is no history yet.</span>`}
     </div>
     <div class="grid charts">

@@ -1,5 +1,4 @@
 // The name of a link, whether it runs, and its views.
-import { useEffect, useRef } from "preact/hooks";
 import { html } from "../html.js";
 import { route } from "../navigation.js";
 import { counted, whole } from "../pure/format.js";
@@ -7,7 +6,7 @@ import { ofLink, ofPart, ofTopics } from "../pure/route.js";
 import { ofApi, usePolled } from "../service.js";
 import { linkStanding } from "../pure/actions.js";
 import { Actions, Rests } from "./actions.js";
-import { State } from "./parts.js";
+import { State, useCurrentInSight } from "./parts.js";
 
 /** Views that stand below one of a tab. @type {Record<string, string>} */
 const ABOVE = { topic: "topics", group: "groups", letter: "dead-letters" };
@@ -17,11 +16,7 @@ export function LinkHead({ name, summary }) {
   const { data } = usePolled(ofApi(name), 1_000);
   const shown = data && summary ? { ...summary, ...data } : summary; // the summary knows how many topics
   const { view } = route.value;
-  const nav = useRef(/** @type {HTMLElement | null} */ (null));
-  useEffect(() => {
-    const current = /** @type {HTMLElement | null | undefined} */ (nav.current?.querySelector("[aria-current]"));
-    if (nav.current && current) nav.current.scrollLeft = current.offsetLeft - (nav.current.clientWidth - current.offsetWidth) / 2;
-  }, [view]);
+  const nav = useCurrentInSight(view);
   const owner = data?.owner?.host;
   const tabs = [
     ["link", "Overview", ofLink(name), ""],

@@ -1,5 +1,5 @@
 // Small parts that views share.
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "../html.js";
 import { clock, utc } from "../pure/format.js";
 import { shown, worstFirst } from "../pure/states.js";
@@ -99,4 +99,14 @@ export function useWidth(ref) {
     return () => observer.disconnect();
   }, []);
   return width;
+}
+
+/** A row of links that scrolls so that the current one is in sight. @param {string} where changes with the current one */
+export function useCurrentInSight(where) {
+  const nav = useRef(/** @type {HTMLElement | null} */ (null));
+  useEffect(() => {
+    const current = /** @type {HTMLElement | null | undefined} */ (nav.current?.querySelector("[aria-current]"));
+    if (nav.current && current) nav.current.scrollLeft = current.offsetLeft - nav.current.offsetLeft - (nav.current.clientWidth - current.offsetWidth) / 2;
+  }, [where]);
+  return nav;
 }

@@ -4,7 +4,7 @@ import { backToTopics } from "../navigation.js";
 import { age, bytes, counted, lag, rate, span, UNKNOWN, whole } from "../pure/format.js";
 import { lossAge, lossFigure } from "../pure/exposure.js";
 import { question } from "../pure/explanation.js";
-import { ofTopic, ofWhy } from "../pure/route.js";
+import { ofPart, ofTopic, ofWhy } from "../pure/route.js";
 import { ownStanding, pausesOf } from "../pure/actions.js";
 import { STOPPED } from "../pure/states.js";
 import { ofApi, usePolled } from "../service.js";
@@ -31,13 +31,13 @@ export function TopicView({ link, topic, partition }) {
   return html`<section aria-labelledby="topic-title">
     <p class="path"><a href=${backToTopics(link)}>Topics</a> <span class="dim" aria-hidden="true">/</span></p>
     <h2 id="topic-title" class="topic-title mono">${topic}${partition !== undefined && html`<span class="dim">-${partition}</span>`} <a class="why-link" href=${ofWhy(link, question(topic, partition))}>Why?</a></h2>
-    ${row && html`<p class="topic-figures"><${States} states=${row.states} /><span class="dim">→ <span class="mono">${row.target}</span></span><span>${counted(row.partitions, "partition")}</span><span class="num">${rate(row.records_per_s)} rec/s</span><span class="num">${bytes(row.bytes_per_s)}/s</span><span class="num">lag ${lag(row.lag_records, row.unknown)}${row.lag_records ? `, ${age(row.lag_s, row.lag_records, row.unknown)}` : ""}</span><span class="num">would be lost ${lossFigure(row.would_be_lost)}</span></p>`}
+    ${row && html`<p class="topic-figures"><${States} states=${row.states} /><span class="dim">→ <span class="mono">${row.target}</span></span><span>${counted(row.partitions, "partition")}</span><span class="num">${rate(row.records_per_s)} rec/s</span><span class="num">${bytes(row.bytes_per_s)}/s</span><span class="num">lag ${lag(row.lag_records, row.unknown)}${row.lag_records ? `, ${age(row.lag_s, row.lag_records, row.unknown)}` : ""}</span><span class="num">would be lost ${lossFigure(row.would_be_lost)}</span><a class="under" href=${ofPart(link, "gaps", { text: topic })}>gaps</a></p>`}
     ${!row && html`<${Waiting} answer=${answer} what="the topic" />`}
     ${row && whole && (partition === undefined || chosen) && html`<${Steering} link=${whole} topic=${topic} states=${chosen ? { [chosen.state]: 1 } : row.states} partition=${partition} />`}
     ${chosen && html`<${Details} link=${link} row=${chosen} />`}
     ${partition !== undefined && parts.data && !chosen && html`<p class="tone-lag">There is no partition ${partition}.</p>`}
     ${items.length > 0 && html`<div class="card over"><${PartitionTable} link=${link} topic=${topic} items=${items} chosen=${partition} /></div>`}
-    ${row && partition === undefined && html`<${TopicCharts} link=${link} topic=${topic} />`}
+    ${row && html`<${TopicCharts} link=${link} topic=${topic} of=${partition === undefined || row.partitions === 1 ? "" : "of all its partitions"} />`}
   </section>`;
 }
 
