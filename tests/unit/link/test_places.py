@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from heliostat.config import LinkConfig
 from heliostat.errors import SparkUnavailable
 from heliostat.link.lane_packing import PIPELINE_LANES
-from heliostat.link.places import TURN_S, Places, Turns
+from heliostat.link.pipeline_rules import pipelines_of
+from heliostat.link.places import TURN_S, Places, Turns, few_places_text, least_lanes
+from heliostat.link.shared_lanes import together
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 
@@ -163,3 +168,30 @@ def test_a_turn_counts_from_when_something_was_copied(
     simulated.turns.reported(report)
     simulated.run(int(TURN_S) + 1)
     assert (piped(1) in simulated.running) == is_over
+
+
+def test_pipelines_share_lanes_where_they_can_and_plan_says_what_is_left() -> None:
+    """Given pipelines as rows and on bytes / then few places are told with what is shared, and with
+
+    how long lanes pause if that is not enough.
+    """
+    steps: list[list[dict[str, Any]]] = [
+        [{"where": "true"}, {"set": {"key": "value"}}],
+        [{"where": "true"}],
+        [{"drop_headers": ["x"]}],
+        [{"drop_tombstones": True}],
+        [{"set": {"key": "value"}}, {"where": "true"}],  # a filter behind a change
+        [{"function": "steps:valid"}],
+    ]
+    pipelines = [
+        {"name": f"p{number}", "topics": [f"t{number}"], "steps": own}
+        for number, own in enumerate(steps)
+    ]
+    link = LinkConfig.model_validate(
+        {"name": "l", "source": "a", "target": "b", "pipelines": pipelines}
+    )
+    assert together(pipelines_of(link).values()) == (("p0", "p1"), ("p2", "p3"))
+    assert (least_lanes([link]), least_lanes([link], are_shared=True)) == (7, 5)
+    assert few_places_text([link], 7) == ""
+    assert few_places_text([link], 6).endswith("which leaves 5")
+    assert "pauses for about 30 s" in few_places_text([link], 4)
