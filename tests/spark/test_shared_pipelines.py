@@ -15,7 +15,7 @@ from heliostat.records.rows.layout import SCHEMA, marks
 from heliostat.records.rows.row_names import MEMBER
 from heliostat.records.spark.frames import on_lane, session_of_rows
 
-pytestmark = [pytest.mark.spark]
+pytestmark = [pytest.mark.spark, pytest.mark.thorough]
 
 MEMBERS = (
     Pipeline("filters", (Where("length(value) < 3"), Where("key != X'00'"))),

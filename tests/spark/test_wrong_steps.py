@@ -197,6 +197,10 @@ WRONG |= {
     "a format of texts": refused_where("format_string('%q', topic) = ''", "Conversion = 'q'"),
     "a format of numbers": refused_where("format_number(offset, '#.#.#') = ''", "decimal sep"),
     "a path of JSON": refused_where(f"get_json_object({TEXT}, 'a[') = ''", "no path into JSON"),
+    "a path of XML": refused_where(f"xpath_string({TEXT}, 'a[') = ''", "no path into XML"),
+    "an option of CSV": refused_where(
+        f"from_csv({TEXT}, 'a int', map('quote', 'ab')).a = 1", "OPTION_VALUE_EXCEEDS"
+    ),
     "a path of variants": refused_where(
         f"variant_get(parse_json({TEXT}), 'a[', 'int') = 1", "VARIANT_GET_PATH"
     ),

@@ -25,6 +25,7 @@ _OF_PARAMETERS = (
     "INVALID_PARAMETER_VALUE",
     "INVALID_TIMEZONE",
     "INVALID_VARIANT_GET_PATH",
+    "OPTION_VALUE_EXCEEDS_ONE_CHARACTER",
     "REMAINDER_BY_ZERO",
     "UNSUPPORTED_FEATURE",
 )
@@ -69,6 +70,8 @@ def check_constants(frame: DataFrame) -> None:
             continue
         if name == "GetJsonObject":
             _check_path(jvm, children[1])
+        if name.startswith("XPath"):
+            _check_xpath(jvm, children[1])
         failures = (_failure(each, made) for made in contents.operands(children))
         first = next(failures, None)
         if first is not None and all(failures):
@@ -159,3 +162,23 @@ def _check_path(jvm: Any, path: Any) -> None:
     parser = getattr(getattr(parsers, "JsonPathParser$"), "MODULE$")
     if parser.parse(text.toString()).isEmpty():
         raise PipelineRefused(f"{text.toString()} is no path into JSON: Spark gives null for it")
+
+
+def _check_xpath(jvm: Any, path: Any) -> None:
+    """Refuse a path into XML that is none: of an empty text Spark makes null without a look at it.
+
+    Raises
+    ------
+    PipelineRefused
+        It is none.
+    """
+    if not path.foldable() or (text := path.eval(None)) is None:
+        return
+    try:
+        jvm.javax.xml.xpath.XPathFactory.newInstance().newXPath().compile(text.toString())
+    except Exception as error:  # of py4j, which has no common class with PySpark's
+        thrown = java_exception(error)
+        if thrown is None:
+            raise
+        said = thrown.getMessage().splitlines()[0]
+        raise PipelineRefused(f"{text.toString()} is no path into XML: {said}") from None
