@@ -200,8 +200,10 @@ def _check_xpath(jvm: Any, called: Any) -> None:
     PipelineRefused
         It is none.
     """
-    evaluator = called.eval(None) if called.foldable() else None
-    kind = evaluator.getClass().getSimpleName() if hasattr(evaluator, "getClass") else ""
+    evaluator: Any = called.eval(None) if called.foldable() else None
+    if not hasattr(evaluator, "getClass"):
+        return
+    kind = evaluator.getClass().getSimpleName()
     if not kind.startswith("XPath"):
         return
     text = evaluator.path().toString()

@@ -129,8 +129,8 @@ class RowPipe:
         try:
             while (chunk := self._to_send.get()) is not None:
                 name = str(chunk.source.topic).encode()
-                numbers = chunk.number, chunk.first, chunk.before
-                numbers += chunk.source.partition, self._members.get(chunk.pipeline, 0)
+                where = chunk.source.partition, self._members.get(chunk.pipeline, 0)
+                numbers = (chunk.number, chunk.first, chunk.before, *where)
                 self._socket.sendall(_HEAD.pack(*numbers, len(name), len(chunk.data)) + name)
                 self._socket.sendall(chunk.data)
             self._socket.shutdown(socket.SHUT_WR)
