@@ -33,9 +33,7 @@ from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, T
 from heliostat.offsets.values import Answer, Why
 from heliostat.records.copier.lane import LineUse
 from heliostat.status.board import StatusBoard
-from heliostat.status.history_records import PastEvent
 from heliostat.status.values import HeldBack, LinkStatus, PartitionStatus, TopicStatus
-from heliostat.topics.deletion_rule import FOLLOWED
 from heliostat.topics.topic_plan import RefusalCode, RefusedTopic
 
 NOW_MS = 1_700_000_000_000
@@ -347,25 +345,6 @@ RECORDS: dict[str, tuple[int, dict[str, Any], Kind, list[str]]] = {
         {"translated": answer(3, None, Why.BELOW_START, "the mirror has nothing before 50")},
         Kind.NO_RECORD,
         ["the mirror has nothing before 50"],
-    ),
-    "deleted as at the source": (
-        3,
-        {
-            "link": link(include=["ESS.*"], follow_deletes=[r"ESS\..*"]),
-            "translated": answer(3, None, Why.BELOW_START, "the mirror has nothing before 50"),
-            "followed": (PastEvent(NOW_MS, "info", f"{T}: 50 offsets {FOLLOWED} (by rule)", T),),
-        },
-        Kind.NO_RECORD,
-        ["went from the mirror at 2023-11-14 22:13:20Z: ESS.temperature: 50 offsets"],
-    ),
-    "deleted as at the source, long ago": (
-        3,
-        {
-            "link": link(include=["ESS.*"], follow_deletes=[r"ESS\..*"]),
-            "translated": answer(3, None, Why.BELOW_START, "the mirror has nothing before 50"),
-        },
-        Kind.NO_RECORD,
-        [r"goes from this mirror as well (topics.follow_deletes has ESS\..*)"],
     ),
     "a hole": (
         30,
