@@ -10,7 +10,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from heliostat_sandbox.jars import APICURIO, KAFKA, LOCK_FILE, MIRROR, checksums, retrieve
+from heliostat_sandbox.jars import APICURIO, KAFKA, LOCK_FILE, MIRROR, STREAMS, checksums, retrieve
 
 LOGGING = (
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
@@ -31,6 +31,7 @@ SETS = {
         "org.apache.kafka:kafka-tools:4.3.0",
         *LOGGING,
     ),
+    STREAMS: ("org.apache.kafka:kafka-streams:4.3.0", *LOGGING),
     APICURIO: ("io.apicurio:apicurio-registry-app:2.5.11.Final:all",),
 }
 

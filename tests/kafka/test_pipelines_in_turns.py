@@ -29,7 +29,10 @@ def test_more_pipelines_than_places_all_copy(
     path = write_link(
         tmp_path,
         *topics,
-        pipelines=[each.pipeline({"where": "value != X'00'"}) for each in topics],
+        # A filter behind a change shares no lane.
+        pipelines=[
+            each.pipeline({"set": {"key": "key"}}, {"where": "value != X'00'"}) for each in topics
+        ],
     )
     config = yaml.safe_load(path.read_text())
     config["spark"] = {"master": f"local[{CORES}]", "task_cpus": CORES / 2}

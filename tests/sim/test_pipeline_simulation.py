@@ -136,7 +136,7 @@ class PipedScene(Scene):
         in_flight = self.random.choice([1, 5])
         if self.is_in_place:
             steps = SimSteps(self.kind.through, self.kind.columns, self.fails_at | self.unseen)
-            done = InPlaceExchange(spec.partitions, NAME, cast("InPlace", steps))
+            done = InPlaceExchange(spec.partitions, {NAME: cast("InPlace", steps)})
             network = PipedSimNetwork(self.world, in_flight, NoPipe(), done)
             return Copier(spec, network, self.world.clock, done)
         pipe = SimPipe(self.world, self.kind.through, self.fails_at | self.unseen)

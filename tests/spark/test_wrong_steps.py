@@ -184,7 +184,7 @@ WRONG |= {
         True,
     ),
     "a group of a regex": refused_where(
-        f"regexp_extract({TEXT}, '(.*)', 2) = 'a'", "REGEX_GROUP_INDEX"
+        f"regexp_extract({TEXT}, '(.*)', 2) = 'a'", "has no group 2"
     ),
     "a regex of split": refused_where(f"split({TEXT}, '(')[0] = 'a'", "Unclosed group"),
     "LIKE": refused_where(f"{TEXT} LIKE 'a\\\\'", "ESC_AT_THE_END"),
@@ -197,6 +197,12 @@ WRONG |= {
     "a format of texts": refused_where("format_string('%q', topic) = ''", "Conversion = 'q'"),
     "a format of numbers": refused_where("format_number(offset, '#.#.#') = ''", "decimal sep"),
     "a path of JSON": refused_where(f"get_json_object({TEXT}, 'a[') = ''", "no path into JSON"),
+    "a group to extract": refused_where(f"regexp_extract({TEXT}, 'a', 5) = ''", "has no group 5"),
+    "a group to put": refused_where(f"regexp_replace({TEXT}, 'a', '$5') = ''", "has no group 5"),
+    "a path of XML": refused_where(f"xpath_string({TEXT}, 'a[') = ''", "no path into XML"),
+    "an option of CSV": refused_where(
+        f"from_csv({TEXT}, 'a int', map('quote', 'ab')).a = 1", "OPTION_VALUE_EXCEEDS"
+    ),
     "a path of variants": refused_where(
         f"variant_get(parse_json({TEXT}), 'a[', 'int') = 1", "VARIANT_GET_PATH"
     ),

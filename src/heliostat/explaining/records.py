@@ -13,6 +13,7 @@ from heliostat.names import Offset
 from heliostat.offsets.values import Answer, Why
 from heliostat.ops.shown import time_text
 from heliostat.status.values import PartitionStatus
+from heliostat.topics.deletion_rule import may_follow
 
 
 def explain_record(
@@ -59,13 +60,29 @@ def _not_there(name: str, evidence: Evidence, translated: Answer, base: Explanat
             base,
             kind=Kind.NO_RECORD,
             answer=text,
-            reasons=(translated.text, *filter(None, [gone])),
+            reasons=(translated.text, *filter(None, [gone]), *_followed(evidence, translated)),
             next_steps=steps,
         )
     text = f"where source offset {offset:,} of {name} went can't be told: {translated.text}"
     return replace(
         base, kind=Kind.UNKNOWN, answer=text, next_steps=(_translate(evidence, translated),)
     )
+
+
+def _followed(evidence: Evidence, found: Answer) -> tuple[str, ...]:
+    """Return that the start of a mirror went because the source deleted it, and when."""
+    by = may_follow(evidence.link.topics, found.topic)
+    if not by:
+        return ()
+    if not evidence.followed:
+        return (
+            f"what the source deletes goes from this mirror as well ({by}), if the link sees it",
+        )
+    last = evidence.followed[-1]
+    times = len(evidence.followed)
+    more = "" if times == 1 else f", the last of {times} times within a day"
+    when = f"{time_text(last.at_ms)}{more}"
+    return (f"what the source deleted went from the mirror at {when}: {last.text}",)
 
 
 def _copied(evidence: Evidence, found: Answer, base: Explanation) -> Explanation:

@@ -17,6 +17,7 @@ from heliostat.gaps.ledger import GapRow
 from heliostat.groups.plan import GroupDecision
 from heliostat.names import GroupId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.values import Answer
+from heliostat.status.history_records import PastEvent
 from heliostat.status.values import LinkStatus, PartitionStatus
 from heliostat.topics.topic_plan import RefusedTopic
 
@@ -223,6 +224,8 @@ class Evidence:
         Where the source's log begins and ends.
     gaps
         Rows of the ledger of the partition.
+    followed
+        Deletions of the source that the topic's mirror has followed, the oldest first.
     copied_s
         Between which two times (s since the epoch) the record was copied, by the history.
     level_in_s
@@ -243,6 +246,7 @@ class Evidence:
     landed_to: Offset | None = None
     source_bounds: LogBounds | None = None
     gaps: tuple[GapRow, ...] = ()
+    followed: tuple[PastEvent, ...] = ()
     copied_s: tuple[float, float] | None = None
     level_in_s: float | None = None
     group: GroupKnown | None = None

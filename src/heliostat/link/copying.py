@@ -134,7 +134,7 @@ class Copying:
         refused = resources.runner.refused(pipelines)
         for text in refused.values():
             context.events.warn(text)
-        self._faults = PipelineFaults(pipelines, refused)
+        self._faults = PipelineFaults(pipelines, refused, resources.runner.places.is_short)
         self._schemas = self._schema_part(pipelines)
         if self._schemas is not None:
             template = replace(template, registries=self._schemas.registries)

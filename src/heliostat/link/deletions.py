@@ -24,7 +24,7 @@ from heliostat.names import Offset, TopicName, TopicPartition, id_text
 from heliostat.offsets.offset_map import MapReader
 from heliostat.ops.events import Events, Subject
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
-from heliostat.topics.deletion_rule import DeletionRule
+from heliostat.topics.deletion_rule import FOLLOWED, DeletionRule
 from heliostat.topics.same_topics import delete_in_same_topics, not_shown_same
 
 Specs = Mapping[TopicPartition, PartitionSpec]
@@ -299,8 +299,7 @@ class DeletionFollower:
             is_time = untold.event_s is None or now_s - untold.event_s >= TOLD_EVERY_S
             if is_time or not rule.needs_exact:
                 self._events.info(
-                    f"{topic}: {untold.offsets} offsets that the source has deleted are deleted "
-                    f"from its mirror as well ({rule.why})",
+                    f"{topic}: {untold.offsets} offsets {FOLLOWED} ({rule.why})",
                     Subject(topic=topic),
                 )
                 self._sums[topic] = _Sum(event_s=now_s)

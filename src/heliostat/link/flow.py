@@ -31,7 +31,7 @@ from heliostat.link.compacted_later import CompactedLater
 from heliostat.link.deletions import DeletionFollower
 from heliostat.link.exact import filling_notes, why_not_exact, with_filling
 from heliostat.link.known import Known
-from heliostat.link.lane_packing import Packing, pack, pack_pipeline
+from heliostat.link.lane_packing import SHARED_BYTES, SHARED_ROWS, Packing, pack, pack_pipeline
 from heliostat.link.lane_set import LaneSet
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.pipeline_faults import PipelineFaults
@@ -199,13 +199,20 @@ class Reconciler:
     ) -> dict[LaneId, tuple[TopicPartition, ...]]:
         """Return the lanes of partitions without a pipeline, and those of each pipeline.
 
-        One whose records are rows of Spark has one lane: its task has three processes.
+        One whose records are rows of Spark has one lane: its task has three processes. Where there
+        are too few places, some share one.
         """
         of: dict[str, list[TopicPartition]] = {}
         for each in partitions:
             of.setdefault(specs[each].pipeline, []).append(each)
         plain = of.get("", [])
         found = pack(plain, load, self._lanes_for(plain, load), previous)
+        together = self.faults.together()
+        for number, names in ((SHARED_ROWS, together.rows), (SHARED_BYTES, together.in_place)):
+            if some := [each for name in names for each in of.pop(name, [])]:
+                is_in_place = number == SHARED_BYTES
+                count = self._lanes_for(some, load, "several") if is_in_place else 1
+                found |= pack_pipeline(number, some, load, count, previous)
         for number, name in enumerate(each.name for each in self.link.pipelines):
             if some := of.get(name, []):
                 pipeline = self.faults.pipeline(name)

@@ -18,6 +18,9 @@ LOPSIDED_RATIO = 1.5
 PIPELINE_LANES = 10_000
 """Lanes of the first pipeline have numbers from this one on, of the second from twice this one on,
 and so on: a lane has one pipeline, or none. More than a link may have without (`lanes.count`)."""
+SHARED_ROWS, SHARED_BYTES = 10_000, 10_001
+"""Numbers, as of a pipeline, of lanes that several share: those as rows, and those on the bytes of
+batches. A link has fewer pipelines."""
 
 Packing = Mapping[LaneId, tuple[TopicPartition, ...]]
 

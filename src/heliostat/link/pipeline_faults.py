@@ -12,9 +12,10 @@ link's state shows it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
+from heliostat.link.shared_lanes import SharedLanes, Together
 from heliostat.names import LaneId, TopicId, TopicPartition, is_another
 from heliostat.records.copier.blame import Blame
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec, RoundReport, Suspect
@@ -35,6 +36,8 @@ class _Lane:
     crashed_at: Suspect | None = None
     crashes: int = 0
     """How many rounds in a row have crashed at that record, alone."""
+    blind: int = 0
+    """How often in a row rounds have failed although they were careful, without any record."""
     found: bool = False
     """Whether a record was found in it: others that fail are looked for one by one at once."""
 
@@ -48,17 +51,25 @@ class PipelineFaults:
         The link's pipelines by name.
     refused
         Why Spark refuses some of them, by name.
+    is_short
+        Whether there are too few places for a lane of each pipeline.
     """
 
-    def __init__(self, pipelines: dict[str, Pipeline], refused: dict[str, str]) -> None:
+    def __init__(
+        self,
+        pipelines: dict[str, Pipeline],
+        refused: dict[str, str],
+        is_short: Callable[[], bool] = lambda: False,
+    ) -> None:
+        self._shared = SharedLanes(is_short)
         self._pipelines = pipelines
         self._refused = refused
         self._lock = threading.Lock()
         self._lanes: dict[LaneId, _Lane] = {}
         self._fails: dict[TopicPartition, tuple[TopicId | None, int, str]] = {}
         """Id of the source's topic, offset, and why."""
-        self._ids: dict[TopicPartition, TopicId | None] = {}
-        """Ids of the topics that lanes copy."""
+        self._specs: dict[TopicPartition, PartitionSpec] = {}
+        """What lanes copy through a pipeline."""
 
     def learn(self, pipelines: Mapping[str, Pipeline], refused: Mapping[str, str]) -> None:
         """Take pipelines that know more schemas, and why Spark refuses some of them now."""
@@ -72,9 +83,29 @@ class PipelineFaults:
         with self._lock:
             return None if name in self._refused else self._pipelines.get(name)
 
+    def together(self) -> Together:
+        """Return the pipelines that share lanes from now on."""
+        with self._lock:
+            usable = [each for name, each in self._pipelines.items() if name not in self._refused]
+            return self._shared.look(usable)
+
+    def lane_pipeline(self, names: Collection[str]) -> Pipeline | None:
+        """Return what the records of a lane go through that has these pipelines' topics."""
+        with self._lock:
+            wanted = self._shared.with_others(names)
+            found = [
+                each
+                for name, each in self._pipelines.items()
+                if name in wanted and name not in self._refused
+            ]
+        if len(wanted) > 1 and found:
+            limit_s = max(each.timeout_s for each in found)
+            return Pipeline(f"{len(found)} pipelines", (), limit_s, tuple(found))
+        return found[0] if found else None
+
     def has_changed(self, pipeline: Pipeline) -> bool:
         """Whether a pipeline that a round began with is another one now, or refused."""
-        return self.pipeline(pipeline.name) != pipeline
+        return any(self.pipeline(each.name) != each for each in pipeline.members or (pipeline,))
 
     def careful(self, lane: LaneId) -> int:
         """Return how many records the lane's next round may have in its pipeline at a time."""
@@ -90,7 +121,7 @@ class PipelineFaults:
             return specs
         with self._lock:
             fails, refused = dict(self._fails), self._refused
-            self._ids = {at: spec.source_topic_id for at, spec in specs.items() if spec.pipeline}
+            self._specs = {at: spec for at, spec in specs.items() if spec.pipeline}
         found = dict(specs)
         for source, spec in specs.items():
             if spec.pipeline in refused:
@@ -110,6 +141,7 @@ class PipelineFaults:
                     found.level, found.found = 0, False  # it is past what the last round failed at
                 found.round_id = f"{report.lane}/{report.generation}/{report.round_number}"
                 found.suspect = report.suspect
+                found.blind = 0
 
     def failed(self, lane: LaneSpec, blame: Blame, error: str) -> bool:
         """Take the failure of a lane's round; it may have been alone with one record.
@@ -133,14 +165,18 @@ class PipelineFaults:
             suspect = found.suspect if found.round_id == lane.round_id else None
             found.suspect = None
             before = found.level
+            if pipeline.members:
+                self._part_from(found, suspect, blame)
             if suspect is None:
                 found.level = 2 if found.found else 1
             elif suspect.before - suspect.first > 1 or self._may_be_killed(found, suspect, blame):
                 found.level = 2
             else:
                 found.level, found.found = 0, True
-                why = f"pipeline {pipeline.name} fails at source offset {suspect.first}: "
-                topic_id = self._ids.get(suspect.source)
+                spec = self._specs.get(suspect.source)
+                name = spec.pipeline if spec and pipeline.members else pipeline.name
+                why = f"pipeline {name} fails at source offset {suspect.first}: "
+                topic_id = spec.source_topic_id if spec else None
                 self._fails[suspect.source] = topic_id, suspect.first, why + _first_line(error)
                 return True
             return found.level > before
@@ -149,6 +185,17 @@ class PipelineFaults:
         """Forget where a partition's pipeline fails: it is tried again, or has passed that."""
         with self._lock:
             self._fails.pop(source, None)
+
+    def _part_from(self, lane: _Lane, suspect: Suspect | None, blame: Blame) -> None:
+        """Give the pipeline that fails a lane of its own, or all of them if none is found."""
+        if suspect is not None:
+            spec = self._specs.get(suspect.source)
+            if blame is Blame.RECORD and spec is not None:
+                self._shared.part_from(spec.pipeline)
+            return
+        lane.blind += 1
+        if lane.blind >= CRASHES:
+            self._shared.part()
 
     @staticmethod
     def _may_be_killed(lane: _Lane, suspect: Suspect, blame: Blame) -> bool:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import HeliostatError
 from heliostat.link.lane_packing import PIPELINE_LANES
+from heliostat.link.pipeline_rules import pipelines_of
+from heliostat.link.shared_lanes import together
 from heliostat.names import LaneId, LinkName
 from heliostat.ops.places import places_of, task_cpus_of
 from heliostat.ops.spark_session import local_cores
@@ -36,6 +38,11 @@ WHAT_TO_DO = (
     "pipeline, lower spark.task_cpus (an idle lane takes 40 MB, one whose target is slow 430 MB, "
     "one of a pipeline as rows 300 MB), add memory or cores, or run some links elsewhere (--link)"
 )
+SHARED_TEXT = (
+    "Spark runs {places} lanes at once, and one of each pipeline would make {lanes}: pipelines of "
+    "a link that filter first and then change columns by SQL share a lane, and so do those on the "
+    "bytes of batches, which leaves {shared}"
+)
 
 
 class _Taker(NamedTuple):
@@ -55,12 +62,18 @@ class Places:
         How many lanes Spark can run at once now; None: as many as there are.
     monotonic_s
         The clock.
+    least
+        How many lanes links have at least, with one of each pipeline.
     """
 
     def __init__(
-        self, count: Callable[[], int] | None = None, monotonic_s: Callable[[], float] = lambda: 0.0
+        self,
+        count: Callable[[], int] | None = None,
+        monotonic_s: Callable[[], float] = lambda: 0.0,
+        least: Callable[[], int] = lambda: 0,
     ) -> None:
         self._ask = count
+        self._least = least
         self._monotonic_s = monotonic_s
         self._lock = threading.Lock()
         self._taken: dict[_Taker, float] = {}
@@ -69,6 +82,10 @@ class Places:
         self._over: set[_Taker] = set()
         """Whose turn was over: they wait behind all others."""
         self._count, self._counted_at_s = math.inf, -math.inf
+
+    def is_short(self) -> bool:
+        """Whether there are too few for a lane of each pipeline."""
+        return self._least() > self._places()
 
     def take(self, taker: _Taker) -> bool:
         """Take a place; False: there is none, and the lane waits for its turn."""
@@ -217,9 +234,28 @@ def _is_done(item: PartitionReport) -> bool:
     return is_level or item.state.is_stopped
 
 
-def least_lanes(links: Iterable[LinkConfig]) -> int:
-    """Return how many lanes links have at least: one, and one of each pipeline."""
-    return sum(1 + len(link.pipelines) for link in links)
+def least_lanes(links: Iterable[LinkConfig], *, are_shared: bool = False) -> int:
+    """Return how many lanes links have at least: one, and one of each pipeline.
+
+    Parameters
+    ----------
+    links
+        The links.
+    are_shared
+        Whether pipelines share lanes where they can.
+    """
+    links = list(links)
+    lanes = sum(1 + len(link.pipelines) for link in links)
+    if not are_shared:
+        return lanes
+    groups = [group for link in links for group in together(pipelines_of(link).values())]
+    return lanes - sum(len(group) - 1 for group in groups if group)
+
+
+def lanes_in_use(links: Iterable[LinkConfig], places: int) -> int:
+    """Return how many lanes links have at least, where there are so many places."""
+    links = list(links)
+    return least_lanes(links, are_shared=least_lanes(links) > places)
 
 
 def places_note(config: Config, link: LinkConfig) -> tuple[str, ...]:
@@ -227,10 +263,22 @@ def places_note(config: Config, link: LinkConfig) -> tuple[str, ...]:
     cores = local_cores(config.spark.master)
     if cores is None:
         return ()
-    task_cpus = task_cpus_of(config.spark.task_cpus, config.spark.master)
-    places, lanes = places_of(cores, task_cpus), least_lanes(config.links)
+    places = places_of(cores, task_cpus_of(config.spark.task_cpus, config.spark.master))
     waits = bool(link.pipelines) or len(config.links) >= places  # see `Places.is_over`
-    return (turns_text(lanes, places),) if waits and lanes > places else ()
+    text = few_places_text(config.links, places)
+    return (text,) if waits and text else ()
+
+
+def few_places_text(links: Iterable[LinkConfig], places: int) -> str:
+    """Return what too few places for a lane of each pipeline mean; empty: they suffice."""
+    links = list(links)
+    lanes, shared = least_lanes(links), least_lanes(links, are_shared=True)
+    if lanes <= places:
+        return ""
+    if shared == lanes:
+        return turns_text(lanes, places)
+    text = SHARED_TEXT.format(places=places, lanes=lanes, shared=shared)
+    return text if shared <= places else f"{text}; {turns_text(shared, places)}"
 
 
 def turns_text(lanes: int, places: int) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import LinkConfig
+from heliostat.groups.facing import facing_note
 from heliostat.link.known import Known
 from heliostat.ops.asked import both
 from heliostat.other_links.at_source import Upstream, blind_note, left_out_notes
@@ -75,6 +76,8 @@ class Planner:
         return source, plan
 
     def notes(self, plan: TopicPlan) -> tuple[str, ...]:
-        """Return notes on topics left to other links, and on those of unknown origin."""
+        """Return notes on topics left to other links or of unknown origin, and on groups."""
         left_out = left_out_notes(self.link, plan.left_out)
-        return left_out + blind_note(self.link, self.source) + self.upstream.notes
+        seen = self.upstream.seen
+        facing = facing_note(self.link, seen, self.upstream.target_id) if seen else ()
+        return left_out + blind_note(self.link, self.source) + self.upstream.notes + facing

@@ -71,7 +71,7 @@ class Contents:
             maps_topic_id=maps_topic_id,
             copied=copied,
             rates=self._rates(specs),
-            pipeline=self._faults.pipeline(specs[0].pipeline) if specs else None,
+            pipeline=self._faults.lane_pipeline({each.pipeline for each in specs} - {""}),
             careful=self._faults.careful(lane),
             waits_for=waits_for,
             may_land_s=may_land_s,

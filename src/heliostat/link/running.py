@@ -14,7 +14,7 @@ from heliostat.link.kept_link import KeptLink
 from heliostat.link.lane_count import LaneCount
 from heliostat.link.lane_set import Runner
 from heliostat.link.meters import DriverProcesses
-from heliostat.link.places import Places, least_lanes, turns_text
+from heliostat.link.places import Places, few_places_text, lanes_in_use, least_lanes
 from heliostat.link.spark_start import SparkStart
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
@@ -97,7 +97,11 @@ class Running:
             cancel=spark.cancel,
             misplaced=spark.misplaced,
             refused=spark.refused,
-            places=Places(lambda: self._places(spark), self._clock.monotonic_s),
+            places=Places(
+                lambda: self._places(spark),
+                self._clock.monotonic_s,
+                lambda: least_lanes(self._links),
+            ),
         )
         names = TopicNames(lambda alias: ask_topics(self._config, alias))
         with self._changing:
@@ -232,8 +236,8 @@ class Running:
         counts = [link.lanes.count for link in self._links]
         lanes = sum(count for count in counts if isinstance(count, int))
         slots = self._slots(spark)
-        if (least := least_lanes(self._links)) > (places := self._places(spark)):
-            self._events.warn(turns_text(least, places))
+        if text := few_places_text(self._links, self._places(spark)):
+            self._events.warn(text)
         elif max(lanes, len(self._links)) > slots:
             self._events.warn(
                 f"{lanes or len(self._links)} lanes are configured, but Spark can run only {slots} "
@@ -246,8 +250,9 @@ class Running:
         return places_of(spark.cores, task_cpus_of(settings.task_cpus, settings.master))
 
     def _slots(self, spark: SparkRounds) -> int:
-        """Return how many lanes without a pipeline can run at once now: each pipeline has one."""
-        return self._places(spark) - sum(len(link.pipelines) for link in self._links)
+        """Return how many lanes without a pipeline can run at once now, beside those of them."""
+        places, links = self._places(spark), self._links
+        return places - (lanes_in_use(links, places) - len(links))
 
     def _lane_count(self, link: LinkConfig, spark: SparkRounds) -> LaneCount:
         """Return the lane count; `auto` is one a core shared by all links, as needed if local."""

@@ -20,6 +20,7 @@ from heliostat.mm2.config_schemas import (
     tell_raw_copy,
 )
 from heliostat.mm2.config_topics import REFRESH_S
+from heliostat.mm2.config_transform_avro import rewrite_changed
 from heliostat.mm2.config_transforms import add_transforms
 from heliostat.mm2.config_values import Setting
 
@@ -50,6 +51,7 @@ def convert_replicator(draft: LinkDraft, naming: str | None) -> None:
     add_records(draft)
     _groups(draft)
     _schemas(draft)
+    rewrite_changed(draft)
     _tell_not_supported(draft)
     tell_what_differs(draft)
     draft.tell_answers(replicator_answer)

@@ -15,6 +15,7 @@ from heliostat.config import compile_pattern, is_plain_name
 from heliostat.errors import ConfigError
 from heliostat.mm2.config_draft import LinkDraft
 from heliostat.mm2.config_patterns import patterns_in
+from heliostat.mm2.config_transform_avro import WHY_NOT_JOINED, avro_steps, joined
 from heliostat.mm2.config_transform_steps import (
     NotCarried,
     Options,
@@ -136,11 +137,34 @@ class _Chain:
             ):
                 raise NotCarried(f"{test['type']} decides for each record, which only Filter can")
             naming = "" if self._is_routed else self._draft.naming_format
-            self._check_format(transform)
+            is_avro = self._is_avro(transform)
             own = steps_of(transform, naming)
-            self.steps += [Conditional(step, topics) for step in own]
+            own = avro_steps(own) if is_avro else own
+            if is_avro:
+                self._add_avro(own, topics)
+            else:
+                self.steps += [Conditional(step, topics) for step in own]
             self.told = f"pipelines, {', '.join(next(iter(step)) for step in own)}"
-            self._tell_bytes(name, transform)
+            if not is_avro:
+                self._tell_bytes(name, transform)
+
+    def _add_avro(self, own: Sequence[Step], topics: OnTopics | None) -> None:
+        """Add steps for Avro fields: a column has one, so that what comes later joins it."""
+        steps = list(self.steps)
+        for step in own:
+            for place, (before, of) in enumerate(steps):
+                whole = joined(before, step) if "avro_fields" in before else None
+                if whole is None:
+                    continue
+                if of != topics:
+                    raise NotCarried(f"{WHY_NOT_JOINED} another predicate decided before")
+                if "to_headers" in step["avro_fields"] and place < len(steps) - 1:
+                    raise NotCarried(f"{WHY_NOT_JOINED} headers were changed meanwhile")
+                steps[place] = Conditional(whole, topics)
+                break
+            else:
+                steps.append(Conditional(step, topics))
+        self.steps = steps
 
     def _test(self, predicate: str) -> Mapping[str, str]:
         """Return a predicate's properties, its class without package."""
@@ -192,20 +216,23 @@ class _Chain:
             raise NotCarried(f"its pattern: {'; '.join(error.problems)}") from None
         return _without_naming(ours, self._draft.naming_format)
 
-    def _check_format(self, transform: Transform) -> None:
-        """Check that what it changes is JSON without a schema, or can be."""
+    def _is_avro(self, transform: Transform) -> bool:
+        """Whether what it changes is Avro; otherwise it is JSON without a schema, or can be."""
         if not transform.changes_fields:
-            return
+            return False
         name = f"src.{transform.column or 'value'}.converter"
         setting = self._draft.given.get(name)
         kind = "" if setting is None else setting.value.strip().rpartition(".")[2]
         schemas = self._draft.given.get(f"{name}.schemas.enable")
         if kind in {"", "ByteArrayConverter"}:
-            return
+            return False
+        if kind == "AvroConverter":
+            return True
         if kind != "JsonConverter":
-            raise NotCarried(f"{name} is {kind}; steps of avro_fields change Avro records")
+            raise NotCarried(f"{name} is {kind}; steps change JSON and Avro records")
         if schemas is None or schemas.is_true:
             raise NotCarried(f"{name} has schemas.enable: JSON with its schema beside it")
+        return False
 
     def _tell_bytes(self, name: str, transform: Transform) -> None:
         """Tell that a transformation can't have worked where it gets bytes."""

@@ -20,17 +20,18 @@ from heliostat.gaps.ledger import GapRow
 from heliostat.groups.values import Skip
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.log_bounds import bounds_of
-from heliostat.offsets.values import Answer
+from heliostat.offsets.values import Answer, Why
 from heliostat.operate import resolve
 from heliostat.operate.gaps import ledger_of
 from heliostat.operate.groups import group_views
-from heliostat.operate.history import copied_between
+from heliostat.operate.history import DAY_S, copied_between, link_past
 from heliostat.operate.links import link_of
 from heliostat.operate.plan import plan_link
 from heliostat.operate.status import LinkPicture, link_picture
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.records.copier.lane import PartitionState
 from heliostat.status.copied_when import read_copied_between
+from heliostat.topics.deletion_rule import FOLLOWED, may_follow
 from heliostat.topics.select import selection_of
 from heliostat.topics.topic_plan import TopicPlan
 
@@ -163,6 +164,8 @@ class _Look:
             self._add(translated=answer, landed_to=landed_to)
             if answer.to_offset is not None and (landed_to is None or offset < landed_to):
                 self._read_times(place, offset)
+            if answer.why is Why.BELOW_START and may_follow(self._link.topics, place.topic):
+                self._read_deletions(place.topic)
         bounds = self._ask(f"the log of {self._link.source}", partial(self._bounds, place))
         self._add(source_bounds=bounds)
         gaps = self._ask("the ledger of gaps", partial(self._gaps, place))
@@ -178,6 +181,14 @@ class _Look:
             ask = partial(copied_between, self._link, target, place, offset)
             by_reports = self._ask("the link's history", ask) or by_reports
         self._add(copied_s=by_reports)
+
+    def _read_deletions(self, topic: TopicName) -> None:
+        """Read when deletions of the source were followed, as far back as the history goes."""
+        target = self._config.clusters[self._link.target].access()
+        past = self._ask("the link's history", partial(link_past, self._link, target, None, DAY_S))
+        events = () if past is None else past.events
+        said = (each for each in events if each.topic == topic and FOLLOWED in each.text)
+        self._add(followed=tuple(said))
 
     def _read_plan(self, topic: TopicName) -> None:
         names = self.evidence.source_topics

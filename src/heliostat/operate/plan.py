@@ -18,6 +18,7 @@ from heliostat.errors import (
 )
 from heliostat.gaps.gone_records import gone_lines
 from heliostat.gaps.ledger import read_copied
+from heliostat.groups.facing import facing_note
 from heliostat.link.exact import filling_notes, why_not_exact
 from heliostat.link.pipeline_rules import named, pipeline_notes, pipelines_of, topics_of_pipelines
 from heliostat.link.places import places_note
@@ -103,6 +104,7 @@ def plan_link(config: Config, link: LinkConfig, names_of: NamesOf | None = None)
     piped += places_note(config, link)
     notes = (*told["unfilled"], *told["blind"], *seen.odd, *piped, *told["backlog"], *told["kept"])
     notes += told["protection"]
+    notes += facing_note(link, seen.source, admins.target.cluster_id())
     notes += fewer_copies(_copies(seen))
     publish, unread = groups.answer()
     notes += unread

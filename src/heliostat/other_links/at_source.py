@@ -73,13 +73,15 @@ class Upstream:
         self.link = link
         self._cluster = cluster
         self._source = source
-        self._target_id = target_id
+        self.target_id = target_id
         self._clock = clock
         self._held: dict[TopicName, tuple[tuple[ClusterTopic, ...], float]] = {}
         self._read: dict[LinkName, tuple[Feed, ...]] = {}
         """What the state of each link said when it was last read."""
         self.notes: tuple[str, ...] = ()
         """Records of state topics that the last look set aside."""
+        self.seen: SourceTopics | None = None
+        """The source as seen last, with what links write there."""
 
     def feeds(self, source: SourceTopics) -> tuple[Feed, ...]:
         """Return what links write at a source, see `feeds_at`.
@@ -104,6 +106,7 @@ class Upstream:
             notes += (_no_leader(topic),)
         self._read |= {link: tuple(feeds) for link, feeds in read.items()}
         self.notes = notes
+        self.seen = replace(source, feeds=found)
         return found
 
     def look_again(
@@ -139,7 +142,7 @@ class Upstream:
         not_yet: dict[TopicName, str] = {}
         for name, record in claims.items():
             here = ClusterTopic(source.cluster_id, name)
-            there = ClusterTopic(self._target_id, record.target)
+            there = ClusterTopic(self.target_id, record.target)
             loop = feeds.loop_of(here, there, Stage.CLAIMED, made=_Mirror(record.target_id))
             if loop is not None:
                 not_yet[name] = cycle_refusal(loop, self.link, record.target).text()

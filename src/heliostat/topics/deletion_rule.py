@@ -22,6 +22,8 @@ ENDLESS: Mapping[str, str] = {
     "retention.bytes": "-1",
 }
 """Effective settings of a source topic whose log start moves only if somebody deletes records."""
+FOLLOWED = "that the source has deleted are deleted from its mirror as well"
+"""What an event says of deletions that were followed; `explain` finds it by these words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,13 @@ def deletion_rule(config: TopicsConfig, topic: SourceTopic, slot: Slot) -> Delet
         return DeletionRule(follows=False, why=f"the source has {ended}, so age or size may end it")
     why = "a repartition topic, which only its application's deletions end"
     return DeletionRule(follows=True, why=why, needs_exact=True)
+
+
+def may_follow(config: TopicsConfig, topic: str) -> str:
+    """Return by what deletions may be followed in a topic's mirror; empty: they are not."""
+    if (entry := _entry_for(config, topic)) is not None:
+        return f"topics.follow_deletes has {entry}"
+    return "repartition topics follow" if topic.endswith(REPARTITION_ENDING) else ""
 
 
 def _entry_for(config: TopicsConfig, name: str) -> str | None:

@@ -183,3 +183,62 @@ def test_a_topic_that_was_recreated_has_other_records() -> None:
     lane.fail(SQL, Suspect(P, 7, 8))
     assert lane.faults.marked({P: was})[P].fails_at == 7
     assert lane.faults.marked({P: now})[P].fails_at == -1
+
+
+ALL = {name: Pipeline(name, (Where("true"),)) for name in ("hide", "other", "third")}
+PARTITIONS = {name: TopicPartition(TopicName(name), PartitionId(0)) for name in ALL}
+
+
+class Shared(Rounds):
+    """Rounds of a lane that three pipelines share."""
+
+    def __init__(self) -> None:
+        super().__init__(PipelineFaults(dict(ALL), {}, lambda: True))
+        specs = {at: replace(SPEC, source=at, pipeline=name) for name, at in PARTITIONS.items()}
+        self.faults.marked(specs)
+        self.faults.together()
+        self.lane = replace(self.lane, pipeline=self.faults.lane_pipeline(["hide"]))
+
+
+def test_pipelines_share_a_lane_only_where_places_are_few() -> None:
+    few, enough = (
+        PipelineFaults(dict(ALL), {"third": "no good"}, lambda is_few=is_few: is_few)
+        for is_few in (True, False)
+    )
+    assert (few.together().rows, enough.together().rows) == (("hide", "other"), ())
+    shared = few.lane_pipeline(["other"])
+    assert shared is not None
+    assert [each.name for each in shared.members] == ["hide", "other"]
+    assert enough.lane_pipeline(["other"]) == ALL["other"]
+    assert few.lane_pipeline(["third"]) is None  # it is refused: nothing of it is copied
+    assert not few.has_changed(shared)
+    few.learn({"other": Pipeline("other", (Where("false"),))}, {})
+    assert few.has_changed(shared)
+
+
+def test_one_that_fails_goes_on_by_itself_and_the_others_together() -> None:
+    """Given three pipelines of one lane / when a record of one fails / then only its partition
+
+    stops, in its own pipeline's name, and this pipeline shares a lane no more.
+    """
+    lane = Shared()
+    at = PARTITIONS["other"]
+    lane.fail(SQL)
+    lane.fail(SQL, Suspect(at, 0, 64))
+    lane.fail(SQL, Suspect(at, 3, 4))
+    specs = {each: replace(SPEC, source=each, pipeline=name) for name, each in PARTITIONS.items()}
+    found = lane.faults.marked(specs)
+    assert [found[each].fails_at for each in PARTITIONS.values()] == [-1, 3, -1]
+    assert found[at].why_fails.startswith("pipeline other fails at source offset 3: ")
+    assert lane.faults.together().rows == ("hide", "third")
+    assert lane.faults.lane_pipeline(["other"]) == ALL["other"]
+
+
+def test_a_killed_worker_parts_no_pipeline_but_rounds_that_fail_blindly_part_all() -> None:
+    lane = Shared()
+    lane.fail(CRASH)
+    lane.fail(CRASH, Suspect(PARTITIONS["hide"], 0, 64))
+    assert len(lane.faults.together().rows) == 3
+    for _ in range(CRASHES):
+        lane.fail(CRASH)
+    assert lane.faults.together().rows == ()

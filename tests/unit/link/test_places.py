@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 
-from heliostat.config import Config
+from heliostat.config import Config, LinkConfig
 from heliostat.errors import SparkUnavailable
 from heliostat.link.lane_packing import PIPELINE_LANES
-from heliostat.link.places import TURN_S, Places, Turns, places_note
+from heliostat.link.pipeline_rules import pipelines_of
+from heliostat.link.places import (
+    TURN_S,
+    Places,
+    Turns,
+    few_places_text,
+    least_lanes,
+    places_note,
+)
+from heliostat.link.shared_lanes import together
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
 
@@ -202,3 +211,30 @@ def test_plan_says_of_a_link_that_its_lanes_will_wait(
     notes = [places_note(config, link) for link in (config.links[0], config.links[-1])]
     assert tuple(map(bool, notes)) == told
     assert all("Spark runs 8 lanes at once" in note for found in notes for note in found)
+
+
+def test_pipelines_share_lanes_where_they_can_and_plan_says_what_is_left() -> None:
+    """Given pipelines as rows and on bytes / then few places are told with what is shared, and with
+
+    how long lanes pause if that is not enough.
+    """
+    steps: list[list[dict[str, Any]]] = [
+        [{"where": "true"}, {"set": {"key": "value"}}],
+        [{"where": "true"}],
+        [{"drop_headers": ["x"]}],
+        [{"drop_tombstones": True}],
+        [{"set": {"key": "value"}}, {"where": "true"}],  # a filter behind a change
+        [{"function": "steps:valid"}],
+    ]
+    pipelines = [
+        {"name": f"p{number}", "topics": [f"t{number}"], "steps": own}
+        for number, own in enumerate(steps)
+    ]
+    link = LinkConfig.model_validate(
+        {"name": "l", "source": "a", "target": "b", "pipelines": pipelines}
+    )
+    assert together(pipelines_of(link).values()) == (("p0", "p1"), ("p2", "p3"))
+    assert (least_lanes([link]), least_lanes([link], are_shared=True)) == (7, 5)
+    assert few_places_text([link], 7) == ""
+    assert few_places_text([link], 6).endswith("which leaves 5")
+    assert "pauses for about 30 s" in few_places_text([link], 4)

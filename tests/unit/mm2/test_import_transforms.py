@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.transform_chains import chain, replicator
 
+from heliostat.config import load_config
+from heliostat.link.pipeline_rules import pipelines_of
 from heliostat.mm2.config import import_mm2
 from heliostat.mm2.config_values import Imported
 
@@ -127,7 +130,7 @@ def test_fields_of_what_mirror_maker_gives_as_bytes_are_told() -> None:
 @pytest.mark.parametrize(
     ("more", "line"),
     [
-        ({"src__value__converter": "io.confluent.connect.avro.AvroConverter"}, "avro_fields"),
+        ({"src__value__converter": "io.confluent.connect.protobuf.ProtobufConverter"}, "JSON and"),
         ({"src__value__converter__schemas__enable": "true"}, "its schema beside it"),
     ],
 )
@@ -141,3 +144,90 @@ def test_a_transform_that_changes_no_bytes_is_no_step() -> None:
     found = mirrored(chain("SetSchemaMetadata$Value schema.name=x"))
     assert found.differences == ()
     assert "pipelines" not in link_of(found)
+
+
+AVRO = "io.confluent.connect.avro.AvroConverter"
+
+
+def avro(*transforms: str, **more: str) -> Imported:
+    converters = {
+        "src__value__converter": AVRO,
+        "src__key__converter": AVRO,
+        "src__value__converter__schema__registry__url": "http://s:8081",
+        "value__converter": AVRO,
+        "value__converter__schema__registry__url": "http://t:8081",
+    }
+    return import_mm2(replicator(chain(*transforms), **converters, **more))
+
+
+def test_chains_of_what_an_avro_converter_reads_are_steps_for_avro(tmp_path: Path) -> None:
+    """Given a Replicator that reads Avro / then each transform is a step of avro_fields, schemas
+
+    get ids of the target's registry, and our reader takes the file.
+    """
+    found = avro(
+        "ReplaceField$Value exclude=address;renames=id:number",
+        "MaskField$Value fields=name;replacement=***",
+        "Cast$Value spec=price:float64",
+        "InsertField$Value static.field=site;static.value=o'clock",
+        "HeaderFrom$Value fields=kind;headers=k;operation=move",
+        "Flatten$Value delimiter=_",
+        "HoistField$Value field=line",
+        "HoistField$Key field=id",
+        "DropHeaders headers=a",
+    )
+    (pipeline,) = link_of(found)["pipelines"]
+    assert pipeline["steps"] == [
+        {
+            "avro_fields": {
+                "drop": ["address", "kind"],
+                "rename": {"id": "number"},
+                "mask": {"name": "***"},
+                "cast": {"price": "double", "site": "string"},
+                "set": {"site": "'o\\'clock'"},
+                "to_headers": {"kind": "k"},
+                "flatten": "_",
+                "hoist": "line",
+            }
+        },
+        {"avro_fields": {"column": "key", "hoist": "id"}},
+        {"drop_headers": ["a"]},
+    ]
+    assert link_of(found)["schemas"]["strategy"] == "rewrite"
+    file = tmp_path / "heliostat.yaml"
+    file.write_text(found.to_yaml(), encoding="utf-8")
+    (link,) = load_config(file, env={}).links
+    assert pipelines_of(link)["transforms"].avro_steps
+
+
+@pytest.mark.parametrize(
+    ("transform", "line"),
+    [
+        ("ReplaceField$Value include=a", "no list of those that stay"),
+        ("ValueToKey fields=a", "keys would be JSON"),
+        ("Cast$Value spec=a:int8", "has no tinyint"),
+        ("Cast$Value spec=string", "not the whole content"),
+        ("ExtractField$Value field=a.b;field.syntax.version=V2", "takes one name"),
+        ("InsertField$Value partition.field=p", "insert_origin puts it into headers"),
+    ],
+)
+def test_what_no_step_does_to_avro_is_one_line(transform: str, line: str) -> None:
+    found = avro(transform)
+    assert sum("t0 is not carried over" in told and line in told for told in found.differences) == 1
+    assert "pipelines" not in link_of(found)
+
+
+@pytest.mark.parametrize(
+    ("second", "line"),
+    [
+        ("ReplaceField$Value exclude=b", "b was changed before"),
+        ("Flatten$Value", ""),
+        ("MaskField$Value fields=c;predicate=p", "another predicate"),
+    ],
+)
+def test_steps_for_avro_join_where_their_order_does_not_matter(second: str, line: str) -> None:
+    made = chain("ReplaceField$Value renames=a:b", second, p="TopicNameMatches pattern=x.*")
+    converters = {"src__value__converter": AVRO, "value__converter": AVRO}
+    found = import_mm2(replicator(made, **converters))
+    told = [text for text in found.differences if "t1 is not carried over" in text]
+    assert [line in text for text in told] == ([True] if line else [])

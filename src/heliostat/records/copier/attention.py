@@ -47,7 +47,7 @@ class Attention:
     looks_first
         Whether busy partitions are served first.
     kept
-        Columns that the lane's pipeline changes in no record.
+        Columns that a pipeline of the lane changes in no record, by its name.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Attention:
         appends: AppendSchedule,
         report: Callable[[], None],
         looks_first: bool,
-        kept: tuple[str, ...] = (),
+        kept: Mapping[str, tuple[str, ...]],
     ) -> None:
         self._partitions = partitions
         self._network = network

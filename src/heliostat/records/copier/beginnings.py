@@ -5,7 +5,7 @@ I2  The target's end is read before a partition's map, so that the map covers it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from heliostat.records.copier.append_schedule import AppendSchedule
 from heliostat.records.copier.doubts import settle_doubts
@@ -25,7 +25,7 @@ class Beginnings:
     report
         Reports if that is due; called between questions, each of which may take seconds.
     kept
-        Columns that the lane's pipeline changes in no record.
+        Columns that a pipeline of the lane changes in no record, by its name.
     """
 
     def __init__(  # noqa: PLR0917 - the parts of a lane
@@ -35,7 +35,7 @@ class Beginnings:
         leaders: LaneLeaders,
         appends: AppendSchedule,
         report: Callable[[], None],
-        kept: tuple[str, ...],
+        kept: Mapping[str, tuple[str, ...]],
     ) -> None:
         self._partitions = partitions
         self._network = network

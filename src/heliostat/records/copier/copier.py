@@ -91,7 +91,7 @@ class Copier:
             appends=self._appends,
             report=self._publishing.on_the_way,
             looks_first=bool(lane.rates),
-            kept=lane.pipeline.kept if lane.pipeline else (),
+            kept={} if lane.pipeline is None else lane.pipeline.kept_by_name,
         )
         self._memory = LaneMemory(network, lane.settings.lane_queued_bytes_max)
         self._map_writer = MapWriter(self.partitions, network)

@@ -37,6 +37,7 @@ from heliostat.records.copier.network import (
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_standing import truncated_text
 
+NOTHING_KEPT: Mapping[str, tuple[str, ...]] = {}
 OTHER_MAP_TEXT = (
     "the mirror holds other records than its map says: an append of a round that was killed has "
     f"landed after the source was compacted (hint: {OffsetMapLost.hint})"
@@ -79,13 +80,13 @@ def settle_doubts(
     maps: Mapping[int, OffsetMap] | BrokerProblem,
     items: Sequence[PartitionCopy],
     *,
-    kept: tuple[str, ...] = (),
+    kept: Mapping[str, tuple[str, ...]] = NOTHING_KEPT,
 ) -> set[int]:
     """Compare the last records of doubted partitions; return those that can't be compared now.
 
     For the others, the epoch that they were copied from is then known, or they are marked as
     truncated. Of records that came through a pipeline those columns are compared that it has
-    `kept`; if there are none, the records are believed.
+    `kept` (by its name); if there are none, the records are believed.
     """
     if isinstance(maps, Exception):
         return set()
@@ -94,7 +95,8 @@ def settle_doubts(
         item = items[index]
         if not isinstance(target, LogRange):
             continue
-        is_comparable = bool(kept) or not item.spec.pipeline
+        by = kept.get(item.spec.pipeline, ()) if item.spec.pipeline else None
+        is_comparable = by is None or bool(by)
         placing = _what_may_be_of_another(item, target, maps[index]) if is_comparable else None
         if placing is None and item.doubts.doubted_from is None:
             continue  # the case of nearly all of thousands
@@ -102,7 +104,6 @@ def settle_doubts(
         is_void = (placing is not None or item.doubts.is_unnoted) and (
             item.why_not_from(target, last_batches.get(index), maps[index]) is not None
         )
-        by = kept if item.spec.pipeline else None
         if placing is not None and not is_void:
             ends[index] = placing._replace(kept=by)
             continue

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
@@ -104,11 +105,34 @@ class Pipeline:
     steps: tuple[Step, ...]
     timeout_s: float = 60.0
     """How long it may keep records without any coming back."""
+    members: tuple[Pipeline, ...] = ()
+    """Pipelines that share a lane: each record goes through that of its topic. It then has no steps
+    of its own."""
+
+    def part(self, name: str) -> Pipeline | None:
+        """Return it, or that of its members, which has this name."""
+        return next((each for each in (self, *self.members) if each.name == name), None)
+
+    @property
+    def may_share(self) -> bool:
+        """Whether it may be one of several in a lane.
+
+        As rows: it filters first, then it changes columns, by Spark's own code; only its last step
+        may give a column another type. No Python process stands beside Spark for it, and no schema
+        is waited for.
+        """
+        if self.is_in_place:
+            return not self.avro_steps
+        changes = list(itertools.dropwhile(_is_filter, self.steps))
+        return all(
+            isinstance(each, InPlaceStep) or (isinstance(each, SetColumns) and each is changes[-1])
+            for each in changes
+        ) and not any(map(_is_filter, changes))
 
     @property
     def is_in_place(self) -> bool:
         """Whether all its steps are done on batches' bytes: no row goes through Spark."""
-        return all(
+        return all(each.is_in_place for each in self.members) and all(
             isinstance(each, InPlaceStep)
             or (isinstance(each, AvroFields) and not each.decodes)
             or (isinstance(each, JsonFields) and not each.schema)
@@ -184,10 +208,19 @@ class Pipeline:
         return replace(self, steps=steps)
 
     @property
+    def kept_by_name(self) -> Mapping[str, tuple[str, ...]]:
+        """`kept` of each pipeline of the lane."""
+        return {each.name: each.kept for each in self.members or (self,)}
+
+    @property
     def kept(self) -> tuple[str, ...]:
         """Columns that no step changes: the mirror has them as the source."""
         changed = {column for step in self.steps for column in _changed_by(step)}
         return tuple(column for column in CHANGEABLE if column not in changed)
+
+
+def _is_filter(step: Step) -> bool:
+    return isinstance(step, Where | HasHeader | HasValue)
 
 
 def _changed_by(step: Step) -> Collection[str]:

@@ -15,6 +15,8 @@ TYPES = {
     "headers": "array<struct<key: string, value: binary>>",
 }
 """Types of the columns in Spark's DDL, in their order."""
+MEMBER = "pipeline"
+"""Where pipelines share a lane one more column, an int: through which of them a record goes."""
 CHANGEABLE = ("timestamp", "key", "value", "headers")
 """Columns that a pipeline may change."""
 BACK = ("partition", "offset", *CHANGEABLE)

@@ -45,6 +45,8 @@ class Chunk(NamedTuple):
     """Records before this offset are left out: they were copied before ..."""
     before: int = OFFSET_MAX
     """... and so are those from this offset on: a pipeline fails at that one."""
+    pipeline: str = ""
+    """The one that they go through, where some share a lane."""
 
 
 class RecordsOf(NamedTuple):

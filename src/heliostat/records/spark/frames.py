@@ -45,7 +45,7 @@ from heliostat.records.copier.pipeline_steps import (
     Where,
 )
 from heliostat.records.rows.header_steps import InPlaceStep
-from heliostat.records.rows.row_names import BACK, CHANGEABLE, TYPES
+from heliostat.records.rows.row_names import BACK, CHANGEABLE, MEMBER, TYPES
 from heliostat.records.spark import row_workers
 from heliostat.records.spark.in_place_sql import in_sql
 from heliostat.records.spark.json_fields import IS_MARK, kept, with_json_fields
@@ -111,8 +111,11 @@ def on_lane(
     PipelineRefused
         As `with_steps`.
     """
-    columns = ", ".join(f"{name} {kind}" for name, kind in TYPES.items())
+    types = {**TYPES, MEMBER: "int"} if pipeline.members else TYPES
+    columns = ", ".join(f"{name} {kind}" for name, kind in types.items())
     frame = session.range(0, 1, 1, 1).mapInArrow(rows_of_lane, columns)
+    if pipeline.members:
+        return with_members(frame, pipeline.members)
     return with_steps(frame, pipeline, checks_constants=checks_constants)
 
 
@@ -148,6 +151,57 @@ def with_steps(frame: DataFrame, pipeline: Pipeline, *, checks_constants: bool =
             _check_avro(frame, pipeline)
         read = read_ids(frame)
     return Piped(frame, changed, tuple(name for name, number in source.items() if number in read))
+
+
+def with_members(frame: DataFrame, members: Sequence[Pipeline]) -> Piped:
+    """Return a frame of records after each has gone through its own one of some pipelines.
+
+    All filters are one condition, and what changes columns is one projection for each step: the
+    plan is about as small as that of one pipeline. Each of them has been checked by itself, and
+    filters before it changes (`Pipeline.may_share`).
+    """
+    from pyspark.sql.functions import expr
+
+    source = column_ids(frame)
+    filters, layers = _by_kind(members)
+    if filters:
+        own = f"CASE {MEMBER} {' '.join(filters)} ELSE true END"
+        frame = frame.where(f"{IS_MARK} OR ({own})")
+    for layer in layers:
+        frame = frame.withColumns(
+            {
+                name: expr(
+                    f"CASE WHEN {IS_MARK} THEN NULL "
+                    f"ELSE CASE {MEMBER} {' '.join(cases)} ELSE {name} END END"
+                )
+                for name, cases in layer.items()
+            }
+        )
+    now = column_ids(frame)
+    changed = tuple(name for name in CHANGEABLE if now[name] != source[name])
+    frame = frame.selectExpr("partition", "offset", *changed)
+    read = read_ids(frame)
+    reads = tuple(name for name, number in source.items() if number in read and name != MEMBER)
+    return Piped(frame, changed, reads)
+
+
+def _by_kind(members: Sequence[Pipeline]) -> tuple[list[str], list[dict[str, list[str]]]]:
+    """Return the filters of some pipelines, and what each further step does to columns: cases."""
+    filters: list[str] = []
+    layers: list[dict[str, list[str]]] = []
+    for number, pipeline in enumerate(members):
+        steps = [in_sql(each) if isinstance(each, InPlaceStep) else each for each in pipeline.steps]
+        conditions = [f"({each.condition})" for each in steps if isinstance(each, Where)]
+        if conditions:
+            filters.append(f"WHEN {number} THEN {' AND '.join(conditions)}")
+        sets = (each for each in steps if isinstance(each, SetColumns))
+        for depth, step in enumerate(sets):
+            if depth == len(layers):
+                layers.append({})
+            for name, text in step.columns:
+                case = f"WHEN {number} THEN cast(({text}) as {TYPES[name]})"
+                layers[depth].setdefault(name, []).append(case)
+    return filters, layers
 
 
 def _check_avro(frame: DataFrame, pipeline: Pipeline) -> None:

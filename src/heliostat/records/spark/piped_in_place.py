@@ -19,7 +19,8 @@ from heliostat.records.transport.piped_answers import InPlaceExchange
 
 def exchange_of(lane: LaneSpec, pipeline: Pipeline) -> InPlaceExchange:
     """Return what a lane's answers go through."""
-    return InPlaceExchange(lane.partitions, pipeline.name, in_place(pipeline))
+    steps = {each.name: in_place(each) for each in pipeline.members or (pipeline,)}
+    return InPlaceExchange(lane.partitions, steps)
 
 
 def in_place(pipeline: Pipeline) -> AppliedSteps:

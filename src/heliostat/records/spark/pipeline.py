@@ -36,7 +36,7 @@ from heliostat.ops.spark_session import (
     session_settings,
     wait_executors,
 )
-from heliostat.records.copier.blame import RowsFailed
+from heliostat.records.copier.blame import Blame, RowsFailed
 from heliostat.records.copier.lane import LaneSpec, RoundReport
 from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.spark import frames, row_workers
@@ -213,10 +213,18 @@ class SparkRounds:
         name = f"{self.context.applicationId}/{lane.link}/{lane.round_id}"
         session = frames.session_of_rows(self.session)
         # A frame has its workers' code pickled when it is made: the first one shows what they need.
-        shape = frames.on_lane(session, row_workers.LaneRows(), pipeline)
+        try:
+            shape = frames.on_lane(session, row_workers.LaneRows(), pipeline)
+        except Exception as error:
+            if not pipeline.members or has_died(self.context):
+                raise
+            # Each has been checked by itself: they go on apart.
+            raise RowsFailed(str(error), Blame.UNSURE) from error
         flush = frames.marks_needed(shape.frame)
         is_careful = bool(lane.careful)
-        rows = row_workers.LaneRows(name, flush, shape.reads, is_careful=is_careful)
+        rows = row_workers.LaneRows(
+            name, flush, shape.reads, is_careful=is_careful, is_shared=bool(pipeline.members)
+        )
         piped = frames.on_lane(session, rows, pipeline)
         copy = row_workers.CopyRows(lane, name, piped.changed)
         frame = piped.frame.mapInArrow(copy, row_workers.REPORT)

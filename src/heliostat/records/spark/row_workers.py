@@ -33,6 +33,8 @@ class LaneRows:
         Columns that the pipeline reads.
     is_careful
         Whether the round is: few records at a time, each of which is waited for.
+    is_shared
+        Whether several pipelines share the lane.
     """
 
     def __init__(
@@ -42,11 +44,13 @@ class LaneRows:
         reads: tuple[str, ...] = (),
         *,
         is_careful: bool = False,
+        is_shared: bool = False,
     ) -> None:
         self._name = name
         self._flush = flush
         self._reads = reads
         self._is_careful = is_careful
+        self._is_shared = is_shared
 
     def __call__(self, _rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield rows as long as the copier's worker sends batches.
@@ -59,7 +63,9 @@ class LaneRows:
             pass
         every_s = 0.0 if self._is_careful else PUSH_EVERY_S
         with suppress(OSError):
-            yield from read_rows(socket_path(self._name), self._flush, self._reads, every_s)
+            path = socket_path(self._name)
+            given = self._flush, self._reads, every_s
+            yield from read_rows(path, *given, tells_member=self._is_shared)
 
 
 class CopyRows:
@@ -92,7 +98,8 @@ class CopyRows:
 
         lane = self._lane
         assert lane.pipeline is not None
-        pipe = RowPipe(socket_path(self._name), rows)
+        members = {each.name: number for number, each in enumerate(lane.pipeline.members)}
+        pipe = RowPipe(socket_path(self._name), rows, members)
         try:
             exchange = RowExchange(
                 lane.partitions,

@@ -7,6 +7,7 @@ made up in place of the records' own: one that says of all of them that a parame
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ _OF_PARAMETERS = (
     "INVALID_PARAMETER_VALUE",
     "INVALID_TIMEZONE",
     "INVALID_VARIANT_GET_PATH",
+    "OPTION_VALUE_EXCEEDS_ONE_CHARACTER",
     "REMAINDER_BY_ZERO",
     "UNSUPPORTED_FEATURE",
 )
@@ -40,6 +42,8 @@ _MADE_UP = {
     "BINARY": ("X'61'", "X'30313233343536373839303132333435'"),
 }
 """As SQL: among those of a kind is one for most of what a record's content may be told as."""
+_OF_GROUPS = ("RegExpExtract", "RegExpExtractAll", "RegExpReplace")
+_GROUP = re.compile(r"(?<!\\)\$(\d)")
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 _WITHOUT_PARAMETERS = frozenset(
     (
@@ -69,6 +73,10 @@ def check_constants(frame: DataFrame) -> None:
             continue
         if name == "GetJsonObject":
             _check_path(jvm, children[1])
+        if name in _OF_GROUPS:
+            _check_groups(jvm, children)
+        if name == "Invoke":
+            _check_xpath(jvm, children[0])
         failures = (_failure(each, made) for made in contents.operands(children))
         first = next(failures, None)
         if first is not None and all(failures):
@@ -159,3 +167,51 @@ def _check_path(jvm: Any, path: Any) -> None:
     parser = getattr(getattr(parsers, "JsonPathParser$"), "MODULE$")
     if parser.parse(text.toString()).isEmpty():
         raise PipelineRefused(f"{text.toString()} is no path into JSON: Spark gives null for it")
+
+
+def _check_groups(jvm: Any, children: Sequence[Any]) -> None:
+    """Refuse a group that a regular expression has not: records that do not match would pass.
+
+    Raises
+    ------
+    PipelineRefused
+        There is no such group.
+    """
+    pattern, wanted = (each.eval(None) if each.foldable() else None for each in children[1:3])
+    if pattern is None or wanted is None:
+        return
+    try:
+        groups = jvm.java.util.regex.Pattern.compile(pattern.toString()).matcher("").groupCount()
+    except Exception as error:  # of py4j, which has no common class with PySpark's
+        if java_exception(error) is None:
+            raise
+        return  # it is no expression, which Spark says
+    numbers = [wanted] if isinstance(wanted, int) else map(int, _GROUP.findall(wanted.toString()))
+    missing = next((number for number in numbers if number > groups), None)
+    if missing is not None:
+        raise PipelineRefused(f"{pattern.toString()} has no group {missing}: it has {groups}")
+
+
+def _check_xpath(jvm: Any, called: Any) -> None:
+    """Refuse a path into XML that is none: of an empty text Spark makes null without a look at it.
+
+    Raises
+    ------
+    PipelineRefused
+        It is none.
+    """
+    evaluator: Any = called.eval(None) if called.foldable() else None
+    if not hasattr(evaluator, "getClass"):
+        return
+    kind = evaluator.getClass().getSimpleName()
+    if not kind.startswith("XPath"):
+        return
+    text = evaluator.path().toString()
+    try:
+        jvm.javax.xml.xpath.XPathFactory.newInstance().newXPath().compile(text)
+    except Exception as error:  # of py4j, which has no common class with PySpark's
+        thrown = java_exception(error)
+        if thrown is None:
+            raise
+        said = str(thrown.getMessage()).splitlines()[0]
+        raise PipelineRefused(f"{text} is no path into XML: {said}") from None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from heliostat.errors import PipelineRefused
 from heliostat.records.batches.batch import OFFSET_MAX, each_header, next_offset
 from heliostat.records.batches.converted import Stop, StopReason
 from heliostat.records.copier.lane import PartitionSpec
@@ -28,7 +29,8 @@ def whole_of(spec: PartitionSpec, fetched: Fetched) -> tuple[Chunk | None, Stop 
         stop = Stop(StopReason[spec.fail_code], before, spec.why_fails)
     if end == fetched.start or before == first:
         return None, stop
-    return Chunk(0, spec.source, view[fetched.start : end], first, before), stop
+    chunk = Chunk(0, spec.source, view[fetched.start : end], first, before, spec.pipeline)
+    return chunk, stop
 
 
 def _has(view: memoryview, start: int, end: int, offset: int) -> bool:
@@ -59,16 +61,15 @@ class InPlaceExchange:
     ----------
     partitions
         Partitions of the lane, in order of their indexes.
-    pipeline, steps
-        Its name, and what it does.
+    steps
+        What it does, and each other pipeline that shares the lane; by their names.
     """
 
     def __init__(
-        self, partitions: Iterable[PartitionSpec], pipeline: str, steps: AppliedSteps
+        self, partitions: Iterable[PartitionSpec], steps: Mapping[str, AppliedSteps]
     ) -> None:
         self.partitions = list(partitions)
         """By index; the network adds what the lane takes."""
-        self._pipeline = pipeline
         self._steps = steps
         self._done: list[Transformed] = []
 
@@ -76,18 +77,28 @@ class InPlaceExchange:
         """Nothing comes back later than at once."""
 
     def put(self, fetched: Fetched) -> None:
-        """See `Transform`."""
-        chunk, stop = whole_of(self.partitions[fetched.want.index], fetched)
+        """See `Transform`.
+
+        Raises
+        ------
+        PipelineRefused
+            The lane lacks the pipeline: a record must never get past it.
+        """
+        spec = self.partitions[fetched.want.index]
+        steps = self._steps.get(spec.pipeline)
+        if steps is None:
+            raise PipelineRefused(f"a lane without pipeline {spec.pipeline} has {spec.source}")
+        chunk, stop = whole_of(spec, fetched)
         if chunk is None:
             self._done.append(unchanged(fetched, stop))
             return
-        data, error = self._steps.applied(chunk)
+        data, error = steps.applied(chunk)
         if isinstance(error, FailedRecord):
-            text = f"pipeline {self._pipeline} fails at source offset {error.offset}: {error.why}"
+            text = f"pipeline {spec.pipeline} fails at source offset {error.offset}: {error.why}"
             stop = Stop(StopReason.TRANSFORM_FAILED, error.offset, text)
         elif error is not None:
             stop = _corrupt(fetched, next_offset(data, 0, len(data)), error.text)
-        whole = fetched._replace(buffer=data, start=0, end=len(data), opened=self._steps.opened)
+        whole = fetched._replace(buffer=data, start=0, end=len(data), opened=steps.opened)
         self._done.append(Transformed(whole, stop))
 
     def take(self) -> list[Transformed]:

@@ -18,14 +18,16 @@ import struct
 import threading
 import time
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 
-from heliostat.errors import ConnectionLost
+from heliostat.errors import ConnectionLost, PipelineRefused
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.records.rows.layout import marks
+from heliostat.records.rows.row_names import MEMBER
 from heliostat.records.rows.to_rows import Chunk, rows_of
 
 CONNECT_WITHIN_S = 60.0
@@ -35,9 +37,11 @@ IDLE_S = 0.001
 """How long the reader waits for more before it pushes rows through by marks."""
 PUSH_EVERY_S = 0.02
 """Time between two pushes at least: each costs as much as some five hundred records."""
-_HEAD = struct.Struct(">qqqiHI")
-"""Number, first offset, offset to stop before, partition, bytes of the topic's name, of the
-batches."""
+_HEAD = struct.Struct(">qqqiiHI")
+"""Number, first offset, offset to stop before, partition, which pipeline, bytes of the topic's
+name, of the batches."""
+NO_MEMBERS: Mapping[str, int] = {}
+_MEMBER = pa.field(MEMBER, pa.int32())
 
 
 class RowPipe:
@@ -49,6 +53,8 @@ class RowPipe:
         Of the socket on which the reader's worker listens.
     rows
         What comes back from Spark, with the columns partition, offset, and those changed.
+    members
+        Numbers of the pipelines that share the lane, by name; none: it has one.
 
     Raises
     ------
@@ -56,7 +62,10 @@ class RowPipe:
         The reader's worker does not start.
     """
 
-    def __init__(self, path: Path, rows: Iterator[pa.RecordBatch]) -> None:
+    def __init__(
+        self, path: Path, rows: Iterator[pa.RecordBatch], members: Mapping[str, int] = NO_MEMBERS
+    ) -> None:
+        self._members = members
         self._socket = _connected(path)
         self._to_send: queue.SimpleQueue[Chunk | None] = queue.SimpleQueue()
         self._came: deque[pa.RecordBatch | BaseException | None] = deque()
@@ -83,7 +92,15 @@ class RowPipe:
         os.close(self._wake)
 
     def send(self, chunk: Chunk) -> None:
-        """Send a chunk after those before it; returns at once."""
+        """Send a chunk after those before it; returns at once.
+
+        Raises
+        ------
+        PipelineRefused
+            Its pipeline is none of the lane's: a record must never get past it.
+        """
+        if self._members and chunk.pipeline not in self._members:
+            raise PipelineRefused(f"a lane without pipeline {chunk.pipeline} has {chunk.source}")
         self._to_send.put(chunk)
 
     def wake_up(self) -> None:
@@ -112,7 +129,8 @@ class RowPipe:
         try:
             while (chunk := self._to_send.get()) is not None:
                 name = str(chunk.source.topic).encode()
-                numbers = chunk.number, chunk.first, chunk.before, chunk.source.partition
+                where = chunk.source.partition, self._members.get(chunk.pipeline, 0)
+                numbers = (chunk.number, chunk.first, chunk.before, *where)
                 self._socket.sendall(_HEAD.pack(*numbers, len(name), len(chunk.data)) + name)
                 self._socket.sendall(chunk.data)
             self._socket.shutdown(socket.SHUT_WR)
@@ -189,7 +207,7 @@ class Pushes:
 
 
 def read_rows(
-    path: Path, flush: int, reads: Collection[str], push_every_s: float
+    path: Path, flush: int, reads: Collection[str], push_every_s: float, *, tells_member: bool
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the chunks that a copier sends; ends when it sends no more.
 
@@ -204,7 +222,17 @@ def read_rows(
         Columns that the pipeline reads; others are left null.
     push_every_s
         See `Pushes`.
+    tells_member
+        Whether rows have the column `MEMBER`.
     """
+
+    def given(rows: pa.RecordBatch, member: int = 0) -> pa.RecordBatch:
+        if not tells_member:
+            return rows
+        numbers = pa.py_buffer(np.full(rows.num_rows, member, np.int32))
+        column = pa.Array.from_buffers(pa.int32(), rows.num_rows, [None, numbers])
+        return rows.append_column(_MEMBER, column)
+
     with socket.socket(socket.AF_UNIX) as listener:
         before = os.umask(0o177)
         try:
@@ -212,7 +240,7 @@ def read_rows(
         finally:
             os.umask(before)
         listener.listen(1)
-        yield marks(0, flush)  # so that Spark starts the copier's worker
+        yield given(marks(0, flush))  # so that Spark starts the copier's worker
         conn, _ = listener.accept()
         path.unlink(missing_ok=True)
     pushes = Pushes(flush, push_every_s)
@@ -221,18 +249,18 @@ def read_rows(
         while True:
             wait_s = pushes.wait_s(time.monotonic())
             if wait_s is not None and not (wait_s and _has_more(conn, wait_s)):
-                yield marks(number, flush)
+                yield given(marks(number, flush))
                 pushes.pushed(time.monotonic())
                 continue
             head = _received(conn, _HEAD.size)
             if head is None:
                 return
-            number, first, stop, partition, name_bytes, size = _HEAD.unpack(head)
+            number, first, stop, partition, member, name_bytes, size = _HEAD.unpack(head)
             topic = bytes(_received(conn, name_bytes) or b"").decode()
             data = _received(conn, size) or bytearray()
             source = TopicPartition(TopicName(topic), PartitionId(partition))
             rows = rows_of(Chunk(number, source, memoryview(data), first, stop), reads)
-            yield pa.concat_batches([rows, marks(number, 1)])
+            yield given(pa.concat_batches([rows, marks(number, 1)]), member)
             pushes.sent(rows.num_rows + 1, time.monotonic())
 
 

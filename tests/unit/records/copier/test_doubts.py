@@ -52,7 +52,9 @@ def settled(
     ranges = {0: LogRange(Offset(0), Offset(end))}
     tails = {0: tail or LastBatch(7, end - 1)}
     maps = {0: OffsetMap() if known is None else known}
-    return settle_doubts(network, ranges, tails, maps, [item], kept=kept), asked
+    return settle_doubts(
+        network, ranges, tails, maps, [item], kept={item.spec.pipeline: kept}
+    ), asked
 
 
 def test_an_epoch_that_ended_before_the_noted_position_is_a_loss() -> None:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from support.batches import changed
 from support.records import Sample, encode
 from unit.records.rows.test_rows import at_offset, seen
 
+from heliostat.errors import PipelineRefused
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.batches.converted import StopReason
 from heliostat.records.copier.lane import PartitionSpec
@@ -30,8 +32,9 @@ def batch(offset: int, *, skips: bool = False) -> bytes:
 def through(
     data: bytes, *, want: int = 10, cut: int = 0, steps: InPlace = STEPS, **spec: Any
 ) -> Transformed:
-    one = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False, **spec)
-    exchange = InPlaceExchange([one], "hide", steps)
+    given: dict[str, Any] = {"is_compacted": False, "pipeline": "hide", **spec}
+    one = PartitionSpec(P, P, None, None, Offset(0), 1 << 20, **given)
+    exchange = InPlaceExchange([one], {"hide": steps})
     assert exchange.fileno() is None
     buffer = bytearray(b"head" + data)
     exchange.put(Fetched(Want(0, 1, want, 1 << 20), 0, 99, buffer, 4, len(buffer) - cut))
@@ -123,3 +126,25 @@ def test_a_record_that_is_to_stop_its_partition_does_behind_a_hole_too() -> None
     for data, want in ((batch(21), 12), (batch(20), 21)):
         found = through(data, want=want, **spec)
         assert (offsets(found), found.stop) == ([21] if want == 21 else [21, 22], None)
+
+
+def test_pipelines_that_share_a_lane_each_do_their_own_and_none_is_passed_by() -> None:
+    """Given two pipelines of one lane, and a partition of a third / then each answer goes through
+
+    that of its partition, and an answer without one ends the round.
+    """
+    specs = [
+        PartitionSpec(P, P, None, None, Offset(0), 1 << 20, is_compacted=False, pipeline=name)
+        for name in ("hide", "other", "third")
+    ]
+    steps = {"hide": STEPS, "other": InPlace([HasHeader("skip", is_kept=True)])}
+    exchange = InPlaceExchange(specs, steps)
+    data = bytearray(batch(10, skips=True))
+    for index in range(3):
+        answer = Fetched(Want(index, 1, 10, 1 << 20), 0, 99, data, 0, len(data))
+        if index == 2:
+            with pytest.raises(PipelineRefused, match="without pipeline third has orders-0"):
+                exchange.put(answer)
+        else:
+            exchange.put(answer)
+    assert [offsets(found) for found in exchange.take()] == [[11], [10]]
