@@ -23,7 +23,13 @@ from heliostat.connect.refusals import refusals_of
 from heliostat.errors import ConfigError
 from heliostat.mm2.config import draft_of
 from heliostat.mm2.config_connectors import CHECKPOINT, REPLICATOR, Connector, connector
-from heliostat.mm2.config_pairs import addresses_of, aliases_of, build_flow, partners_of
+from heliostat.mm2.config_pairs import (
+    addresses_of,
+    aliases_of,
+    build_flow,
+    emits_heartbeats,
+    partners_of,
+)
 from heliostat.mm2.config_replicator import replicator_flows
 from heliostat.mm2.config_values import Fate, Finding, Flow, Ledger, Origin, Setting
 from heliostat.names import Alias, LinkName
@@ -216,6 +222,8 @@ def _content(
         checkpoints = [each for each in mine if each.kind == CHECKPOINT]
         beating = [each for each in mine if each.kind != CHECKPOINT]
         flow = build_flow(entry.connector, checkpoints, beating, [], ledger)
+        at_target = partners_of(entry.connector, mine).at_target
+        flow.has_heartbeats_at_target = any(emits_heartbeats(each) for each in at_target)
         by_default = Setting("true", Origin(_OUR_FILE, _SYNCS))
         flow.settings.setdefault(_SYNCS, by_default)
     for client, alias in ((flow.source, ends[0]), (flow.target, ends[1])):

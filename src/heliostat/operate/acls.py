@@ -60,7 +60,7 @@ PROBE: Mapping[Operation, str] = MappingProxyType(
 )
 HEARTBEATS_TOPIC: Mapping[Operation, str] = MappingProxyType(
     {
-        Operation.WRITE: "emit heartbeats (heartbeats.emit)",
+        Operation.WRITE: "write heartbeats (heartbeats.emit, heartbeats.at_target)",
         Operation.CREATE: "create the topic, if it is missing",
     }
 )
@@ -320,6 +320,8 @@ def _interchange(link: LinkConfig) -> Iterator[tuple[str, str, Mapping[Operation
         yield "target", naming_of(link).target_name(HEARTBEATS), MIRROR_TOPIC
     if link.heartbeats.emit:
         yield "source", HEARTBEATS, HEARTBEATS_TOPIC
+    if link.heartbeats.at_target:
+        yield "target", HEARTBEATS, HEARTBEATS_TOPIC
     if link.checkpoints.emit:
         yield "target", policy.checkpoints_topic(link.source), CHECKPOINTS_TOPIC
     syncs = link.offset_syncs

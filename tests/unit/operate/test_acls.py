@@ -15,7 +15,7 @@ from heliostat.cli.acls import acls_command
 from heliostat.clusters.acl import Operation, PatternKind, ResourceKind
 from heliostat.config import Config
 from heliostat.mm2.adopt_plan import peer_of
-from heliostat.operate.acls import MIRROR_TOPIC, SOURCE_TOPIC, link_grants
+from heliostat.operate.acls import HEARTBEATS_TOPIC, MIRROR_TOPIC, SOURCE_TOPIC, link_grants
 
 
 def written(topics: dict[str, Any], **source: Any) -> dict[str, Any]:
@@ -86,6 +86,10 @@ def test_topics_written_for_mirror_maker_tools_have_their_own_rights() -> None:
     }
     assert {o for name, o in at_target if name == "east.heartbeats"} == {
         operation.name for operation in MIRROR_TOPIC
+    }
+    both = given(1, heartbeats={"emit": True, "at_target": True})
+    assert both - given(1, heartbeats={"emit": True}) == {
+        ("heartbeats", operation.name) for operation in HEARTBEATS_TOPIC
     }
     only_mirrored = given(0, heartbeats={"mirror": True}) - given(0)
     assert only_mirrored == {("heartbeats", operation.name) for operation in SOURCE_TOPIC}
