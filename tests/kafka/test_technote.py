@@ -72,8 +72,8 @@ class Tour:
         batch = encode([Sample(b"k", b"v", int(time.time() * 1000))])
         write_everywhere(self.source.split(","), {self.topic: partitions}, batch)
 
-    def mirror(self) -> list[object]:
-        name = TopicName(f"src.{self.topic}")
+    def mirror(self, prefix: str = "src.") -> list[object]:
+        name = TopicName(f"{prefix}{self.topic}")
         with closing(ClusterAdmin(self.target.split(","))) as admin:
             topic = admin.describe_topics([name])[name]
         if topic.error is not None:
@@ -86,12 +86,20 @@ def test_three_uploads_are_a_link_that_is_steered_by_their_own_command(
 ) -> None:
     """Given a run without a link / when three connectors are uploaded, a topic made and grown, the
 
-    connector paused, resumed, stopped and deleted / then each is seen by `heliostat`, too.
+    connector paused, resumed, restarted, given other names and deleted / then each is seen by
+
+    `heliostat`, too.
     """
     specs = [ClusterSpec("src", heap_mb=HEAP_MB), ClusterSpec("destn", heap_mb=HEAP_MB)]
     both = start_many(specs)  # of its own: whoever runs the links of a home runs all of them
     with both[0] as source, both[1] as target:
         _tour(Tour(source, target, tmp_path))
+
+
+def exists(bootstrap: str, name: str) -> bool:
+    with closing(ClusterAdmin(bootstrap.split(","))) as admin:
+        topic = TopicName(name)
+        return admin.describe_topics([topic])[topic].error is None
 
 
 def _tour(tour: Tour) -> None:
@@ -108,6 +116,8 @@ def _tour(tour: Tour) -> None:
         ):
             tour.upload(client, name, config)
         until(lambda: tour.states(client)[0] == "RUNNING", run.text)
+        until(lambda: exists(tour.target, "heartbeats"), run.text)
+        until(lambda: exists(tour.source, "mm2-offset-syncs.destn.internal"), run.text)
         create_topic(tour.cluster, tour.topic)
         tour.write(1)
         until(lambda: tour.mirror() == [1], run.text)
@@ -128,8 +138,15 @@ def _tour(tour: Tour) -> None:
         tour.write(2)
         until(lambda: tour.mirror() == [3, 2], run.text)
 
+        tour.upload(client, "mirror-source", SOURCE | {"replication.policy.separator": "-"})
+        until(lambda: tour.mirror("src-") == [3, 2], run.text)
+        tour.upload(client, "mirror-source", SOURCE)
+        tour.write(2)
+        until(lambda: tour.mirror() == [4, 3], run.text)
+
         assert client.run("delete", "mirror-source")[0] == 0
         until(lambda: "mirror-source" not in client.run("list")[1], run.text)
         until(lambda: heliostat(tour.config, "status", "--json").json == [], run.text)
-        assert tour.mirror() == [3, 2], "mirrors stay"
+        assert tour.mirror() == [4, 3], "mirrors stay"
+        assert tour.mirror("src-") == [3, 2], "as those of other names"
         assert run.stop() == 0, run.text()
