@@ -52,6 +52,8 @@ class Given(NamedTuple):
     why: str
     dry_run: bool
     wait_s: float
+    key: str = ""
+    """Its idempotency key."""
 
 
 class OwnerAnswer(Protocol):
