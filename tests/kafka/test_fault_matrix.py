@@ -18,8 +18,8 @@ from soak_load import Load
 from support.clusters import create_topic, fresh_name
 from support.command import said
 from support.matrix import DAYS_MS, FILLED, LOADS, MAPPED, Matrix, running_matrix
-from support.operator import Operator
 from support.records import Sample, encode, write_batches
+from support.steering_operator import Operator
 from support.thinned import is_piped
 from support.unclean import (
     UNCLEAN,
