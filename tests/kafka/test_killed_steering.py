@@ -17,9 +17,10 @@ import httpx
 import pytest
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat
-from support.links import LinkProcess, ends, wait_level, write_config
+from support.links import LinkProcess, ends, kill, wait_level, write_config
 from support.records import Sample, encode, write_everywhere
 from support.served import Served
+from support.steering_operator import Operator
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
@@ -131,6 +132,33 @@ def test_a_wish_and_an_order_outlive_the_service_that_wrote_them(scene: Scene) -
         assert scene.orders()[0]["stage"] == "done"
         assert scene.status()["state"] == "paused"
         assert link.stop() == 0, link.text()
+
+
+def test_an_operator_with_many_wishes_at_once_loses_no_record(scene: Scene) -> None:
+    """Given a running link / when it is paused, limited, preferred, restarted, stopped and changed,
+
+    and its workers and driver are killed meanwhile / then all is copied once nothing is wished.
+    """
+    scene.write()
+    wished = {scene.name: (str(scene.topic), str(scene.topic))}
+    with LinkProcess(scene.config) as first:
+        wait_level(first, scene.source, scene.target, scene.topics)
+        operator = Operator(scene.config, first.text, wished)
+        operator.burden()
+        kill(first.workers())
+        scene.write()
+        operator.stop_and_start()
+        operator.change()
+        operator.burden()
+        first.kill_driver()
+    scene.write()
+    with LinkProcess(scene.config) as second:
+        Operator(scene.config, second.text, wished).relieve()
+        wait_level(second, scene.source, scene.target, scene.topics)
+        assert ends(scene.target, scene.topics)[scene.topic] == [3] * PARTITIONS
+        stages = {each["stage"] for each in scene.orders()}
+        assert stages <= {"done", "cut_short"}, scene.orders()
+        assert second.stop() == 0, second.text()
 
 
 def _ask_in_vain(scene: Scene, served: Served, verb: str) -> None:

@@ -70,6 +70,7 @@ def client(watch: Watch, verb: Verb) -> TestClient:
         ("/restart", {"topics": ["t", "u-1"], "why": "x"}, ["t", "u-1"]),
         ("/topics/a.b/restart", {"why": "x"}, ["a.b"]),
         ("/topics/a.b/partitions/7/restart", None, ["a.b-7"]),
+        ("/topics/a.b-7/restart", None, ["a.b-7"]),
     ],
 )
 def test_each_path_is_an_order_for_its_place(
