@@ -66,8 +66,8 @@ def acls_command(
         peer = peer_of(
             link, alias=alias, topic=offsets_topic, group=group, workers_run_on=workers_run_on
         )
-        sides = link_grants(config, link, principal, peer if adopts else None, switches=switches)
-        found[link.name] = (*sides, *home_grants(config, link, principal))
+        both = link_grants(config, link, principal, peer if adopts else None, switches=switches)
+        found[link.name] = (*both, *home_grants(config, link, principal))
     if as_json:
         answer = [
             {"link": name, "sides": [side.to_json() for side in sides]}

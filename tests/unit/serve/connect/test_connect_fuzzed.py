@@ -21,8 +21,8 @@ from unit.connect.technote import SOURCE, UPLOADS
 from unit.serve.connect.test_connect_routes import LINK, Service
 from unit.serve.test_fuzzed import parts_of
 
-pytestmark = pytest.mark.thorough
-EXAMPLES, KEPT = 12, 4
+pytestmark = pytest.mark.long
+EXAMPLES, KEPT = 8, 4
 """Requests of each operation and mode; after so many what is there is put back."""
 DOCUMENT = "/openapi.json"
 SAID = {200, 201, 202, 204, 400, 404, 405, 409, 413, 415}
