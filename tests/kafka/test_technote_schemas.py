@@ -67,7 +67,7 @@ def test_avro_records_arrive_decodable_by_mirror_maker_and_by_replicator(tmp_pat
                 tour.upload(client, str(config["name"]), changed)
             until(lambda: tour.states(client)[0] == "RUNNING", run.text)
             kept.wait([JOHN, JANE])
-            assert registry.get_subjects() == [f"{tour.topic}-value"]
+            assert f"{tour.topic}-value" in registry.get_subjects()
             assert min(kept.ids) > 5, "ids are the source's"
 
             assert client.run("delete", "mirror-source")[0] == 0
