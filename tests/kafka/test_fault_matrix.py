@@ -19,6 +19,7 @@ from support.clusters import create_topic, fresh_name
 from support.command import said
 from support.matrix import DAYS_MS, FILLED, LOADS, MAPPED, Matrix, running_matrix
 from support.records import Sample, encode, write_batches
+from support.steering_operator import Operator
 from support.thinned import is_piped
 from support.unclean import (
     UNCLEAN,
@@ -99,6 +100,22 @@ def step_clock(matrix: Matrix, _side: str) -> None:
         time.sleep(10)
 
 
+def steer(matrix: Matrix, _side: str) -> None:
+    """An operator pauses, limits, prefers, restarts, stops and changes both links, and workers and
+
+    driver are killed while they carry it out.
+    """
+    topics = {MAPPED: ("m.fresh", "m.transactions"), FILLED: ("f.fresh", "f.old")}
+    operator = Operator(matrix.config, matrix.driver.text, topics)
+    operator.burden()
+    soak_faults.kill_workers(matrix.site("target"))
+    operator.stop_and_start()
+    operator.change()
+    operator.burden()
+    soak_faults.kill_driver(matrix.site("target"))
+    operator.relieve()
+
+
 def of_soak(fault: Callable[[soak_faults.Site], None]) -> Callable[[Matrix, str], None]:
     return lambda matrix, side: fault(matrix.site(side))
 
@@ -115,6 +132,7 @@ GOES_ON: dict[str, tuple[Callable[[Matrix, str], None], tuple[str, ...]]] = {
     "frozen": (of_soak(soak_faults.freeze_workers), ("link",)),
     "driver": (of_soak(soak_faults.kill_driver), ("link",)),
     "clock": (step_clock, ("link",)),
+    "steered": (steer, ("link",)),
     "state": (lose_state_topics, ("link",)),
 }
 

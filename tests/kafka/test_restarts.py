@@ -13,10 +13,11 @@ import pytest
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat
 from support.links import RunningLink, wait_level, write_config
-from support.records import Sample, encode, write_everywhere
+from support.records import Sample, encode, write_batches, write_everywhere
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.keyed_topic import KeyedTopic
+from heliostat.errors import BrokerError
 from heliostat.names import LinkName, TopicName
 from heliostat.state_topics import wishes_topic
 from heliostat.wishes.order import Order, begun_key
@@ -106,6 +107,48 @@ def test_an_order_is_done_once_and_one_that_was_begun_elsewhere_is_not(scene: Sc
         assert link.stop() == 0, link.text()
     waits = scene.restart("--wait", "1", code=1)
     assert "has no owner now" in waits["waits"]
+
+
+def test_a_blocked_partition_is_tried_again_once_its_cause_is_gone(scene: Scene) -> None:
+    """Given a record that is too large for its mirror / then its partition stays blocked, whoever
+
+    restarts it; once the limit is raised a restart of the topic copies it, and lanes go on.
+    """
+    limit, large = "max.message.bytes", encode([Sample(b"k", bytes(2_000_000), 1)])
+    with ClusterAdmin(scene.source.split(",")) as admin:
+        admin.alter_configs({scene.topic: {limit: "3000000"}})
+        until(lambda: _is_written(scene, large), "the broker takes it")
+        admin.alter_configs({scene.topic: {limit: "1000000"}})
+        with RunningLink(scene.config) as link:
+            until(lambda: _codes(scene) == ["TOO_LARGE"], link.text)
+            [order] = scene.restart("--topic", f"{scene.topic}-0", "--wait", "60")["orders"]
+            assert order["text"] == "1 stopped partition is tried again"
+            until(lambda: _codes(scene) == ["TOO_LARGE"], link.text)
+            before = scene.status()["driver"]["generations"]
+            admin.alter_configs({scene.topic: {limit: "3000000"}})
+            until(lambda: _is_tried(scene) and _codes(scene) == [], link.text)
+            scene.level(link)
+            assert scene.status()["driver"]["generations"] == before
+            assert link.stop() == 0, link.text()
+
+
+def _is_written(scene: Scene, batch: bytes) -> bool:
+    """Write a batch, once the broker has heard that it may be so large."""
+    try:
+        write_batches(scene.source.split(","), scene.topic, [batch])
+    except BrokerError:
+        return False
+    return True
+
+
+def _codes(scene: Scene) -> list[str]:
+    return [each["code"] for each in scene.status()["problems"]]
+
+
+def _is_tried(scene: Scene) -> bool:
+    """Order it: the first one may come before the mirror's limit is raised."""
+    told = scene.restart("--topic", scene.topic, "--wait", "60")
+    return bool(told["is_done"])
 
 
 def test_a_link_that_halted_rests_is_shown_and_goes_on_as_ordered(

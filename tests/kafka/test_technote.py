@@ -4,81 +4,24 @@ Connect and MirrorMaker 2, driven by their `kafkaconnect` as published.
 
 from __future__ import annotations
 
-import json
-import time
 from contextlib import closing
 from pathlib import Path
 
 import pytest
-import yaml
-from support.clusters import HEAP_MB, create_topic, fresh_name, until
+from support.clusters import HEAP_MB, create_topic, until
 from support.command import heliostat
 from support.connect_clients import Client
-from support.links import LinkProcess, ends_or_errors
-from support.records import Sample, encode, write_everywhere
+from support.connect_tour import ConnectTour
+from support.links import LinkProcess
 from unit.connect.technote import CHECKPOINT, HEARTBEAT, SOURCE
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import TopicName
-from heliostat_sandbox import Cluster, ClusterSpec, start_many
-from heliostat_sandbox.ports import free_ports
+from heliostat_sandbox import ClusterSpec, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 LINK = "src-to-destn"
-
-
-class Tour:
-    def __init__(self, source: Cluster, target: Cluster, folder: Path) -> None:
-        self.source, self.target = source.bootstrap, target.bootstrap
-        self.cluster = source
-        self.folder = folder
-        (port,) = free_ports(1)
-        self.url = f"http://127.0.0.1:{port}"
-        self.config = folder / "heliostat.yaml"
-        clusters = {"src": {"bootstrap": self.source}, "destn": {"bootstrap": self.target}}
-        service = {"home": "destn", "listen": f"127.0.0.1:{port}"}
-        spark = {"master": "local[2]"}
-        self.config.write_text(
-            yaml.safe_dump({"clusters": clusters, "service": service, "spark": spark, "links": []})
-        )
-        self.topic = TopicName(fresh_name("foo"))
-
-    def upload(self, client: Client, name: str, config: dict[str, object]) -> None:
-        file = self.folder / f"{name}.json"
-        changed = config | {
-            "topics": self.topic,
-            "source.cluster.bootstrap.servers": self.source,
-            "target.cluster.bootstrap.servers": self.target,
-        }
-        if "refresh.topics.interval.seconds" in config:
-            changed["refresh.topics.interval.seconds"] = 1
-        file.write_text(json.dumps(changed))
-        code, text = client.run("upload", str(file), "--name", name)
-        assert code == 0, text
-
-    def status(self, client: Client, name: str) -> dict[str, object]:
-        _, text = client.run("status", name)
-        return dict(json.loads(text))
-
-    def states(self, client: Client) -> tuple[str, list[str]]:
-        status: dict[str, object] = self.status(client, "mirror-source")
-        connector, tasks = status["connector"], status["tasks"]
-        assert isinstance(connector, dict)
-        assert isinstance(tasks, list)
-        return connector["state"], [task["state"] for task in tasks]
-
-    def write(self, partitions: int) -> None:
-        batch = encode([Sample(b"k", b"v", int(time.time() * 1000))])
-        write_everywhere(self.source.split(","), {self.topic: partitions}, batch)
-
-    def mirror(self) -> list[object]:
-        name = TopicName(f"src.{self.topic}")
-        with closing(ClusterAdmin(self.target.split(","))) as admin:
-            topic = admin.describe_topics([name])[name]
-        if topic.error is not None:
-            return []
-        return ends_or_errors(self.target, {name: len(topic.partitions)})[name]
 
 
 def test_three_uploads_are_a_link_that_is_steered_by_their_own_command(
@@ -86,19 +29,26 @@ def test_three_uploads_are_a_link_that_is_steered_by_their_own_command(
 ) -> None:
     """Given a run without a link / when three connectors are uploaded, a topic made and grown, the
 
-    connector paused, resumed, stopped and deleted / then each is seen by `heliostat`, too.
+    connector paused, resumed, restarted, given other names and deleted / then each is seen by
+
+    `heliostat`, too.
     """
     specs = [ClusterSpec("src", heap_mb=HEAP_MB), ClusterSpec("destn", heap_mb=HEAP_MB)]
     both = start_many(specs)  # of its own: whoever runs the links of a home runs all of them
     with both[0] as source, both[1] as target:
-        _tour(Tour(source, target, tmp_path))
+        _tour(ConnectTour(source, target, tmp_path))
 
 
-def _tour(tour: Tour) -> None:
-    options = ["-c", tour.url]
+def exists(bootstrap: str, name: str) -> bool:
+    with closing(ClusterAdmin(bootstrap.split(","))) as admin:
+        topic = TopicName(name)
+        return admin.describe_topics([topic])[topic].error is None
+
+
+def _tour(tour: ConnectTour) -> None:
     with (
         LinkProcess(tour.config, "--plain") as run,
-        Client("connect_clients", "kafkaconnect.cli:main", options, {}) as client,
+        Client("connect_clients", "kafkaconnect.cli:main", tour.options(), {}) as client,
     ):
         until(lambda: client.run("list")[1].strip() == "[]", run.text)
         for name, config in (
@@ -108,6 +58,8 @@ def _tour(tour: Tour) -> None:
         ):
             tour.upload(client, name, config)
         until(lambda: tour.states(client)[0] == "RUNNING", run.text)
+        until(lambda: exists(tour.target, "heartbeats"), run.text)
+        until(lambda: exists(tour.source, "mm2-offset-syncs.destn.internal"), run.text)
         create_topic(tour.cluster, tour.topic)
         tour.write(1)
         until(lambda: tour.mirror() == [1], run.text)
@@ -128,8 +80,15 @@ def _tour(tour: Tour) -> None:
         tour.write(2)
         until(lambda: tour.mirror() == [3, 2], run.text)
 
+        tour.upload(client, "mirror-source", SOURCE | {"replication.policy.separator": "-"})
+        until(lambda: tour.mirror("src-") == [3, 2], run.text)
+        tour.upload(client, "mirror-source", SOURCE)
+        tour.write(2)
+        until(lambda: tour.mirror() == [4, 3], run.text)
+
         assert client.run("delete", "mirror-source")[0] == 0
         until(lambda: "mirror-source" not in client.run("list")[1], run.text)
         until(lambda: heliostat(tour.config, "status", "--json").json == [], run.text)
-        assert tour.mirror() == [3, 2], "mirrors stay"
+        assert tour.mirror() == [4, 3], "mirrors stay"
+        assert tour.mirror("src-") == [3, 2], "as those of other names"
         assert run.stop() == 0, run.text()

@@ -10,7 +10,7 @@ import click
 from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, peer_options
 from heliostat.mm2.adopt_plan import peer_of
-from heliostat.operate.acls import ClusterGrants, link_grants
+from heliostat.operate.acls import ClusterGrants, home_grants, link_grants
 from heliostat.operate.links import links_of
 
 
@@ -43,9 +43,9 @@ def acls_command(
 ) -> None:
     r"""Print the ACLs that a link needs at its source and at its target, and no others.
 
-    Contacts no cluster. Replace `admin.properties` by a file with an administrator's credentials,
-    or omit that option if none are needed. With --adopt, identify the MirrorMaker 2 as for
-    `heliostat adopt`.
+    Where links by API are kept (`service.home`) is a side of its own. Contacts no cluster. Replace
+    `admin.properties` by a file with an administrator's credentials, or omit that option if none
+    are needed. With --adopt, identify the MirrorMaker 2 as for `heliostat adopt`.
 
     \b
     Examples:
@@ -61,14 +61,13 @@ def acls_command(
     if not adopts and (workers_run_on or {alias, offsets_topic, group} != {None}):
         raise click.UsageError("options about a MirrorMaker 2 need --adopt")
     config = known_config(config_file, link_name)
-    found: dict[str, tuple[ClusterGrants, ClusterGrants]] = {}
+    found: dict[str, tuple[ClusterGrants, ...]] = {}
     for link in links_of(config, link_name):
         peer = peer_of(
             link, alias=alias, topic=offsets_topic, group=group, workers_run_on=workers_run_on
         )
-        found[link.name] = link_grants(
-            config, link, principal, peer if adopts else None, switches=switches
-        )
+        both = link_grants(config, link, principal, peer if adopts else None, switches=switches)
+        found[link.name] = (*both, *home_grants(config, link, principal))
     if as_json:
         answer = [
             {"link": name, "sides": [side.to_json() for side in sides]}

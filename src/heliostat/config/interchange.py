@@ -21,6 +21,9 @@ class HeartbeatsConfig(Frozen):
     mirror: Annotated[bool, Field(title="Mirror")] = False
     """Mirror the source's heartbeats topics as `<source>.heartbeats`, whoever writes them and
     whatever the naming, also those from clusters further upstream. `emit` implies it."""
+    at_target: Annotated[bool, Field(title="At the target")] = False
+    """Write a heartbeat into topic `heartbeats` of the target as well, where MirrorMaker 2 writes
+    its own. It tells that the driver reaches the target, and nothing of the way in between."""
     interval_s: Annotated[float, Field(title="Interval", ge=0.1, le=3600)] = 1
     """Seconds between two heartbeats."""
     replication_factor: Annotated[

@@ -18,12 +18,19 @@ from pydantic import ValidationError
 from heliostat.config import LinkConfig
 from heliostat.connect.connector import ConfigProblem, StoredConnector
 from heliostat.connect.file_clusters import FileClusters, Side
+from heliostat.connect.link_copies import Copies, LinkCopies
 from heliostat.connect.plugins import CLASS
 from heliostat.connect.refusals import refusals_of
 from heliostat.errors import ConfigError
 from heliostat.mm2.config import draft_of
 from heliostat.mm2.config_connectors import CHECKPOINT, REPLICATOR, Connector, connector
-from heliostat.mm2.config_pairs import addresses_of, aliases_of, build_flow, partners_of
+from heliostat.mm2.config_pairs import (
+    addresses_of,
+    aliases_of,
+    build_flow,
+    emits_heartbeats,
+    partners_of,
+)
 from heliostat.mm2.config_replicator import replicator_flows
 from heliostat.mm2.config_values import Fate, Finding, Flow, Ledger, Origin, Setting
 from heliostat.names import Alias, LinkName
@@ -53,7 +60,9 @@ class DerivedLinks:
     """Properties of a connector that a link does not need, or has no counterpart of."""
 
 
-def links_of(connectors: Iterable[StoredConnector], file: FileClusters) -> DerivedLinks:
+def links_of(
+    connectors: Iterable[StoredConnector], file: FileClusters, copies: Copies | None = None
+) -> DerivedLinks:
     """Return the links that connectors are.
 
     Parameters
@@ -62,6 +71,9 @@ def links_of(connectors: Iterable[StoredConnector], file: FileClusters) -> Deriv
         All connectors; of two that would be called alike, the older one is.
     file
         What the configuration file says.
+    copies
+        What links of connectors copy, or did: none of these names is chosen for what is called
+        otherwise.
     """
     derived = DerivedLinks()
     given = sorted(connectors, key=lambda each: (each.generation < 0, each.generation, each.name))
@@ -75,10 +87,10 @@ def links_of(connectors: Iterable[StoredConnector], file: FileClusters) -> Deriv
         if problems:
             derived.problems[stored.name] = tuple(problems)
             read.pop(stored.name, None)
-    kept = {each.link: each.name for each in given if each.link}
+    names = _LinkNames({each.link: each.name for each in given if each.link}, copies or {})
     for entry in read.values():
         if entry.makes_link:
-            _add_link(derived, entry, read.values(), file, kept)
+            _add_link(derived, entry, read.values(), file, names)
         else:
             _check_sides(derived, entry, file)
     return derived
@@ -156,7 +168,7 @@ def _add_link(
     entry: _Read,
     others: Iterable[_Read],
     file: FileClusters,
-    kept: Mapping[str, str],
+    names: _LinkNames,
 ) -> None:
     ends = [file.alias_of(entry.side(which)) for which in ("source", "target")]
     problems = [end for end in ends if isinstance(end, ConfigProblem)]
@@ -183,8 +195,9 @@ def _add_link(
     if wrong:
         derived.problems[entry.stored.name] = tuple(wrong)
         return
-    name = _link_name(derived, entry.stored, (source, target), file, kept)
-    derived.links[name] = {"source": source, "target": target, **content}
+    section = {"source": source, "target": target, **content}
+    name = names.name_of(entry.stored, section, {*file.links, *derived.links})
+    derived.links[name] = section
     for each in (entry, *partners):
         derived.of_connector[each.stored.name] += (name,)
         _note(derived, each.stored.name, ledger)
@@ -216,6 +229,8 @@ def _content(
         checkpoints = [each for each in mine if each.kind == CHECKPOINT]
         beating = [each for each in mine if each.kind != CHECKPOINT]
         flow = build_flow(entry.connector, checkpoints, beating, [], ledger)
+        at_target = partners_of(entry.connector, mine).at_target
+        flow.has_heartbeats_at_target = any(emits_heartbeats(each) for each in at_target)
         by_default = Setting("true", Origin(_OUR_FILE, _SYNCS))
         flow.settings.setdefault(_SYNCS, by_default)
     for client, alias in ((flow.source, ends[0]), (flow.target, ends[1])):
@@ -229,25 +244,31 @@ def _draft(flow: Flow, ledger: Ledger) -> Mapping[str, Any]:
     return draft_of(flow, _SECRETS, None, ledger).section()
 
 
-def _link_name(
-    derived: DerivedLinks,
-    stored: StoredConnector,
-    ends: tuple[Alias, Alias],
-    file: FileClusters,
-    kept: Mapping[str, str],
-) -> LinkName:
-    """Return the name that was chosen when it was stored, or else a free one."""
-    taken = {each.casefold() for each in (*file.links, *derived.links)}
-    usual = _plain(f"{ends[0]}-to-{ends[1]}")
-    if stored.link and stored.link.casefold() not in taken:
-        return LinkName(stored.link)
-    taken |= {link.casefold() for link, owner in kept.items() if owner != stored.name}
-    name = usual
-    if name.casefold() in taken:
-        name = _plain(stored.name) or usual
-    while name.casefold() in taken:
-        name += "-2"
-    return LinkName(name)
+@dataclass(frozen=True, slots=True)
+class _LinkNames:
+    """Names of links that are no longer free."""
+
+    kept: Mapping[str, str]
+    """Names that were chosen when a connector was stored, each with the connector."""
+    copies: Copies
+
+    def name_of(
+        self, stored: StoredConnector, section: Mapping[str, Any], taken: Iterable[str]
+    ) -> LinkName:
+        """Return the name that was chosen when it was stored, or else a free one."""
+        used = {each.casefold() for each in taken}
+        if stored.link and stored.link.casefold() not in used:
+            return LinkName(stored.link)
+        used |= {link.casefold() for link, owner in self.kept.items() if owner != stored.name}
+        own = LinkCopies.of_content(section)
+        used |= {link.casefold() for link, each in self.copies.items() if each != own}
+        usual = _plain(f"{section['source']}-to-{section['target']}")
+        name = usual
+        if name.casefold() in used:
+            name = _plain(stored.name) or usual
+        while name.casefold() in used:
+            name += "-2"
+        return LinkName(name)
 
 
 def _plain(text: str) -> str:

@@ -29,6 +29,8 @@ _OF_LINK = {
 }
 """By the link's state; of any other one it has no owner that renews its record."""
 _OF_WISH = {WishedState.PAUSED: PAUSED, WishedState.STOPPED: STOPPED}
+OF_STATE = {state: wish for wish, state in _OF_WISH.items()}
+"""What was wished of a connector that is shown so; of one that is shown otherwise, that it runs."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 from heliostat.connect.connector import StoredConnector
+from heliostat.connect.link_copies import Copies, LinkCopies
 from heliostat.definitions.definition import Definition, DefinitionKey, DefinitionKind
 from heliostat.definitions.definition_book import DefinitionBook
-from heliostat.names import Offset
+from heliostat.names import LinkName, Offset
 
+NO_COPIES: Copies = MappingProxyType({})
 LOOK_S, LOOKS_MAX = 0.1, 50
 """Until what was written has come back."""
 
@@ -22,8 +25,18 @@ class ConnectorStore(Protocol):
         """Return all as they are now."""
         ...
 
-    def write(self, connector: StoredConnector) -> Offset:
-        """Write one, in place of another of its name; return its generation."""
+    def copies(self) -> Copies:
+        """Return what each link of a connector copies, or did when there was one."""
+        ...
+
+    def write(self, connector: StoredConnector, copies: Copies = NO_COPIES) -> Offset:
+        """Write one, in place of another of its name; return its generation.
+
+        Parameters
+        ----------
+        copies
+            What links of it copy: noted with it.
+        """
         ...
 
     def remove(self, name: str) -> None:
@@ -55,13 +68,32 @@ class HomeConnectors:
             self._look(Offset(0))
             return self._connectors()
 
-    def write(self, connector: StoredConnector) -> Offset:
+    def copies(self) -> Copies:
+        """Return what each link of a connector copies, or did when there was one."""
+        with self._lock:
+            self._look(Offset(0))
+            return {
+                LinkName(key.name): LinkCopies.from_json(row.content)
+                for key, row in self._book.definitions.items()
+                if key.kind is DefinitionKind.COPIES
+            }
+
+    def write(self, connector: StoredConnector, copies: Copies = NO_COPIES) -> Offset:
         """Write one, in place of another of its name; return its generation."""
         with self._lock:
             if not self._is_made:
                 self._book.ensure()
                 self._is_made = True
-            offset = self._book.write(connector.to_definition())
+            notes = [
+                Definition(
+                    DefinitionKey(DefinitionKind.COPIES, link),
+                    each.to_json(),
+                    connector.by,
+                    connector.at_ms,
+                )
+                for link, each in copies.items()
+            ]
+            offset = self._book.write(*notes, connector.to_definition())
             self._look(Offset(offset + 1))
             return offset
 

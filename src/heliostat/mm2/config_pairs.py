@@ -208,7 +208,7 @@ def _take_heartbeats(flow: Flow, at_source: Iterable[Connector], ledger: Ledger)
         _tell_not_running(each, flow.name, ledger)
         for setting in each.settings.values():
             ledger.unless_read(setting.origin, "the link writes heartbeats as it connects itself")
-        if _emits(each):
+        if emits_heartbeats(each):
             flow.has_heartbeats_at_source = True
             flow.heartbeats |= {n: s for n, s in each.settings.items() if n in HEARTBEAT_ONLY}
 
@@ -247,7 +247,8 @@ def _add_other(settings: Named, other: Connector, flow: str, ledger: Ledger) -> 
         )
 
 
-def _emits(heartbeat: Connector) -> bool:
+def emits_heartbeats(heartbeat: Connector) -> bool:
+    """Return whether a heartbeat connector writes any."""
     enabled = heartbeat.settings.get("emit.heartbeats.enabled")
     return heartbeat.runs and (enabled is None or enabled.is_true)
 

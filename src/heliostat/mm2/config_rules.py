@@ -119,6 +119,8 @@ def _interchange(draft: LinkDraft) -> None:
             f"{draft.flow.name}: heartbeats were written into {draft.flow.source.key}, though none "
             "are copied; a link writes them only to copy them"
         )
+    if draft.flow.has_heartbeats_at_target:
+        draft.put("heartbeats", "at_target", value=True)
     emits = draft.given.get("emit.heartbeats.enabled")
     if emits is not None:
         draft.ledger.replaced(

@@ -163,6 +163,8 @@ class Flow:
         `producer.override.`, those of the Connect worker below `worker.`.
     has_heartbeats_at_source
         Whether MirrorMaker 2 writes heartbeats into the source, for this flow to copy.
+    has_heartbeats_at_target
+        Whether a link is to write heartbeats into the target, as MirrorMaker 2 does.
     has_checkpoints
         Whether its checkpoint connector runs.
     is_replicator
@@ -179,6 +181,7 @@ class Flow:
     target: Client
     settings: dict[str, Setting]
     has_heartbeats_at_source: bool = False
+    has_heartbeats_at_target: bool = False
     has_checkpoints: bool = True
     is_replicator: bool = False
     heartbeats: dict[str, Setting] = field(default_factory=dict)

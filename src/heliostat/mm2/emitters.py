@@ -86,17 +86,20 @@ class Interchange:
             self._topics.append(found)
             return found
 
-        self._emitter: HeartbeatEmitter | None = None
+        self._emitters: dict[str, HeartbeatEmitter] = {}
         self._watch: HeartbeatWatch | None = None
         self._upstream: UpstreamBeats | None = None
         self._checkpoints: Checkpoints | None = None
         self._syncs: OffsetSyncs | None = None
         self._heartbeats_mirror = naming_of(link).target_name(HEARTBEATS)
         beats, checkpoints, syncs = link.heartbeats, link.checkpoints, link.offset_syncs
-        if beats.emit:
-            written = topic("source", HEARTBEATS)
-            names = (link.source, link.target)
-            self._emitter = HeartbeatEmitter(written, source, *names, beats.replication_factor)
+        for side, is_on in (("source", beats.emit), ("target", beats.at_target)):
+            if is_on:
+                names = (link.source, link.target)
+                written = topic(side, HEARTBEATS)
+                self._emitters[side] = HeartbeatEmitter(
+                    written, admins[side], *names, beats.replication_factor
+                )
         if beats.are_mirrored:
             seen = topic("target", self._heartbeats_mirror)
             self._watch = HeartbeatWatch(seen, link.source, link.target, is_ours=beats.emit)
@@ -112,9 +115,10 @@ class Interchange:
 
     def parts(self) -> Iterator[LoopSpec]:
         """Yield the loops to run."""
-        if self._emitter is not None:
-            interval_s = self._link.heartbeats.interval_s
-            yield LoopSpec("heartbeats", interval_s, self._part("heartbeats", self._emit))
+        for side, emitter in self._emitters.items():
+            name = "heartbeats" if side == "source" else "heartbeats at the target"
+            turn = self._part(name, partial(self._emit, emitter))
+            yield LoopSpec(name, self._link.heartbeats.interval_s, turn)
         if self._watch is not None:
             yield LoopSpec("heartbeat age", WATCH_S, self._part("the heartbeats' age", self._look))
         if self._upstream is not None:
@@ -172,9 +176,8 @@ class Interchange:
     def _part(self, what: str, act: Callable[[], None]) -> Callable[[], None]:
         return lambda: _apart(what, act)
 
-    def _emit(self) -> None:
-        assert self._emitter is not None
-        self._emitter.emit(self._clock.wall_ms())
+    def _emit(self, emitter: HeartbeatEmitter) -> None:
+        emitter.emit(self._clock.wall_ms())
 
     def _tell_groups(self) -> None:
         assert self._checkpoints is not None

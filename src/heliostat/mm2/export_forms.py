@@ -110,6 +110,7 @@ def _strimzi(mirror: Mirror) -> str:
     documents = [_resource("KafkaMirrorMaker2", mirror.name, mirror, spec)]
     if connectors.heartbeat is not None:
         documents.append(_kafka_connector(mirror, "heartbeat", references))
+    _tell_heartbeats(mirror)
     name = f"{naming.flow}.MirrorSourceConnector"
     _tell_beginning(mirror, f"--connector '{name}'")
     return yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
@@ -131,6 +132,7 @@ def _mirror_fields(connectors: MirrorConnectors) -> Properties:
 def _resources(mirror: Mirror) -> str:
     references = SecretReferences(mirror.folder, mirror.namespace, mirror.ledger)
     documents = [_kafka_connector(mirror, kind, references) for kind in _kinds(mirror)]
+    _tell_heartbeats(mirror)
     _tell_beginning(mirror, f"--connector {mirror.name}-source {_OTHER_TOPICS}")
     return yaml.safe_dump_all(documents, sort_keys=False, allow_unicode=True)
 
@@ -172,8 +174,17 @@ def _connectors(mirror: Mirror) -> str:
         )
     if "${dir:" in json.dumps(rows) or "${env:" in json.dumps(rows):
         mirror.ledger.must_do(f"give its workers {', '.join(_providers())}")
+    _tell_heartbeats(mirror)
     _tell_beginning(mirror, f"--connector {mirror.link.name}-source {_OTHER_TOPICS}")
     return json.dumps(rows, indent=2, ensure_ascii=False) + "\n"
+
+
+def _tell_heartbeats(mirror: Mirror) -> None:
+    if mirror.link.heartbeats.at_target:
+        mirror.ledger.must_do(
+            f"run a MirrorHeartbeatConnector at {mirror.link.target}: it writes what the link "
+            "wrote there (heartbeats.at_target)"
+        )
 
 
 def _kinds(mirror: Mirror) -> list[str]:
@@ -227,7 +238,7 @@ def _properties(mirror: Mirror) -> str:
     lines |= _below(f"{naming.target}.", connectors.worker)
     flow, back = f"{naming.flow}.", f"{naming.target}->{naming.source}."
     lines[f"{flow}enabled"] = True
-    lines[f"{flow}emit.heartbeats.enabled"] = False
+    lines[f"{flow}emit.heartbeats.enabled"] = link.heartbeats.at_target
     lines[f"{back}enabled"] = False
     lines[f"{back}emit.heartbeats.enabled"] = connectors.heartbeat is not None
     lines |= _below(back, connectors.heartbeat or {})

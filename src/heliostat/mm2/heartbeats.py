@@ -3,6 +3,7 @@
 A heartbeat proves the whole path: the driver reaches the source, records are copied, the target
 accepts them. `MirrorHeartbeatConnector` writes into `heartbeats` of the cluster that its Connect
 workers use, which is the source of the flows that leave it; here the link writes them itself.
+Where clients look for that connector's own topic at the target, the link writes there, too.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ LOOK_BACK_RECORDS = 100
 
 
 class HeartbeatEmitter:
-    """Writer of a link's heartbeats at its source.
+    """Writer of a link's heartbeats at one of its clusters.
 
     Parameters
     ----------
     topic
-        `heartbeats` at the source.
+        `heartbeats` there.
     admin
-        Admin connection to the source.
+        Admin connection to that cluster.
     source, target
         Aliases of the link's clusters.
     replication_factor
@@ -57,7 +58,7 @@ class HeartbeatEmitter:
         Raises
         ------
         ConnectionLost, BrokerError
-            The source does not answer or refuses; the next call looks for the topic again.
+            The cluster does not answer or refuses; the next call looks for the topic again.
         """
         if not self._is_there:
             self._topic.ensure(self._admin, self._replicas)

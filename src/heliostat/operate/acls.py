@@ -20,6 +20,7 @@ from heliostat.groups.naming import GROUP, group_naming_of
 from heliostat.groups.progress import progress_group
 from heliostat.mm2.adopt_plan import Peer
 from heliostat.names import LinkName, TopicName
+from heliostat.state_topics import DEFINITIONS_TOPIC
 from heliostat.topics.naming import TOPIC, naming_of
 from heliostat.topics.reach import Reach, reach_of
 from heliostat.topics.replication_policy import HEARTBEATS, policy_of
@@ -60,7 +61,7 @@ PROBE: Mapping[Operation, str] = MappingProxyType(
 )
 HEARTBEATS_TOPIC: Mapping[Operation, str] = MappingProxyType(
     {
-        Operation.WRITE: "emit heartbeats (heartbeats.emit)",
+        Operation.WRITE: "write heartbeats (heartbeats.emit, heartbeats.at_target)",
         Operation.CREATE: "create the topic, if it is missing",
     }
 )
@@ -147,6 +148,14 @@ MARKERS: Mapping[Operation, str] = MappingProxyType(
 )
 
 
+HOME_TOPIC: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.READ: "know the links and connectors that are made by API (service.home)",
+        Operation.WRITE: "make, change and delete them (serve, links create, Kafka Connect's API)",
+        Operation.CREATE: "create the topic, if it is missing",
+        Operation.DESCRIBE_CONFIGS: "check that it is compacted",
+    }
+)
 _Wanted: TypeAlias = tuple[ResourceKind, Reach, Mapping[Operation, str]]
 
 
@@ -165,7 +174,7 @@ class ClusterGrants:
     Parameters
     ----------
     side
-        `source` or `target`.
+        `source`, `target` or `home`.
     cluster
         Alias of the cluster.
     bootstrap
@@ -300,6 +309,19 @@ def link_grants(
     )
 
 
+def home_grants(
+    config: Config, link: LinkConfig, principal: str | None = None
+) -> tuple[ClusterGrants, ...]:
+    """Return what is needed where links by API are kept; nothing without such a cluster.
+
+    Who only runs links may do with `Read`.
+    """
+    if config.service.home is None:
+        return ()
+    wanted: list[_Wanted] = [(ResourceKind.TOPIC, Reach(DEFINITIONS_TOPIC), HOME_TOPIC)]
+    return (_side(config, "home", link, principal, wanted),)
+
+
 def _rights(link: LinkConfig) -> Iterator[tuple[str, Mapping[Operation, str]]]:
     """Yield what is needed to follow others' rights, and to keep others out: side, operations."""
     if link.access.sync_acls or link.access.users_file is not None:
@@ -320,6 +342,8 @@ def _interchange(link: LinkConfig) -> Iterator[tuple[str, str, Mapping[Operation
         yield "target", naming_of(link).target_name(HEARTBEATS), MIRROR_TOPIC
     if link.heartbeats.emit:
         yield "source", HEARTBEATS, HEARTBEATS_TOPIC
+    if link.heartbeats.at_target:
+        yield "target", HEARTBEATS, HEARTBEATS_TOPIC
     if link.checkpoints.emit:
         yield "target", policy.checkpoints_topic(link.source), CHECKPOINTS_TOPIC
     syncs = link.offset_syncs
@@ -374,7 +398,9 @@ def _side(
     principal: str | None,
     wanted: Iterable[_Wanted],
 ) -> ClusterGrants:
-    alias = link.source if side == "source" else link.target
+    aliases = {"source": link.source, "target": link.target, "home": config.service.home}
+    alias = aliases[side]
+    assert alias is not None
     cluster = config.clusters[alias]
     user = cluster.security.known_principal
     who = principal or user or PRINCIPAL_DEFAULT
@@ -389,7 +415,7 @@ def _side(
             notes.append(f"all groups that begin with {reach.name} are allowed")
         elif operations == POSITIONS_TOPIC:
             notes.append(f"Write on {reach.name} is for `adopt --back` only")
-    if link.heartbeats.are_mirrored:
+    if link.heartbeats.are_mirrored and side != "home":
         notes.append("heartbeats topics of clusters further upstream need these permissions, too")
     if principal is None and user is None:
         notes.append(f"no user name is configured: replace {who} by the principal that connects")

@@ -9,13 +9,15 @@ from typing import Any
 
 from heliostat.clock import Clock
 from heliostat.connect.connector import StoredConnector
+from heliostat.connect.link_choice import LinkChoice, choose_link
 from heliostat.connect.link_maps import links_of
 from heliostat.connect.plugins import CLASS
 from heliostat.connect.positions import check_change, check_reset
-from heliostat.connect.statuses import STOPPED, ConnectorView
+from heliostat.connect.statuses import OF_STATE, STOPPED, ConnectorView
 from heliostat.connect.store import ConnectorStore
 from heliostat.connect.validation import Validation, validate
 from heliostat.errors import Refused
+from heliostat.names import LinkName
 from heliostat.operate.shown_connectors import NoSuchConnector, Shown, ShownConnectors
 from heliostat.wishes.wish import WishedState
 
@@ -56,6 +58,20 @@ class PutAnswer:
     info: Mapping[str, Any]
     """The connector with its new configuration, and the tasks that it had before."""
     is_new: bool
+    link: LinkName | None = None
+    """The link that it is; None: it is none."""
+    notes: tuple[str, ...] = ()
+    """What else must be known."""
+
+    def tried(self) -> dict[str, Any]:
+        """Return it for who only asked what would be done."""
+        return {
+            **self.info,
+            "dry_run": True,
+            "did": "created" if self.is_new else "changed",
+            "link": self.link,
+            "notes": list(self.notes),
+        }
 
 
 class Connectors:
@@ -93,6 +109,7 @@ class Connectors:
         by: str,
         state: WishedState | None = None,
         only_new: bool = False,
+        dry_run: bool = False,
     ) -> PutAnswer:
         """Make a connector, or give it another configuration; return what became of it.
 
@@ -102,6 +119,8 @@ class Connectors:
             How a new one begins; None: it runs.
         only_new
             Whether to refuse if there is one of that name.
+        dry_run
+            Whether only to tell what would become of it.
 
         Raises
         ------
@@ -123,16 +142,29 @@ class Connectors:
             checked = validate(config.get(CLASS, ""), stored, others.values(), file)
             if checked.problems:
                 raise Invalid(checked)
+            choice = None
             if stored.plugin is not None and stored.plugin.makes_link:
-                derived = links_of([*others.values(), stored], file)
-                (link,) = derived.of_connector[name]
-                stored = replace(stored, link=link)
-                if before is None and state is not None:
-                    target = derived.links[link]["target"]
-                    self.shown.links.wish(link, target, state, by)
-            store.write(stored)
+                copies = self.shown.copies()
+                choice = choose_link(stored, before, list(others.values()), file, copies)
+                stored = replace(stored, link=choice.link)
             shown = Shown(stored, ConnectorView("", ""), is_declared=False)
-            return PutAnswer(shown.info(tasks), before is None)
+            link, notes = (None, ()) if choice is None else (choice.link, choice.notes())
+            answer = PutAnswer(shown.info(tasks), before is None, link, notes)
+            if dry_run:
+                return answer
+            if choice is None:
+                store.write(stored)
+            else:
+                self._begin(choice, name, state if before is None else None, by)
+                store.write(stored, choice.copies)
+            return answer
+
+    def _begin(self, choice: LinkChoice, name: str, state: WishedState | None, by: str) -> None:
+        """Wish of a link that begins what was wished of it, or of the one in whose place it is."""
+        if choice.before is not None:
+            state = OF_STATE.get(self.shown.get(name).view.state, WishedState.RUNNING)
+        if state is not None:
+            self.shown.links.wish(choice.link, choice.content["target"], state, by)
 
     def delete(self, name: str) -> None:
         """Remove a connector: its link ends, mirrors and state stay.

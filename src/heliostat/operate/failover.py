@@ -27,6 +27,7 @@ from heliostat.handover.fence_forecast import (
 from heliostat.handover.moved_groups import MovedGroup, measured_rereads, moved_groups
 from heliostat.handover.promotion import FencedBy, MirrorEnds, PromotedBy
 from heliostat.names import GroupId, LinkName, Offset, TopicName, TopicPartition
+from heliostat.operate.named_places import nearest
 from heliostat.operate.promotion import (
     ANSWERS_WITHIN_S,
     SourceEnds,
@@ -37,7 +38,6 @@ from heliostat.operate.promotion import (
 )
 from heliostat.operate.shut_out import why_not
 from heliostat.operate.wish_desk import WishDesk, wish_desk
-from heliostat.operate.wishes import nearest
 from heliostat.state.link_state import LinkState, Stored
 from heliostat.status.ends_seen import ends_seen
 from heliostat.status.values import HeldBack, LinkStatus

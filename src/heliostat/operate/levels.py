@@ -9,8 +9,9 @@ from typing import Any
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.names import LinkName, TopicName
+from heliostat.operate.named_places import ask_source, nearest, require_topics
 from heliostat.operate.wish_desk import wish_desk
-from heliostat.operate.wishes import CARRIED_OUT_WITHIN_S, await_owner, nearest
+from heliostat.operate.wishes import CARRIED_OUT_WITHIN_S, await_owner
 from heliostat.records.copier.lane_limits import Priority
 from heliostat.wishes.levels import (
     LIMITED_TOPICS_MAX,
@@ -111,9 +112,7 @@ def limit(
     """
 
     def levels(known: Collection[TopicName], said: Said) -> list[Level]:
-        for topic in topics:
-            if known and topic not in known:
-                raise Refused(f"the link has no topic {topic}", hint=nearest(topic, known))
+        require_topics(topics, known, ask_source(config, link))
         if not topics:
             return [Limit(None, bytes_per_s, said)]
         return [Limit(TopicName(topic), bytes_per_s, said) for topic in topics]

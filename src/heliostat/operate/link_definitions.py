@@ -17,11 +17,13 @@ from typing import Any
 from heliostat.clock import SystemClock
 from heliostat.config import ConfigFile
 from heliostat.config.defined import with_definitions
+from heliostat.connect.home_contents import connector_links, home_contents
 from heliostat.definitions.definition import Definition, DefinitionKey, DefinitionKind
 from heliostat.definitions.definition_book import DefinitionBook
-from heliostat.definitions.home_links import contents_of, links_in
+from heliostat.definitions.home_links import links_in
 from heliostat.errors import ConfigError, HeliostatError, Refused
 from heliostat.names import LinkName, Offset
+from heliostat.operate.definition_change import differing_fields, merge_patch, notes_on
 from heliostat.operate.home import home_book
 
 NAME_CHARS_MAX, WHY_CHARS_MAX = 200, 1_000
@@ -34,10 +36,16 @@ class Origin(Enum):
 
     FILE = "file"
     HOME = "home"
+    CONNECTOR = "connector"
+    """By Kafka Connect's API, on the home as well."""
 
 
 class LinkOfFile(Refused):
     """The link stands in the file, and is changed there."""
+
+
+class LinkOfConnector(Refused):
+    """The link is a connector, and is changed by Kafka Connect's API."""
 
 
 class NoSuchLink(Refused):
@@ -218,7 +226,7 @@ def create_link(
     with home_book(file.config) as book:
         if (answer := _repeated(book, name, content, asker)) is not None:
             return answer
-        names = {link.casefold() for link in links_in(book.definitions)}
+        names = {link.casefold() for link in home_contents(file, book.definitions)}
         if name.casefold() in names:
             raise LinkExists(f"there is a link {name} already", hint="change it, or take a name")
         content = _fitting(file, book, name, content)
@@ -253,8 +261,8 @@ def change_link(
 
     Raises
     ------
-    LinkOfFile, NoSuchLink, StaleGeneration
-        It stands in the file, there is none of that name, or it was changed since.
+    LinkOfFile, LinkOfConnector, NoSuchLink, StaleGeneration
+        It stands in the file, is a connector, there is none of that name, or it was changed since.
     ConfigError
         It would be wrong then; all problems are named.
     ConnectionLost, BrokerError
@@ -262,45 +270,21 @@ def change_link(
     """
     require_not_in_file(file, name)
     with home_book(file.config) as book:
+        require_no_connector(file, book, name)
         before = require_definition(book, name, expected)
         wanted = change if is_whole else merge_patch(before.content, change)
         content = _fitting(file, book, name, wanted)
         differs = tuple(differing_fields(before.content, content))
+        notes = notes_on(differs)
         answer = DefinitionAnswer(
-            LinkName(name), "changed" if differs else "nothing", None, content, differs
+            LinkName(name), "changed" if differs else "nothing", None, content, differs, notes
         )
         if asker.dry_run:
             return replace(answer, is_tried=True)
         if not differs:
             return replace(answer, generation=before.generation)
-        generation, notes = _written(book, name, content, asker)
-        return replace(answer, generation=generation, notes=notes)
-
-
-def merge_patch(target: Any, patch: Any) -> Any:
-    """Return what a merge patch makes of a value (RFC 7396)."""
-    if not isinstance(patch, Mapping):
-        return patch
-    content = dict(target) if isinstance(target, Mapping) else {}
-    for key, value in patch.items():
-        if value is None:
-            content.pop(key, None)
-        else:
-            content[key] = merge_patch(content.get(key), value)
-    return content
-
-
-def differing_fields(before: Any, after: Any, place: str = "") -> Iterator[str]:
-    """Yield the fields in which two definitions differ."""
-    if isinstance(before, Mapping) and isinstance(after, Mapping):
-        for key in sorted({*before, *after}):
-            below = f"{place}.{key}" if place else str(key)
-            if (key in before) != (key in after):
-                yield below
-            else:
-                yield from differing_fields(before[key], after[key], below)
-    elif before != after:
-        yield place
+        generation, meanwhile = _written(book, name, content, asker)
+        return replace(answer, generation=generation, notes=(*notes, *meanwhile))
 
 
 def require_definition(book: DefinitionBook, name: str, expected: int | None) -> Definition:
@@ -338,6 +322,22 @@ def require_not_in_file(file: ConfigFile, name: str) -> None:
         )
 
 
+def require_no_connector(file: ConfigFile, book: DefinitionBook, name: str) -> None:
+    """Refuse a link that a connector is.
+
+    Raises
+    ------
+    LinkOfConnector
+        It is one.
+    """
+    found = connector_links(file, book.definitions).get(LinkName(name))
+    if found is not None:
+        raise LinkOfConnector(
+            f"link {name} is connector {found.connector.name}",
+            hint="change that by Kafka Connect's API (docs/kafka-connect.md)",
+        )
+
+
 def notes_between(book: DefinitionBook, key: DefinitionKey, own: Offset) -> tuple[str, ...]:
     """Read back what was written; return what others did to the same link meanwhile."""
     notes: list[str] = []
@@ -358,7 +358,19 @@ def _links_of_file(file: ConfigFile) -> Iterator[LinkDefinition]:
 
 
 def _links_of_home(file: ConfigFile, book: DefinitionBook) -> Iterator[LinkDefinition]:
-    waits = with_definitions(file, contents_of(book.definitions)).waits
+    waits = with_definitions(file, home_contents(file, book.definitions)).waits
+    for name, link in connector_links(file, book.definitions).items():
+        by = link.connector
+        yield LinkDefinition(
+            name,
+            Origin.CONNECTOR,
+            link.content,
+            by.generation,
+            by.by,
+            by.at_ms,
+            f"connector {by.name}",
+            waits.get(name, ()),
+        )
     for name, row in links_in(book.definitions).items():
         yield LinkDefinition(
             name,
@@ -384,8 +396,8 @@ def _fitting(
     file: ConfigFile, book: DefinitionBook, name: str, content: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return a definition without the name; refuse one that the file can't take beside others."""
-    others = contents_of(book.definitions)
-    others.pop(LinkName(name), None)
+    contents = home_contents(file, book.definitions)
+    others = {link: each for link, each in contents.items() if link != name}
     waits = with_definitions(file, {**others, LinkName(name): content}).waits
     if problems := waits.get(LinkName(name), ()):
         raise ConfigError(f"link {name} is refused", problems=problems)

@@ -17,9 +17,9 @@ from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, ConfigFile, LinkConfig
 from heliostat.config.defined import with_definitions
+from heliostat.connect.home_contents import home_contents
 from heliostat.definitions.definition import LEAVING, Definition, DefinitionKey, DefinitionKind
 from heliostat.definitions.definition_book import DefinitionBook
-from heliostat.definitions.home_links import contents_of
 from heliostat.errors import BrokerError, Refused
 from heliostat.names import LinkName, TopicName
 from heliostat.operate.home import home_book
@@ -28,6 +28,7 @@ from heliostat.operate.link_definitions import (
     DefinitionAnswer,
     notes_between,
     require_definition,
+    require_no_connector,
     require_not_in_file,
 )
 from heliostat.operate.protection import lift_protection
@@ -82,8 +83,8 @@ def delete_link(
 
     Raises
     ------
-    LinkOfFile, NoSuchLink, StaleGeneration
-        It stands in the file, there is none of that name, or it was changed since.
+    LinkOfFile, LinkOfConnector, NoSuchLink, StaleGeneration
+        It stands in the file, is a connector, there is none of that name, or it was changed since.
     Refused
         Its topics can't be deleted: it still has an owner, or its target is unknown here.
     ConnectionLost, BrokerError
@@ -92,6 +93,7 @@ def delete_link(
     require_not_in_file(file, name)
     key = DefinitionKey(DefinitionKind.LINK, name)
     with home_book(file.config) as book:
+        require_no_connector(file, book, name)
         row = book.definitions.get(key)
         if row is None or not row.is_leaving:
             row = require_definition(book, name, expected)
@@ -110,8 +112,8 @@ def delete_link(
 
 def _link(file: ConfigFile, book: DefinitionBook, row: Definition) -> LinkConfig:
     name = LinkName(row.key.name)
-    others = contents_of(book.definitions)
-    others.pop(name, None)
+    contents = home_contents(file, book.definitions)
+    others = {link: each for link, each in contents.items() if link != name}
     whole = with_definitions(file, {**others, name: row.content})
     if problems := whole.waits.get(name, ()):
         raise Refused(

@@ -33,7 +33,7 @@ def show_link(file: ConfigFile, name: str) -> LinkDefinition:
 
 
 def _with_states(file: ConfigFile, links: tuple[LinkDefinition, ...]) -> tuple[LinkDefinition, ...]:
-    contents = {link.name: link.content for link in links if link.origin is Origin.HOME}
+    contents = {link.name: link.content for link in links if link.origin is not Origin.FILE}
     config = with_definitions(file, contents).config
     names = {link.name for link in links}
     config = config.model_copy(

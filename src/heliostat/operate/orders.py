@@ -12,13 +12,15 @@ from typing import Any
 
 from heliostat.clock import SystemClock
 from heliostat.config import Config, LinkConfig
+from heliostat.errors import Refused
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.operate.named_places import ask_source, places_named
 from heliostat.operate.wish_desk import wish_desk
-from heliostat.operate.wishes import CARRIED_OUT_WITHIN_S, READ_S, place_of
+from heliostat.operate.wishes import CARRIED_OUT_WITHIN_S, READ_S
 from heliostat.status.board import StatusBoard
 from heliostat.status.reader import StatusReader
 from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S
-from heliostat.wishes.order import Order, OrderStanding, Stage
+from heliostat.wishes.order import Order, Orders, OrderStanding, Stage
 from heliostat.wishes.wish import Place
 from heliostat.wishes.wish_book import WishBook
 
@@ -41,6 +43,8 @@ class OrderAnswer:
     took_s: float
     is_tried: bool
     """Whether nothing was written, as it was only asked what would be done."""
+    is_repeated: bool = False
+    """Whether the same was asked under the same key before, and nothing is ordered now."""
 
     @property
     def is_done(self) -> bool:
@@ -59,6 +63,7 @@ class OrderAnswer:
             "waits": self.waits,
             "took_s": round(self.took_s, 3),
             "is_tried": self.is_tried,
+            "is_repeated": self.is_repeated,
         }
 
 
@@ -71,6 +76,7 @@ def order_restart(
     why: str = "",
     within_s: float = CARRIED_OUT_WITHIN_S,
     dry_run: bool = False,
+    key: str = "",
 ) -> OrderAnswer:
     """Order that a link, or what is stopped of these topics of it, begins anew; wait until it has.
 
@@ -84,24 +90,35 @@ def order_restart(
         How long to wait; after that it is told as waiting, and is still carried out.
     dry_run
         Whether only to tell what would be done.
+    key
+        Under which the same is ordered once, however often it is asked; empty: none.
 
     Raises
     ------
     Refused
-        There is no such topic or partition in the link.
+        There is no such topic or partition in the link, or something else was ordered under the
+        same key.
     ConnectionLost, BrokerError
         The target does not answer, or refuses.
     """
     with wish_desk(config, link) as desk:
         partitions = desk.reader.board.positions().keys()
-        places = [place_of(text, partitions) for text in topics] or [Place()]
+        desk.book.read()
+        wished = desk.book.wishes.places()
+        places = places_named(topics, partitions, wished, ask_source(config, link)) or [Place()]
         lanes, stopped = _concerned(desk.reader.board, places, desk.clock.wall_ms())
-        orders = [Order.new(place, by, desk.clock.wall_ms(), why) for place in places]
+        keys = [f"{key}\n{number}" if key else "" for number in range(len(places))]
+        orders = [
+            Order.new(place, by, desk.clock.wall_ms(), why, key=each)
+            for place, each in zip(places, keys, strict=True)
+        ]
         standings: tuple[OrderStanding, ...] = ()
-        waits = ""
+        waits, is_repeated = "", False
         if not dry_run:
-            desk.book.read()
-            desk.book.order(orders, link.state.replication_factor)
+            new = new_orders(desk.book.orders, orders)
+            is_repeated = not new
+            if new:
+                desk.book.order(new, link.state.replication_factor)
             reports = desk.reader if desk.is_reported else None
             standings, waits = await_orders(reports, desk.book, orders, desk.clock, within_s)
         return OrderAnswer(
@@ -113,7 +130,29 @@ def order_restart(
             waits,
             desk.took_s(),
             dry_run,
+            is_repeated,
         )
+
+
+def new_orders(known: Orders, orders: Sequence[Order]) -> list[Order]:
+    """Return the orders that were not given before.
+
+    Raises
+    ------
+    Refused
+        One of the same key was for another place.
+    """
+    new: list[Order] = []
+    for order in orders:
+        before = known.standing(order.order_id)
+        if before is None:
+            new.append(order)
+        elif before.order.place != order.place:
+            raise Refused(
+                f"a restart of {before.order.place} was ordered under that idempotency key",
+                hint="take a key of its own for each",
+            )
+    return new
 
 
 def _concerned(board: StatusBoard, places: Sequence[Place], now_ms: int) -> tuple[int, int]:

@@ -42,10 +42,11 @@ from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import read_maps
+from heliostat.operate.named_places import nearest
 from heliostat.operate.protection import open_to_writers
 from heliostat.operate.shut_out import let_in_again, shut_out
 from heliostat.operate.wish_desk import WishDesk, wish_desk
-from heliostat.operate.wishes import await_owner, nearest
+from heliostat.operate.wishes import await_owner
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.state.claimed import claimed
 from heliostat.state.link_state import LinkState, Stored

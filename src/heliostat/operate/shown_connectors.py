@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from heliostat.config import LinkConfig
 from heliostat.connect.connector import StoredConnector
 from heliostat.connect.file_clusters import FileClusters
+from heliostat.connect.link_choice import with_names
+from heliostat.connect.link_copies import Copies
 from heliostat.connect.link_maps import DerivedLinks, links_of
 from heliostat.connect.plugins import CLASS, PLUGINS
 from heliostat.connect.positions import offsets_of
@@ -120,7 +122,13 @@ class ShownConnectors:
         """Return what the file says, with the names of all links that are no connector's."""
         file = self.file()
         derived = links_of(self.stored().values(), file)
-        return replace(file, links=file.links | (self.links.known().keys() - derived.links.keys()))
+        known = self.links.known().items()
+        others = {name: link for name, link in known if name not in derived.links}
+        return with_names(file, others, self.copies())
+
+    def copies(self) -> Copies:
+        """Return what links of connectors copy, or did."""
+        return {} if self._store is None else self._store.copies()
 
     def get(self, name: str) -> Shown:
         """Return one.

@@ -5,16 +5,15 @@ A wish is written to the target; the link's owner carries it out, and says so in
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from heliostat.clock import SystemClock
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
-from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import LinkName, Offset
+from heliostat.operate.named_places import ask_source, places_named
 from heliostat.operate.wish_desk import wish_desk
 from heliostat.status.board import StatusBoard
 from heliostat.status.reader import StatusReader
@@ -98,10 +97,11 @@ def make_wish(
     with wish_desk(config, link) as desk:
         book = desk.book
         partitions = desk.reader.board.positions().keys()
-        places = [place_of(text, partitions) for text in topics] or [Place()]
         if wished is WishedState.STOPPED and topics:
             raise Refused("only a link can be stopped", hint="pause the topics")
         book.read()
+        ask = ask_source(config, link)
+        places = places_named(topics, partitions, book.wishes.places(), ask) or [Place()]
         wishes = [Wish(place, wished, by, desk.clock.wall_ms(), why) for place in places]
         changed = [wish for wish in wishes if not book.wishes.is_wished(wish.place, wished)]
         end = book.position
@@ -123,26 +123,6 @@ def make_wish(
             desk.took_s(),
             dry_run,
         )
-
-
-def place_of(text: str, partitions: Collection[TopicPartition]) -> Place:
-    """Return the topic or partition of that name; anything goes of a link that never reported."""
-    topics = {each.topic for each in partitions}
-    if not partitions or text in topics:
-        return Place(TopicName(text))
-    if (match := re.fullmatch(r"(.+)-(\d+)", text)) is not None:
-        found = TopicPartition(TopicName(match[1]), PartitionId(int(match[2])))
-        if found in partitions:
-            return Place(found.topic, found.partition)
-        if found.topic in topics:
-            raise Refused(f"{found.topic} has no partition {found.partition} in this link")
-    raise Refused(f"the link has no topic {text}", hint=nearest(text, topics))
-
-
-def nearest(text: str, topics: Iterable[str]) -> str:
-    """Return a hint for a topic that a link has not."""
-    close = difflib.get_close_matches(text, list(topics), n=1)
-    return f"did you mean {close[0]}?" if close else "`heliostat status --all` lists its topics"
 
 
 def await_owner(

@@ -73,7 +73,7 @@ class DefinedLink(BaseModel):
     """How a link is defined."""
 
     name: str
-    origin: Literal["file", "home"]
+    origin: Literal["file", "home", "connector"]
     """A link of the file is not changed by API."""
     content: dict[str, Any] | None
     """Without defaults of the file; null: it is in the file, see `/api/v1/configuration`."""

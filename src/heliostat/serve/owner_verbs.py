@@ -24,6 +24,9 @@ FAILS = (403, 404, 409, 413, 415, 429, 503)
 TOPICS_MAX = 5_000
 Topic = Annotated[str, StringConstraints(min_length=1, max_length=260, pattern="^[a-zA-Z0-9._-]+$")]
 TopicParameter = Annotated[str, Path(description="Name at the source.", max_length=249)]
+PlaceParameter = Annotated[
+    str, Path(description="Name at the source, or `TOPIC-PARTITION`.", max_length=260)
+]
 DryRun = Annotated[bool, Query(description="Only tell what would change.")]
 Wait = Annotated[
     float, Query(description="Seconds to wait until it is carried out.", ge=0, le=WAIT_MAX_S)
@@ -52,6 +55,8 @@ class Given(NamedTuple):
     why: str
     dry_run: bool
     wait_s: float
+    key: str = ""
+    """Its idempotency key."""
 
 
 class OwnerAnswer(Protocol):
@@ -138,7 +143,7 @@ def add_place_verb(
         *,
         request: Request,
         link: LinkParameter,
-        topic: TopicParameter,
+        topic: PlaceParameter,
         body: Annotated[WhyWished | None, Body()] = None,
         dry_run: DryRun = False,
         wait_s: Wait = WAIT_S,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import Body, FastAPI, Request
+from fastapi import Body, FastAPI, Header, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
@@ -21,10 +21,19 @@ from heliostat.serve.owner_verbs import (
     add_place_verb,
     responses_of,
 )
+from heliostat.serve.problems import problem
 from heliostat.serve.questions import Asking
 
-TOPIC = PlaceWords("Restart Topic", "Try again what is stopped of one topic.")
-PARTITION = PlaceWords("Restart Partition", "Try one partition again, if it is stopped.")
+KEY_CHARS_MAX = 200
+_ONCE = "The same under the same key is ordered once; kept for a day."
+TOPIC = PlaceWords(
+    "Restart Topic",
+    "Try again what is stopped of one topic. It takes an Idempotency-Key as a restart of the link.",
+)
+PARTITION = PlaceWords(
+    "Restart Partition",
+    "Try one partition again, if it is stopped. It takes an Idempotency-Key, too.",
+)
 
 
 class OrderStage(BaseModel):
@@ -63,6 +72,8 @@ class RestartOutcome(BaseModel):
     took_s: float
     is_tried: bool
     """Whether nothing was written, as it was only asked what would be done."""
+    is_repeated: bool
+    """Whether the same was asked under the same key before, and nothing is ordered now."""
 
 
 _RESPONSES = responses_of(RestartOutcome, "It is ordered, and waits, or was cut short.")
@@ -73,6 +84,9 @@ def add_restarts(app: FastAPI, asking: Asking) -> None:
     verbs = OwnerVerbs(asking, "orders")
 
     def order(request: Request, given: Given, places: list[str]) -> Response:
+        key = given.key or request.headers.get("Idempotency-Key", "")
+        if len(key) > KEY_CHARS_MAX:
+            return problem(422, f"Idempotency-Key has more than {KEY_CHARS_MAX} characters")
         return verbs.answer(
             request,
             given,
@@ -84,6 +98,7 @@ def add_restarts(app: FastAPI, asking: Asking) -> None:
                 why=given.why,
                 within_s=given.wait_s,
                 dry_run=given.dry_run,
+                key=key,
             ),
         )
 
@@ -100,10 +115,14 @@ def add_restarts(app: FastAPI, asking: Asking) -> None:
         body: Annotated[TopicsWished | None, Body()] = None,
         dry_run: DryRun = False,
         wait_s: Wait = WAIT_S,
+        idempotency_key: Annotated[
+            str | None, Header(min_length=1, max_length=KEY_CHARS_MAX, description=_ONCE)
+        ] = None,
     ) -> Response:
         """Let a link begin anew, or try again what is stopped of these topics, once."""
         wanted = body or TopicsWished()
-        return order(request, Given(link, wanted.why, dry_run, wait_s), wanted.topics)
+        given = Given(link, wanted.why, dry_run, wait_s, idempotency_key or "")
+        return order(request, given, wanted.topics)
 
     add_place_verb(
         app, "restart", order, RestartOutcome, _RESPONSES, of_topic=TOPIC, of_partition=PARTITION

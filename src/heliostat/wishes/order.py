@@ -13,6 +13,7 @@ far it came, and which is not repeated. Rows arrive in any number, as a write ma
 
 from __future__ import annotations
 
+import hashlib
 import re
 import uuid
 from collections.abc import Iterator, Mapping
@@ -72,9 +73,11 @@ class Order:
         why: str = "",
         *,
         verb: OrderVerb = OrderVerb.RESTART,
+        key: str = "",
     ) -> Self:
-        """Return an order with an id of its own."""
-        return cls(uuid.uuid4().hex, place, by[:NAME_CHARS_MAX], at_ms, why[:WHY_CHARS_MAX], verb)
+        """Return an order with an id of its own, or the same one each time for a key."""
+        order_id = hashlib.sha256(key.encode()).hexdigest()[:32] if key else uuid.uuid4().hex
+        return cls(order_id, place, by[:NAME_CHARS_MAX], at_ms, why[:WHY_CHARS_MAX], verb)
 
     @property
     def key(self) -> str:

@@ -141,6 +141,10 @@ class Wishes:
         """Take it that nothing is wished of a place any more."""
         self._by_place.pop(place, None)
 
+    def places(self) -> frozenset[Place]:
+        """Return the places for which something is wished."""
+        return frozenset(self._by_place)
+
     def copy(self) -> Wishes:
         """Return them as they are now."""
         copied = Wishes()

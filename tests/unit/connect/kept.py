@@ -8,6 +8,8 @@ from typing import Any
 
 from heliostat.config import LinkConfig
 from heliostat.connect.connector import StoredConnector
+from heliostat.connect.link_copies import Copies, LinkCopies
+from heliostat.connect.store import NO_COPIES
 from heliostat.names import LinkName, Offset
 from heliostat.status.values import LinkStatus, PartitionProblem, PartitionStatus, TopicStatus
 from heliostat.wishes.wish import WishedState
@@ -18,12 +20,17 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self._rows: dict[str, StoredConnector] = {}
+        self._copies: dict[LinkName, LinkCopies] = {}
         self._next = 0
 
     def read(self) -> Mapping[str, StoredConnector]:
         return dict(self._rows)
 
-    def write(self, connector: StoredConnector) -> Offset:
+    def copies(self) -> Copies:
+        return dict(self._copies)
+
+    def write(self, connector: StoredConnector, copies: Copies = NO_COPIES) -> Offset:
+        self._copies.update(copies)
         offset = Offset(self._next)
         self._next += 1
         self._rows[connector.name] = replace(connector, generation=offset)

@@ -6,7 +6,9 @@ from dataclasses import replace
 
 from unit.connect.technote import HEARTBEAT, SOURCE, stored
 
+from heliostat.connect.link_copies import LinkCopies
 from heliostat.connect.store import ConnectorStore
+from heliostat.names import Alias, LinkName
 from heliostat.wishes.wish import WishedState
 
 
@@ -33,7 +35,17 @@ def what_is_not_there_is_removed_without_a_word(store: ConnectorStore) -> None:
     assert store.read() == before
 
 
+def what_its_links_copy_stays_when_it_goes(store: ConnectorStore) -> None:
+    (one,) = stored(SOURCE, link="a-to-b", by="ann", at_ms=5)
+    link, copies = LinkName("a-to-b"), LinkCopies(Alias("a"), Alias("b"), "a.${topic}")
+    store.write(one, {link: copies})
+    store.write(one)
+    store.remove(one.name)
+    assert store.copies()[link] == copies
+
+
 RULES = (
+    what_its_links_copy_stays_when_it_goes,
     what_is_written_is_read_at_once,
     later_versions_have_larger_generations,
     what_is_not_there_is_removed_without_a_word,

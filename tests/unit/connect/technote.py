@@ -52,6 +52,11 @@ REPLICATOR: dict[str, Any] = {
     "dest.kafka.bootstrap.servers": "broker-destn:29092",
     "schema.registry.topic": "_schemas",
     "schema.registry.url": "http://schema-registry-destn:8084",
+    "src.consumer.group.id": "replicator",
+    "tasks.max": "1",
+    "header.converter": "io.confluent.connect.replicator.util.ByteArrayConverter",
+    "key.converter": "io.confluent.connect.replicator.util.ByteArrayConverter",
+    "value.converter": "io.confluent.connect.replicator.util.ByteArrayConverter",
     "topic.whitelist": "_schemas,foo",
     "topic.rename.format": "summit.${topic}",
     "schema.subject.translator.class": (

@@ -52,6 +52,7 @@ def test_the_three_uploads_become_one_link_with_the_third() -> None:
     assert (made.source, made.target, made.topics.include) == ("src", "destn", ("foo",))
     assert made.topics.name_format() == "src.${topic}"
     assert (made.heartbeats.emit, made.checkpoints.emit, made.groups.sync) == (True, True, False)
+    assert made.heartbeats.at_target
     assert (made.offset_syncs.emit, made.offset_syncs.location) == (True, "source")
     assert made.topics.replication_factor == made.offset_syncs.replication_factor == 1
 

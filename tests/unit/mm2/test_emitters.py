@@ -120,12 +120,13 @@ def test_by_default_there_is_nothing(topics):
 
 def test_each_part_has_a_loop_and_mirror_makers_topic(topics):
     found = interchange(
-        heartbeats={"emit": True, "interval_s": 3},
+        heartbeats={"emit": True, "at_target": True, "interval_s": 3},
         checkpoints={"emit": True},
         offset_syncs={"emit": True, "location": "source"},
     )
     assert [(p.name, p.interval_s) for p in found.parts()] == [
         ("heartbeats", 3),
+        ("heartbeats at the target", 3),
         ("heartbeat age", module.WATCH_S),
         ("upstream heartbeats", module.UPSTREAM_S),
         ("checkpoints", module.CHECKPOINTS_S),
@@ -133,6 +134,7 @@ def test_each_part_has_a_loop_and_mirror_makers_topic(topics):
     ]
     assert set(topics.opened) == {
         ("e:1", "heartbeats"),
+        ("w:1", "heartbeats"),
         ("w:1", "east.heartbeats"),
         ("w:1", "east.checkpoints.internal"),
         ("e:1", "mm2-offset-syncs.west.internal"),

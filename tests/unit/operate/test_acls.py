@@ -15,7 +15,14 @@ from heliostat.cli.acls import acls_command
 from heliostat.clusters.acl import Operation, PatternKind, ResourceKind
 from heliostat.config import Config
 from heliostat.mm2.adopt_plan import peer_of
-from heliostat.operate.acls import MIRROR_TOPIC, SOURCE_TOPIC, link_grants
+from heliostat.operate.acls import (
+    HEARTBEATS_TOPIC,
+    HOME_TOPIC,
+    MIRROR_TOPIC,
+    SOURCE_TOPIC,
+    home_grants,
+    link_grants,
+)
 
 
 def written(topics: dict[str, Any], **source: Any) -> dict[str, Any]:
@@ -86,6 +93,10 @@ def test_topics_written_for_mirror_maker_tools_have_their_own_rights() -> None:
     }
     assert {o for name, o in at_target if name == "east.heartbeats"} == {
         operation.name for operation in MIRROR_TOPIC
+    }
+    both = given(1, heartbeats={"emit": True, "at_target": True})
+    assert both - given(1, heartbeats={"emit": True}) == {
+        ("heartbeats", operation.name) for operation in HEARTBEATS_TOPIC
     }
     only_mirrored = given(0, heartbeats={"mirror": True}) - given(0)
     assert only_mirrored == {("heartbeats", operation.name) for operation in SOURCE_TOPIC}
@@ -260,3 +271,16 @@ def test_a_switch_has_rights_of_its_own() -> None:
         {("CLUSTER", "kafka-cluster", "ALTER")},
         {("TRANSACTIONAL_ID", "heliostat.one.run", "WRITE")},
     ]
+
+
+def test_links_by_api_need_rights_on_their_home() -> None:
+    config = Config.model_validate(written({"include": ["a"]}))
+    assert home_grants(config, config.links[0]) == ()
+    raw = written({"include": ["a"]})
+    raw["clusters"]["third"] = {"bootstrap": ["t:1"]}
+    config = Config.model_validate({**raw, "service": {"home": "third"}})
+    (side,) = home_grants(config, config.links[0], "User:x")
+    assert (side.side, side.cluster, side.bootstrap) == ("home", "third", "t:1")
+    assert {(rule.name, rule.operation) for rule in side.rules} == {
+        ("heliostat.links", operation) for operation in HOME_TOPIC
+    }

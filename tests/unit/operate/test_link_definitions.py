@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,17 @@ import pytest
 from support.home import HomeLog
 
 from heliostat.config import ConfigFile, read_config_file
+from heliostat.connect.connector import StoredConnector
 from heliostat.definitions.definition import LEAVING, Definition, DefinitionKey, DefinitionKind
 from heliostat.errors import ConfigError, ConnectionLost, Refused
+from heliostat.names import LinkName
 from heliostat.operate import home, link_definitions, link_removal
+from heliostat.operate.definition_change import merge_patch
 from heliostat.operate.link_definitions import (
     Asker,
     KeyUsed,
     LinkExists,
+    LinkOfConnector,
     LinkOfFile,
     NoSuchLink,
     Origin,
@@ -24,7 +29,6 @@ from heliostat.operate.link_definitions import (
     create_link,
     definition_of,
     list_definitions,
-    merge_patch,
 )
 from heliostat.operate.link_removal import Removal, delete_link
 
@@ -109,6 +113,43 @@ def test_a_change_is_a_patch_or_the_whole(file: ConfigFile, log: HomeLog) -> Non
         change_link(file, "one", patch, ANN, is_whole=False)
     with pytest.raises(ConfigError, match="no such cluster"):
         change_link(file, "two", {"target": "moon"}, ANN, is_whole=False)
+
+
+def test_other_names_of_mirrors_are_told_to_be_refused(file: ConfigFile, log: HomeLog) -> None:
+    create_link(file, "two", TWO, ANN)
+    patch = {"topics": {"naming": {"prefix": "s."}}}
+    tried = change_link(file, "two", patch, replace(ANN, dry_run=True), is_whole=False)
+    assert (tried.differs, len(tried.notes)) == (("topics.naming",), 1)
+    assert "make a link of another name" in tried.notes[0]
+
+
+def test_a_link_that_is_a_connector_is_listed_and_changed_nowhere_else(
+    file: ConfigFile, log: HomeLog
+) -> None:
+    config = {
+        "name": "mirror",
+        "connector.class": "org.apache.kafka.connect.mirror.MirrorSourceConnector",
+        "source.cluster.alias": "summit",
+        "target.cluster.alias": "usdf",
+        "topics": "b",
+    }
+    connector = StoredConnector("mirror", config, link="summit-to-usdf", by="bob")
+    log.append(connector.key, connector.to_definition())
+    listed = {link.name: link for link in list_definitions(file).links}
+    link = listed[LinkName("summit-to-usdf")]
+    assert (link.origin, link.by, link.why) == (Origin.CONNECTOR, "bob", "connector mirror")
+    for act in (
+        lambda: change_link(file, link.name, TWO, ANN, is_whole=True),
+        lambda: delete_link(file, link.name, ANN, Removal()),
+    ):
+        with pytest.raises(LinkOfConnector, match="is connector mirror"):
+            act()
+    with pytest.raises(LinkExists):
+        create_link(file, link.name, TWO, ANN)
+    # What a connector mirrors, no link by API mirrors under the same names.
+    same = {**TWO, "topics": {"include": ["b"], "naming": {"prefix": "summit."}}}
+    with pytest.raises(ConfigError, match="summit-to-usdf"):
+        create_link(file, "same", same, ANN)
 
 
 @pytest.mark.parametrize(("removes", "told"), [(False, "a change by bob"), (True, "its deletion")])

@@ -28,6 +28,7 @@ class Verb:
 
     def __init__(self) -> None:
         self.asked: list[tuple[Any, ...]] = []
+        self.keys: list[str] = []
         self.stage = Stage.DONE
 
     def __call__(
@@ -40,7 +41,9 @@ class Verb:
         why: str,
         within_s: float,
         dry_run: bool,
+        key: str,
     ) -> OrderAnswer:
+        self.keys.append(key)
         self.asked.append((link.name, list(topics), by, why, within_s, dry_run))
         ended = None if self.stage is Stage.WAITS else Ended(self.stage, "2 lanes began anew", 5)
         orders = () if dry_run else (OrderStanding(Order("a" * 32, Place(), by, 4), None, ended),)
@@ -67,6 +70,7 @@ def client(watch: Watch, verb: Verb) -> TestClient:
         ("/restart", {"topics": ["t", "u-1"], "why": "x"}, ["t", "u-1"]),
         ("/topics/a.b/restart", {"why": "x"}, ["a.b"]),
         ("/topics/a.b/partitions/7/restart", None, ["a.b-7"]),
+        ("/topics/a.b-7/restart", None, ["a.b-7"]),
     ],
 )
 def test_each_path_is_an_order_for_its_place(
@@ -98,3 +102,13 @@ def test_what_is_not_done_is_accepted(
 
 def test_another_link_is_not_found(client: TestClient) -> None:
     assert client.post("/api/v1/links/other/restart").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/restart", "/topics/a.b/restart"])
+def test_a_key_is_handed_on_and_a_long_one_refused(
+    client: TestClient, verb: Verb, path: str
+) -> None:
+    assert client.post(f"{L}{path}", headers={"Idempotency-Key": "k1"}).status_code == 200
+    assert verb.keys == ["k1"]
+    answer = client.post(f"{L}{path}", headers={"Idempotency-Key": "k" * 201})
+    assert answer.status_code == 422

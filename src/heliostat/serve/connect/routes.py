@@ -138,7 +138,10 @@ class ConnectRoutes:
     def _put(self, asked: Asked, config: dict[str, str]) -> Response:
         name = asked.path["name"]
         _name_it(config, name)
-        answer = self._connectors.put(name, config, by=asked.by)
+        dry_run = asked.is_true("dry_run")
+        answer = self._connectors.put(name, config, by=asked.by, dry_run=dry_run)
+        if dry_run:
+            return JSONResponse(answer.tried())
         if answer.is_new:
             return JSONResponse(answer.info, 201, _location(asked, name))
         return JSONResponse(answer.info)

@@ -131,6 +131,50 @@ def test_deleting_and_making_it_again_goes_on_as_the_same_link(service: Service)
     assert again.generation > first.generation
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"source.cluster.alias": "other"},
+        {"replication.policy.separator": "_"},
+        {"replication.policy.class": "org.apache.kafka.connect.mirror.IdentityReplicationPolicy"},
+    ],
+)
+def test_other_names_of_mirrors_are_another_link_beside_the_one_before(
+    service: Service, change: dict[str, str]
+) -> None:
+    """Given a connector that is paused / when its alias, separator or policy changes / then it is
+
+    a paused link of another name, and the first one again once that is put back.
+    """
+    service.upload(SOURCE)
+    service.links.runs(LINK, partition("foo"), state="paused")
+    status, told = service.ask("PUT", f"{C}/config?dry_run=true", SOURCE | change)
+    assert (status, told["link"], told["did"]) == (200, "mirror-source", "changed")
+    assert f"link {LINK} ends (src to destn as src.${{topic}}): its mirrors" in told["notes"][1]
+    assert service.store.read()[NAME].link == LINK
+    assert service.links.wished == []
+    assert service.ask("PUT", f"{C}/config", SOURCE | change)[0] == 200
+    assert service.store.read()[NAME].link == "mirror-source"
+    assert service.links.wished == [("mirror-source", "destn", "paused", "connect")]
+    service.ask("PUT", f"{C}/config", SOURCE | {"topics": "bar"})
+    assert service.store.read()[NAME].link == LINK
+
+
+def test_a_connector_made_anew_with_other_names_takes_no_link_that_has_others(
+    service: Service,
+) -> None:
+    service.upload(SOURCE)
+    service.links.of_file[LinkName(LINK)] = LinkConfig.model_validate(
+        {"name": LINK, "source": "src", "target": "destn", "topics": {"naming": {"prefix": "src."}}}
+    )  # it has gone, which this service does not know yet
+    service.ask("DELETE", C)
+    service.upload(SOURCE | {"replication.policy.separator": "-"})
+    assert service.store.read()[NAME].link == "mirror-source"
+    service.ask("DELETE", C)
+    status, told = service.ask("PUT", f"{C}/config?dry_run=true", SOURCE)
+    assert (status, told["link"], told["did"], told["notes"]) == (200, LINK, "created", [])
+
+
 def test_a_new_one_is_posted_and_may_begin_stopped(service: Service) -> None:
     body = {"name": " new ", "config": SOURCE | {"name": "new"}, "initial_state": "stopped"}
     answer = service.client.post("/connectors", json=body)
