@@ -43,6 +43,13 @@ WELL_EVERY_S = 600.0
 @click.option("--seconds", type=float, default=None, help="Stop after this many seconds.")
 @log_option
 @click.option("--no-serve", is_flag=True, help="Serve no page, API and metrics beside it.")
+@click.option(
+    "--parent",
+    type=int,
+    hidden=True,
+    metavar="PID",
+    help="Stop when the process that has started this one ends.",
+)
 def run_command(
     *,
     config_file: Path,
@@ -51,6 +58,7 @@ def run_command(
     seconds: float | None,
     log_form: str,
     no_serve: bool,
+    parent: int | None,
 ) -> None:
     r"""Run links until Ctrl-C: keep topics in sync and copy records.
 
@@ -78,6 +86,8 @@ def run_command(
     links = known_links(config, link_name)
     stop, confirm = STOP, ConfirmSignal(STOP)
     confirm.install()
+    if parent is not None:
+        stop.set_with(parent)
     is_live = sys.stdout.isatty() and not plain
     events = Events(clock.wall_ms, None if is_live else sys.stderr, LogFormat(log_form))
     if stop.is_set.is_set():
