@@ -48,6 +48,8 @@ WELL_EVERY_S = 600.0
     type=int,
     hidden=True,
     metavar="PID",
+    expose_value=False,
+    callback=lambda _context, _option, parent: STOP.set_with(parent),
     help="Stop when the process that has started this one ends.",
 )
 def run_command(
@@ -58,7 +60,6 @@ def run_command(
     seconds: float | None,
     log_form: str,
     no_serve: bool,
-    parent: int | None,
 ) -> None:
     r"""Run links until Ctrl-C: keep topics in sync and copy records.
 
@@ -86,8 +87,6 @@ def run_command(
     links = known_links(config, link_name)
     stop, confirm = STOP, ConfirmSignal(STOP)
     confirm.install()
-    if parent is not None:
-        stop.set_with(parent)
     is_live = sys.stdout.isatty() and not plain
     events = Events(clock.wall_ms, None if is_live else sys.stderr, LogFormat(log_form))
     if stop.is_set.is_set():

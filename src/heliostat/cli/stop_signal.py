@@ -22,8 +22,10 @@ class StopSignal:
         signal.signal(signal.SIGINT, self._caught)
         signal.signal(signal.SIGTERM, self._caught)
 
-    def set_with(self, parent: int) -> None:
-        """Set it as well when this process that has started us ends, or has ended already."""
+    def set_with(self, parent: int | None) -> None:
+        """Set it as well when this process that has started us ends, or has ended; None: never."""
+        if parent is None:
+            return
 
         def watch() -> None:
             while os.getppid() == parent:

@@ -63,11 +63,11 @@ class TopicSelection:
         for entry, pattern in self.exclude:
             if pattern.fullmatch(name):
                 return SelectionVerdict(selected=False, why=f"excluded by {entry}")
-        for entry, pattern in self.include:
-            if pattern.fullmatch(name) and (entry == name or not DRILL_TOPIC.fullmatch(name)):
-                return SelectionVerdict(selected=True, why=f"included by {entry}")
-        if DRILL_TOPIC.fullmatch(name):
+        if DRILL_TOPIC.fullmatch(name) and all(entry != name for entry, _ in self.include):
             return SelectionVerdict(selected=False, why="made up by `heliostat drill`")
+        for entry, pattern in self.include:
+            if pattern.fullmatch(name):
+                return SelectionVerdict(selected=True, why=f"included by {entry}")
         return SelectionVerdict(selected=False, why="no include matches")
 
     def selects(self, name: str) -> bool:
