@@ -52,6 +52,8 @@ class ClusterDesk:
     ) -> None:
         self._file = file
         self._link = link
+        # A link of the home is not in the file.
+        self._real = file.config.model_copy(update={"links": (link,)})
         self._wish = wish
         self._drawn = drawn
         self._notes = notes
@@ -90,7 +92,7 @@ class ClusterDesk:
                     syncs_groups=link.groups.sync,
                 )
             )
-        status = link_picture(self._file.config, link).status
+        status = link_picture(self._real, link).status
         size = Size(
             sum(len(info.partitions) for info in infos),
             len(infos),
@@ -102,7 +104,7 @@ class ClusterDesk:
     def _real_groups(self) -> int:
         if not self._link.groups.sync:
             return 0
-        [views] = group_views(self._file.config, self._link.name)
+        [views] = group_views(self._real, self._link.name)
         return sum(bool(view.rows) for view in views.groups)
 
     def left_behind(self) -> Sequence[DrillNote]:

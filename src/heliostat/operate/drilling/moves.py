@@ -18,7 +18,7 @@ from heliostat.names import Alias, TopicName
 from heliostat.operate.drilling.driver import Driver
 from heliostat.operate.drilling.load import Load, ends_at, numbers_at
 from heliostat.operate.failover import failover
-from heliostat.operate.reverse import ReturnState, Tail, reverse
+from heliostat.operate.reverse import Tail, reverse
 from heliostat.operate.switch import SwitchWish, switch
 
 COPIES_WITHIN_S = 180.0
@@ -177,15 +177,27 @@ class Moves:
         if self._driver is not None:
             self._driver.stop()
         reversal = reverse(self._config, other, link, tail=Tail.KEEP)
-        refused = [each for each in reversal.topics if each.state is ReturnState.REFUSED]
-        if refused:
-            raise Refused(f"{refused[0].topic}: {refused[0].why}")
+        for each in reversal.refused:
+            raise Refused(f"{each.topic}: {each.why}")
         self._start_driver(way)
         self._begin_load(way)
+        if tail := sum(each.tail for each in reversal.topics):
+            text = f"{len(reversal.ready):,} topics are copied to {link.target} behind a tail"
+            return Came(f"{text} of {tail:,} records", self._await_all_at(link))
         self._await_level(way)
-        tail = sum(each.tail for each in reversal.topics)
-        kept = f", behind a tail of {tail:,} records" if tail else ""
-        return Came(f"{len(reversal.ready):,} topics are copied to {link.target}{kept}")
+        return Came(f"{len(reversal.ready):,} topics are copied to {link.target}")
+
+    def _await_all_at(self, link: LinkConfig) -> tuple[Check, ...]:
+        """Wait until all that was accepted is at the target, where offsets differ."""
+        load, target = self.load, self._access(link.target)
+        load.stop_writing()
+        load.abandon_readers()
+        await_(
+            lambda: not load.missing_of(numbers_at(target, self._note)),
+            COPIES_WITHIN_S,
+            f"{link.name} does not copy",
+        )
+        return load.record_checks(target, link.target)[:2]
 
     def fail_over(self) -> Came:
         """Cut the link off from its source by ending its driver, write on there, and fail over."""
