@@ -13,7 +13,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Any
 
-from kafka import ConsumerRebalanceListener, KafkaConsumer, KafkaProducer
+from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
 
 from heliostat.access import Reachable, access_of
@@ -190,7 +190,7 @@ class GroupReader:
                 auto_offset_reset="earliest",
                 session_timeout_ms=SESSION_MS,
             )
-            self._consumer.subscribe(list(topics), listener=ConsumerRebalanceListener())
+            self._consumer.subscribe(list(topics))
         except (KafkaError, OSError, RuntimeError) as error:
             raise translated(error, self._access, f"cannot read as group {group}") from error
         self.read: dict[TopicPartition, list[int]] = {}

@@ -23,6 +23,7 @@ from heliostat.fencing import ClusterRules, Fence, RuleBook
 from heliostat.fencing.rule_book import rules_topic
 from heliostat.handover.drill import DrillNote, Way
 from heliostat.names import ClusterId, GroupId, LinkName, TopicName
+from heliostat.operate.drilling.rights import is_moving
 from heliostat.operate.link_removal import owner_after
 
 CLIENT_ID = "heliostat-drill"
@@ -103,7 +104,8 @@ def delete_groups(config: Config, note: DrillNote) -> None:
                 busy = [
                     group
                     for group, error in answers.items()
-                    if error is not None and error.kafka_code == NON_EMPTY_GROUP
+                    if is_moving(error)
+                    or (error is not None and error.kafka_code == NON_EMPTY_GROUP)
                 ]
                 for group, error in answers.items():
                     if error is not None and not _is_fine(error, group, busy, until_s):

@@ -6,12 +6,16 @@ what may be done with groups and the cluster by KIP-430.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
 from heliostat.clusters.kafka_codes import (
     CLUSTER_AUTHORIZATION_FAILED,
+    COORDINATOR_LOAD_IN_PROGRESS,
+    COORDINATOR_NOT_AVAILABLE,
     GROUP_AUTHORIZATION_FAILED,
+    NOT_COORDINATOR,
     TOPIC_AUTHORIZATION_FAILED,
 )
 from heliostat.config import STATE_TOPIC_PREFIX
@@ -20,6 +24,9 @@ from heliostat.handover.drill import PREFIX, MissingRight, Part
 from heliostat.names import Alias, GroupId, TopicName
 
 READ, DELETE = 3, 6  # `AclOperation`
+COORDINATOR_WITHIN_S, LOOK_S = 30.0, 0.5
+"""A cluster without any group makes the topic of their offsets when it is asked first."""
+_MOVING = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
 _REFUSED = frozenset({TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED})
 
 
@@ -74,9 +81,16 @@ def _of_topics(
         yield MissingRight(alias, f"Delete on topics {prefix}*", part)
 
 
+def is_moving(answer: object) -> bool:
+    """Return whether a group has no coordinator at the moment."""
+    return isinstance(answer, BrokerError) and answer.kafka_code in _MOVING
+
+
 def _of_groups(alias: Alias, admin: ClusterAdmin, drawn: str) -> Iterator[MissingRight]:
     group = GroupId(f"{PREFIX}{drawn}")
-    may = admin.group_operations([group])[group]
+    until_s = time.monotonic() + COORDINATOR_WITHIN_S
+    while is_moving(may := admin.group_operations([group])[group]) and time.monotonic() < until_s:
+        time.sleep(LOOK_S)
     if isinstance(may, BrokerError):
         if may.kafka_code != GROUP_AUTHORIZATION_FAILED:
             raise may
