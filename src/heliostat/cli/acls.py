@@ -12,6 +12,7 @@ from heliostat.cli.options import config_option, json_option, peer_options
 from heliostat.mm2.adopt_plan import peer_of
 from heliostat.operate.acls import ClusterGrants, home_grants, link_grants
 from heliostat.operate.links import links_of
+from heliostat.operate.verb_acls import grants_of_verbs
 
 
 @click.command("acls")
@@ -25,7 +26,12 @@ from heliostat.operate.links import links_of
 @click.option(
     "--adopt", "adopts", is_flag=True, help="Add what `heliostat adopt` and adopt --back need."
 )
-@click.option("--switch", "switches", is_flag=True, help="Add what `heliostat switch` needs.")
+@click.option(
+    "--switch",
+    "switches",
+    is_flag=True,
+    help="Add what `switch`, `failover`, `tail`, `reverse` and `drill` need, by verb.",
+)
 @peer_options
 @json_option
 def acls_command(
@@ -66,7 +72,8 @@ def acls_command(
         peer = peer_of(
             link, alias=alias, topic=offsets_topic, group=group, workers_run_on=workers_run_on
         )
-        both = link_grants(config, link, principal, peer if adopts else None, switches=switches)
+        grants = grants_of_verbs if switches else link_grants
+        both = grants(config, link, principal, peer if adopts else None)
         found[link.name] = (*both, *home_grants(config, link, principal))
     if as_json:
         answer = [
@@ -85,5 +92,8 @@ def _show(link: str, side: ClusterGrants) -> None:
     click.echo(f"# link {link}: {side.side} {side.cluster}, {side.principal}")
     for note in side.notes:
         click.echo(f"# note: {note}")
-    for command in side.commands():
-        click.echo(command)
+    for verb in side.verbs:
+        if verb:
+            click.echo(f"# for heliostat {verb}")
+        for command in side.commands(verb):
+            click.echo(command)

@@ -82,6 +82,7 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "failover": Verb(
             "heliostat.cli.failover:failover_command", "Give mirrors away: the source is gone."
         ),
+        "drill": Verb("heliostat.cli.drill:drill_command", "Rehearse a switch on the clusters."),
         "status": Verb("heliostat.cli.status:status_command", "Show the state of links."),
         "exposure": Verb("heliostat.cli.exposure:exposure_command", "Say what would be lost now."),
         "explain": Verb("heliostat.cli.explain:explain_command", "Say why, and what to do."),

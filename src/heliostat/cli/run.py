@@ -36,6 +36,17 @@ WELL_EVERY_S = 600.0
 """Between two lines of a link that stays in sync."""
 
 
+_parent_option = click.option(
+    "--parent",
+    type=int,
+    hidden=True,
+    metavar="PID",
+    expose_value=False,
+    callback=lambda _context, _option, parent: STOP.set_with(parent),
+    help="Stop when the process that has started this one ends.",
+)
+
+
 @click.command("run")
 @config_option
 @link_option
@@ -43,6 +54,7 @@ WELL_EVERY_S = 600.0
 @click.option("--seconds", type=float, default=None, help="Stop after this many seconds.")
 @log_option
 @click.option("--no-serve", is_flag=True, help="Serve no page, API and metrics beside it.")
+@_parent_option
 def run_command(
     *,
     config_file: Path,

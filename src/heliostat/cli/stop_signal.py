@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from types import FrameType
+
+PARENT_S = 0.5
 
 
 class StopSignal:
@@ -18,6 +21,18 @@ class StopSignal:
         """Catch both signals from now on."""
         signal.signal(signal.SIGINT, self._caught)
         signal.signal(signal.SIGTERM, self._caught)
+
+    def set_with(self, parent: int | None) -> None:
+        """Set it as well when this process that has started us ends, or has ended; None: never."""
+        if parent is None:
+            return
+
+        def watch() -> None:
+            while os.getppid() == parent:
+                time.sleep(PARENT_S)
+            self.is_set.set()
+
+        threading.Thread(target=watch, name="parent", daemon=True).start()
 
     def _caught(self, number: int, frame: FrameType | None) -> None:
         del frame

@@ -11,6 +11,7 @@ from heliostat.config.load import ConfigFile, load_config, read_config_file
 from heliostat.config.model import (
     BUILT_IN_EXCLUDE,
     CONFIG_EXCLUDE_DEFAULT,
+    DRILL_TOPIC,
     FORCED_CONFIGS,
     FOREVER_MS,
     RESERVED_BEGINNINGS,
@@ -38,6 +39,7 @@ from heliostat.config.starts import StartAt, StartAtGroup, StartAtOffsets
 __all__ = [
     "BUILT_IN_EXCLUDE",
     "CONFIG_EXCLUDE_DEFAULT",
+    "DRILL_TOPIC",
     "FORCED_CONFIGS",
     "FOREVER_MS",
     "RESERVED_BEGINNINGS",

@@ -45,6 +45,8 @@ BUILT_IN_EXCLUDE: tuple[str, ...] = (
     r".+\.checkpoints\.internal",
 )
 """Never mirrored, whatever `include` says: each cluster writes its own."""
+DRILL_TOPIC = re.compile(r"drill-.+-[0-9a-f]{8}-\d+")
+"""Topics that `heliostat drill` makes up: mirrored only where `include` has the very name."""
 
 CONFIG_EXCLUDE_DEFAULT: tuple[str, ...] = (
     # MirrorMaker 2 4.3.0's list ...

@@ -93,15 +93,6 @@ PROGRESS_GROUP: Mapping[Operation, str] = MappingProxyType(
 OWNER_ID: Mapping[Operation, str] = MappingProxyType(
     {Operation.WRITE: "announce the link's owner, fenced by a transactional id (I10)"}
 )
-RUN_ID: Mapping[Operation, str] = MappingProxyType(
-    {Operation.WRITE: "carry out a run of steps, fenced by a transactional id (switch)"}
-)
-FENCE: Mapping[Operation, str] = MappingProxyType(
-    {
-        Operation.ALTER: "keep the source's producers out by rules (switch); without it they are "
-        "stopped by hand"
-    }
-)
 POSITIONS_TOPIC: Mapping[Operation, str] = MappingProxyType(
     {
         Operation.READ: "read what MirrorMaker 2 has committed (adopt)",
@@ -165,6 +156,8 @@ class Grant:
 
     rule: AclRule
     why: str
+    verb: str = ""
+    """The verb that needs it; empty: the link itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,10 +192,15 @@ class ClusterGrants:
         """The rules, without their purpose."""
         return tuple(grant.rule for grant in self.grants)
 
-    def commands(self) -> tuple[str, ...]:
-        """Return one `kafka-acls` command for each resource."""
+    @property
+    def verbs(self) -> tuple[str, ...]:
+        """Who needs some of them: the link itself first, as an empty name."""
+        return tuple(dict.fromkeys(grant.verb for grant in self.grants))
+
+    def commands(self, verb: str | None = None) -> tuple[str, ...]:
+        """Return one `kafka-acls` command for each resource, of one verb or of all."""
         found: dict[tuple[ResourceKind, str, PatternKind], list[Operation]] = {}
-        for rule in self.rules:
+        for rule in (each.rule for each in self.grants if verb in (None, each.verb)):
             found.setdefault((rule.kind, rule.name, rule.pattern), []).append(rule.operation)
         return tuple(self._command(*key, operations) for key, operations in found.items())
 
@@ -232,6 +230,7 @@ class ClusterGrants:
                     "name": grant.rule.name,
                     "operation": grant.rule.operation.name,
                     "why": grant.why,
+                    "verb": grant.verb,
                 }
                 for grant in self.grants
             ],
@@ -245,8 +244,6 @@ def link_grants(
     link: LinkConfig,
     principal: str | None = None,
     peer: Peer | None = None,
-    *,
-    switches: bool = False,
 ) -> tuple[ClusterGrants, ClusterGrants]:
     """Return the permissions a link needs at its source and at its target; contacts no cluster.
 
@@ -261,8 +258,6 @@ def link_grants(
     peer
         MirrorMaker 2 that the link is to take over from, and may hand back to; None if there is
         none.
-    switches
-        Whether to add what `heliostat switch` needs.
     """
     reaches = reach_of(link.topics.include)
     mirrors = [_mirrored(link, each) for each in reaches]
@@ -300,9 +295,6 @@ def link_grants(
         if not _is_held(name, operations, wanted):
             wanted.append((topic, Reach(name), operations))
     target += _adoption(peer)
-    if switches:
-        source.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), FENCE))
-        target.append((ResourceKind.TRANSACTIONAL_ID, Reach(f"{own}run"), RUN_ID))
     return (
         _side(config, "source", link, principal, source),
         _side(config, "target", link, principal, target),

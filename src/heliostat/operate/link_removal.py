@@ -15,7 +15,7 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.lent import LentClusters
-from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, ConfigFile, LinkConfig
+from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, Config, ConfigFile, LinkConfig
 from heliostat.config.defined import with_definitions
 from heliostat.connect.home_contents import home_contents
 from heliostat.definitions.definition import LEAVING, Definition, DefinitionKey, DefinitionKind
@@ -191,8 +191,24 @@ def _delete_topics(
 
 
 def _await_no_owner(file: ConfigFile, link: LinkConfig, within_s: float) -> None:
+    if owner := owner_after(file.config, link, within_s):
+        raise Refused(
+            f"link {link.name} still has an owner, at {owner}: its topics are there yet, and "
+            "no `run` takes it any more",
+            hint="delete it again; a `run` whose file has another home, or none, must end",
+        )
+
+
+def owner_after(config: Config, link: LinkConfig, within_s: float) -> str:
+    """Return the host of a link's owner once it has had so long to end; empty: there is none.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses.
+    """
     clock, name = SystemClock(), LinkName(link.name)
-    target = file.config.clusters[link.target].access()
+    target = config.clusters[link.target].access()
     until_s = clock.monotonic_s() + within_s
     silent_ms = max(DRIVER_SILENT_AFTER_S, link.lanes.lease_s) * 1000
     with closing(LentClusters(target, DialSettings(CLIENT_ID))) as lent:
@@ -200,12 +216,8 @@ def _await_no_owner(file: ConfigFile, link: LinkConfig, within_s: float) -> None
             board, now_ms = report
             at_ms = board.driver_at_ms
             if at_ms is None or now_ms - at_ms > silent_ms:
-                return
+                return ""
             if clock.monotonic_s() >= until_s:
-                owner = board.driver.get("owner", {}).get("host", "unknown")
-                raise Refused(
-                    f"link {name} still has an owner, at {owner}: its topics are there yet, and "
-                    "no `run` takes it any more",
-                    hint="delete it again; a `run` whose file has another home, or none, must end",
-                )
+                return str(board.driver.get("owner", {}).get("host", "unknown"))
             clock.sleep(LOOK_AGAIN_S)
+    return ""

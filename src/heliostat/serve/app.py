@@ -28,6 +28,7 @@ from heliostat.serve.bodies import Bodies
 from heliostat.serve.caller_routes import add_caller
 from heliostat.serve.configuration_routes import add_configuration
 from heliostat.serve.connect.paths import ConnectPaths
+from heliostat.serve.drill_routes import add_drill
 from heliostat.serve.events_routes import add_events
 from heliostat.serve.explain_routes import add_explain
 from heliostat.serve.exposure_routes import add_exposure
@@ -125,7 +126,9 @@ def make_app(
     add_levels(app, asking)
     add_tail(app, asking)
     add_switch(app, asking)
-    add_definitions(app, watch, file or partial(_as_file, watch.config))
+    of_file = file or partial(_as_file, watch.config)
+    add_drill(app, asking, of_file)
+    add_definitions(app, watch, of_file)
     add_caller(app)
     add_page(app)
     _add_problems(app)

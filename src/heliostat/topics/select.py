@@ -6,7 +6,13 @@ import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from heliostat.config import BUILT_IN_EXCLUDE, LinkConfig, TopicsConfig, compile_pattern
+from heliostat.config import (
+    BUILT_IN_EXCLUDE,
+    DRILL_TOPIC,
+    LinkConfig,
+    TopicsConfig,
+    compile_pattern,
+)
 from heliostat.names import Alias, TopicName
 from heliostat.topics.replication_policy import SEPARATOR, ReplicationPolicy, policy_of
 
@@ -57,6 +63,8 @@ class TopicSelection:
         for entry, pattern in self.exclude:
             if pattern.fullmatch(name):
                 return SelectionVerdict(selected=False, why=f"excluded by {entry}")
+        if DRILL_TOPIC.fullmatch(name) and all(entry != name for entry, _ in self.include):
+            return SelectionVerdict(selected=False, why="made up by `heliostat drill`")
         for entry, pattern in self.include:
             if pattern.fullmatch(name):
                 return SelectionVerdict(selected=True, why=f"included by {entry}")

@@ -23,6 +23,7 @@ from heliostat.operate.acls import (
     home_grants,
     link_grants,
 )
+from heliostat.operate.verb_acls import grants_of_verbs
 
 
 def written(topics: dict[str, Any], **source: Any) -> dict[str, Any]:
@@ -260,17 +261,58 @@ def test_several_links_of_a_topic_protect_it_from_nobody() -> None:
 def test_a_switch_has_rights_of_its_own() -> None:
     parsed = Config.model_validate(written({"include": ["a"]}))
     (link,) = parsed.links
-    plain, more = link_grants(parsed, link), link_grants(parsed, link, switches=True)
-    assert [
+    plain, more = link_grants(parsed, link), grants_of_verbs(parsed, link)
+    by_verb = [
         {
-            (rule.kind.name, rule.name, rule.operation.name)
-            for rule in set(one.rules) - set(it.rules)
+            (grant.verb, rule.kind.name, rule.name, rule.operation.name)
+            for grant in one.grants
+            if (rule := grant.rule) not in it.rules
         }
         for one, it in zip(more, plain, strict=True)
-    ] == [
-        {("CLUSTER", "kafka-cluster", "ALTER")},
-        {("TRANSACTIONAL_ID", "heliostat.one.run", "WRITE")},
     ]
+    assert [{right for right in side if right[0] != "drill"} for side in by_verb] == [
+        {
+            ("switch", "CLUSTER", "kafka-cluster", "ALTER"),
+            ("switch", "CLUSTER", "kafka-cluster", "DESCRIBE_CONFIGS"),
+        },
+        {
+            ("switch", "TRANSACTIONAL_ID", "heliostat.one.run", "WRITE"),
+            ("failover", "CLUSTER", "kafka-cluster", "ALTER"),
+        },
+    ]
+    for side in by_verb:  # a drill's links lead both ways
+        drilled = {right[1:] for right in side if right[0] == "drill"}
+        assert {("TOPIC", "drill-", word) for word in ("CREATE", "WRITE", "DELETE")} < drilled
+        assert ("GROUP", "drill-", "DELETE") in drilled
+        assert ("TRANSACTIONAL_ID", "heliostat.drill-", "WRITE") in drilled
+    assert ("drill", "TOPIC", "heliostat.one.drills", "DELETE") in by_verb[1]
+    assert any("reverse needs" in note for note in more[0].notes)
+
+
+def test_the_way_back_has_the_rights_of_its_link() -> None:
+    config = written({"include": ["a"]})
+    config["links"].append(
+        {"name": "two", "source": "west", "target": "east", "topics": {"include": ["a"]}}
+    )
+    parsed = Config.model_validate(config)
+    more = grants_of_verbs(parsed, parsed.links[0])
+    own = [link_grants(parsed, each) for each in parsed.links]
+    for side, there, back in ((more[0], own[0][0], own[1][1]), (more[1], own[0][1], own[1][0])):
+        held = {(rule.kind, rule.operation, rule.name) for rule in side.rules}
+        for rule in (*there.rules, *back.rules):
+            is_covered = (rule.kind, rule.operation, "heliostat.") in held
+            assert (rule.kind, rule.operation, rule.name) in held or is_covered
+    assert "reverse" in more[0].verbs
+    assert not any("reverse needs" in note for note in more[0].notes)
+
+
+def test_rights_of_verbs_are_printed_by_verb(tmp_path: Path) -> None:
+    path = tmp_path / "heliostat.yaml"
+    path.write_text(yaml.safe_dump(written({"include": ["a"]})))
+    said = CliRunner().invoke(acls_command, ["one", "-c", str(path), "--switch"]).output
+    for verb in ("switch", "failover", "drill"):
+        assert f"# for heliostat {verb}\n" in said
+    assert "tail needs no more than the link" in said
 
 
 def test_links_by_api_need_rights_on_their_home() -> None:

@@ -35,6 +35,9 @@ def selection(include=(), exclude=()):
         ([".*"], [], "mm2-offsets.usdf.internal", False, r"always excluded: mm2.*\.internal"),
         ([".*"], [], "summit.checkpoints.internal", False, None),
         ([".*"], [], "my.app.internal", True, "included by .*"),
+        (["drill-.*"], [], "drill-a-0a1b2c3d-1", False, "made up by `heliostat drill`"),
+        (["drill-a-0a1b2c3d-1"], [], "drill-a-0a1b2c3d-1", True, None),
+        (["drill-.*"], [], "drill-a-1", True, "included by drill-.*"),
         (["__consumer_offsets"], [], "__consumer_offsets", False, "always excluded: __.*"),
     ],
 )

@@ -288,3 +288,13 @@ class ClusterAdmin(TransactionAdmin, OwnRights):
         Brokers refuse a group that has members: `UNKNOWN_MEMBER_ID`.
         """
         return group_calls.commit_offsets(self._caller, self._coordinators, commits)
+
+    def group_operations(
+        self, groups: Iterable[GroupId]
+    ) -> Mapping[GroupId, frozenset[int] | BrokerError]:
+        """What we may do with groups, whether they are there or not: codes of `AclOperation`."""
+        return group_calls.operations(self._caller, self._coordinators, groups)
+
+    def delete_groups(self, groups: Iterable[GroupId]) -> Mapping[GroupId, BrokerError | None]:
+        """Delete groups that have no members; None for each success."""
+        return group_calls.delete(self._caller, self._coordinators, groups)

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from kafka.protocol.admin import DescribeGroupsRequest
+from kafka.protocol.admin import DeleteGroupsRequest, DescribeGroupsRequest
 from kafka.protocol.api_message import ApiMessage
 from kafka.protocol.consumer import OffsetCommitRequest, OffsetFetchRequest
 from kafka.protocol.metadata import FindCoordinatorRequest
@@ -54,6 +54,7 @@ COMMIT_ROW_BYTES = 400
 KEY_TYPE_GROUP = 0
 BATCHED_LOOKUP = 4  # FindCoordinator: version from which it takes many groups
 NAMES_UP_TO = 9  # OffsetCommit knows topics by name up to this version
+MISSING_IS_DEAD_UP_TO = 5  # DescribeGroups: later versions answer an error, and no operations
 STATES_FROM, TYPES_FROM = 4, 5  # ListGroups: KIP-518, KIP-848
 NOT_A_MEMBER, NO_GENERATION = "", -1
 COORDINATOR_LOOKUPS = 2  # the second after a group has moved to another broker
@@ -262,6 +263,41 @@ def _describe_request(groups: Sequence[GroupId], kind: str) -> Any:
     else:
         return DescribeGroupsRequest(groups=list(groups), include_authorized_operations=False)
     return request(group_ids=list(groups), include_authorized_operations=False)
+
+
+def operations(
+    caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId]
+) -> dict[GroupId, frozenset[int] | BrokerError]:
+    """What we may do with groups (codes of `AclOperation`), whether they are there or not."""
+
+    def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[frozenset[int]]:
+        request = DescribeGroupsRequest(
+            groups=list(some),
+            include_authorized_operations=True,
+            max_version=MISSING_IS_DEAD_UP_TO,
+        )
+        return {
+            GroupId(row.group_id): error_of(row.error_code, f"describe group {row.group_id}")
+            or frozenset(row.authorized_operations or ())
+            for row in caller.send(request, broker).groups
+        }
+
+    return coordinators.ask_each(groups, ask)
+
+
+def delete(
+    caller: Caller, coordinators: Coordinators, groups: Iterable[GroupId]
+) -> dict[GroupId, BrokerError | None]:
+    """Delete groups without members, with their offsets."""
+
+    def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[None]:
+        answer = caller.send(DeleteGroupsRequest(groups_names=list(some)), broker)
+        return {
+            GroupId(row.group_id): error_of(row.error_code, f"delete group {row.group_id}")
+            for row in answer.results
+        }
+
+    return coordinators.ask_each(groups, ask)
 
 
 def fetch_offsets(

@@ -1,0 +1,1 @@
+"""What the steps of a drill ask of real clusters, and do there."""
