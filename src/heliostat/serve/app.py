@@ -59,7 +59,7 @@ from heliostat.serve.messages import (
 from heliostat.serve.mirrormaker2_routes import add_mirrormaker2
 from heliostat.serve.pages import LIMIT, LIMIT_MAX, field_of, topics_page
 from heliostat.serve.plans_routes import add_plans
-from heliostat.serve.problems import Problem, documented, of_error, problem
+from heliostat.serve.problems import FieldRefused, Problem, documented, of_error, problem
 from heliostat.serve.questions import Asking
 from heliostat.serve.restart_routes import add_restarts
 from heliostat.serve.static_files import add_page
@@ -325,6 +325,8 @@ def _add_problems(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> Response:
         headers = dict(error.headers or {})
+        if isinstance(error, FieldRefused):
+            return problem(422, str(error.detail), field=error.field, hint=error.hint)
         return problem(error.status_code, str(error.detail), headers=headers)
 
     @app.exception_handler(RequestValidationError)

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from heliostat.handover.desk import SwitchOptions
 from heliostat.operate.switch import SwitchWish
+from heliostat.serve.admin_verbs import TypedName
 from heliostat.serve.owner_verbs import TOPICS_MAX, Topic
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
 _DEFAULT = SwitchOptions()
 
 
-class SwitchOrder(BaseModel):
+class SwitchOrder(TypedName):
     """What is to be switched, as `heliostat switch` has it; contents are not compared by API."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    confirm: Annotated[str, Field(max_length=100)] = ""
-    """The link's name, typed once more; not needed for a dry run."""
     topics: Annotated[list[Topic], Field(max_length=TOPICS_MAX)] = []
     """Names at the source; none: all mirrors of the link."""
     back: bool = False

@@ -16,10 +16,10 @@ from heliostat.handover.run import Run
 from heliostat.handover.run_report import ended_words
 from heliostat.names import LinkName
 from heliostat.operate.switch import SwitchWish, last_run, plan_switch, switch
-from heliostat.serve.admin_verbs import require_admin
+from heliostat.serve.admin_verbs import require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.owner_verbs import FAILS, DryRun
-from heliostat.serve.problems import documented, problem
+from heliostat.serve.problems import documented
 from heliostat.serve.questions import Asking
 from heliostat.serve.switch_messages import PlannedSwitch, RunView, SwitchOrder
 from heliostat.serve.watch import Watch
@@ -108,13 +108,7 @@ def add_switch(app: FastAPI, asking: Asking) -> None:
         wish = order.wish(require_admin(request))
         if dry_run:
             return JSONResponse(plan_switch(asking.watch.config, of, wish).to_json())
-        if order.confirm != of.name:
-            return problem(
-                422,
-                "`confirm` is not the link's name",
-                field="confirm",
-                hint="type the link's name there, as it can't be gone back from at the end",
-            )
+        require_typed(of.name, order, dry_run=dry_run)
         begun = begin(of, wish)
         if begun is None:
             raise HTTPException(409, f"a switch of {of.name} is under way in this service")
@@ -130,8 +124,12 @@ def add_switch(app: FastAPI, asking: Asking) -> None:
         responses=documented(404, 429, 503),
     )
     def get_run(link: LinkParameter) -> Response:
-        """Return the link's last switch or failover, by its row on the target."""
+        """Return the link's last switch, by its row on the target."""
         of = asking.link(link)
+        with lock:
+            own = switches.get(LinkName(of.name))
+        if own is not None and own.run is not None and not own.is_over:
+            return JSONResponse(own.run.to_json())
         known = asking.questions.get(f"run {of.name}", partial(last_run, asking.watch.config, of))
         if known.value is None:
             raise HTTPException(404, f"link {of.name} was never switched")
