@@ -62,6 +62,7 @@ from heliostat.serve.plans_routes import add_plans
 from heliostat.serve.problems import FieldRefused, Problem, documented, of_error, problem
 from heliostat.serve.questions import Asking
 from heliostat.serve.restart_routes import add_restarts
+from heliostat.serve.reverse_routes import add_reverse
 from heliostat.serve.static_files import add_page
 from heliostat.serve.switch_routes import add_switch
 from heliostat.serve.tail_routes import add_tail
@@ -125,6 +126,7 @@ def make_app(
     add_levels(app, asking)
     add_tail(app, asking)
     add_switch(app, asking)
+    add_reverse(app, asking)
     add_definitions(app, watch, file or partial(_as_file, watch.config))
     add_caller(app)
     add_page(app)

@@ -136,7 +136,7 @@ class FailoverCourse(Course):
 
 def add_failover(app: FastAPI, asking: Asking) -> None:
     """Answer who fails a link over."""
-    verbs = LongVerbs[FailoverReport](asking.watch.clock)
+    verbs = LongVerbs(asking.watch.clock, FailoverReport.markdown)
     _add_begin(app, asking, verbs)
 
     @app.get(

@@ -41,10 +41,6 @@ class Outcome(Protocol):
         """Return it."""
         ...
 
-    def markdown(self) -> str:
-        """Return it as a document."""
-        ...
-
 
 OutcomeT = TypeVar("OutcomeT", bound=Outcome)
 
@@ -63,7 +59,7 @@ class Course(BaseModel):
     started_ms: int
     ended_ms: int | None
     text: str
-    """The report as Markdown, once it is done."""
+    """The report, once it is done."""
     problem: JobProblem | None
     """Why it has failed; whoever asks again goes on."""
 
@@ -73,6 +69,8 @@ class LongVerb(Generic[OutcomeT]):
 
     Parameters
     ----------
+    text
+        Makes a report of what it came to.
     by
         Who asks.
     key
@@ -84,6 +82,7 @@ class LongVerb(Generic[OutcomeT]):
     def __init__(
         self,
         carry_out: Callable[[Tell], OutcomeT],
+        text: Callable[[OutcomeT], str],
         clock: Clock,
         *,
         by: str,
@@ -94,6 +93,7 @@ class LongVerb(Generic[OutcomeT]):
         self.key = key
         self.is_tried = is_tried
         self._by = by
+        self._text = text
         self._clock = clock
         self._told: list[str] = []
         self._started_ms = clock.wall_ms()
@@ -140,15 +140,22 @@ class LongVerb(Generic[OutcomeT]):
             "started_ms": self._started_ms,
             "ended_ms": self._ended_ms if state != "running" else None,
             "result": None if outcome is None else outcome.to_json(),
-            "text": "" if outcome is None else outcome.markdown(),
+            "text": "" if outcome is None else self._text(outcome),
             "problem": problem,
         }
 
 
 class LongVerbs(Generic[OutcomeT]):
-    """Verbs of a kind: one at a time for a link, the last one kept. Thread-safe."""
+    """Verbs of a kind: one at a time for a link, the last one kept. Thread-safe.
 
-    def __init__(self, clock: Clock) -> None:
+    Parameters
+    ----------
+    text
+        Makes a report of what one came to.
+    """
+
+    def __init__(self, clock: Clock, text: Callable[[OutcomeT], str]) -> None:
+        self._text = text
         self._clock = clock
         self._lock = threading.Lock()
         self._last: dict[LinkName, LongVerb[OutcomeT]] = {}
@@ -183,7 +190,9 @@ class LongVerbs(Generic[OutcomeT]):
             if sum(not each.is_over for each in self._last.values()) >= AT_ONCE:
                 text = f"{AT_ONCE} of them are under way already"
                 raise HTTPException(429, text, headers={"Retry-After": "5"})
-            begun = LongVerb(carry_out, self._clock, by=by, key=key or "", is_tried=is_tried)
+            begun = LongVerb(
+                carry_out, self._text, self._clock, by=by, key=key or "", is_tried=is_tried
+            )
             self._last[link] = begun
             return begun
 

@@ -12,13 +12,14 @@ from heliostat.serve.admin_verbs import TypedName
 from heliostat.serve.owner_verbs import TOPICS_MAX, Topic
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
+Code = Annotated[str, Field(max_length=100)]
 _DEFAULT = SwitchOptions()
 
 
 class SwitchOrder(TypedName):
     """What is to be switched, as `heliostat switch` has it; contents are not compared by API."""
 
-    topics: Annotated[list[Topic], Field(max_length=TOPICS_MAX)] = []
+    topics: Annotated[list[Topic], Field(max_length=TOPICS_MAX, default_factory=list)]
     """Names at the source; none: all mirrors of the link."""
     back: bool = False
     """Take back a run that was left behind."""
@@ -40,7 +41,7 @@ class SwitchOrder(TypedName):
     """How long groups may go on reading at the source."""
     watch_s: Seconds = _DEFAULT.watch_s
     """How long the source is watched afterwards."""
-    accept: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=20)] = []
+    accept: Annotated[list[Code], Field(max_length=20, default_factory=list)]
     """Codes of problems that are accepted."""
 
     def wish(self, by: str) -> SwitchWish:

@@ -104,7 +104,7 @@ def add_switch(app: FastAPI, asking: Asking) -> None:
         It is carried out in steps by this service; `GET /api/v1/links/{link}/run` tells how far it
         is. A dry run tells what would happen, and all that is in the way.
         """
-        of, order = asking.link(link), body or SwitchOrder()
+        of, order = asking.link(link), body or SwitchOrder(topics=[], accept=[])
         wish = order.wish(require_admin(request))
         if dry_run:
             return JSONResponse(plan_switch(asking.watch.config, of, wish).to_json())
