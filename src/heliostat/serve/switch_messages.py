@@ -111,3 +111,9 @@ class RunView(BaseModel):
     steps: list[RunStep]
     holder: str
     """The process that carries it out, by its own name for itself."""
+    text: str
+    """The report as Markdown."""
+    is_carried_out: bool
+    """Whether this service carries it out now; another process may."""
+    may_go_back: bool
+    """Whether nothing was given away yet."""

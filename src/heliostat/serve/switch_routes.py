@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Request
 from starlette.exceptions import HTTPException
@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError
 from heliostat.handover.run import Run
-from heliostat.handover.run_report import ended_words
+from heliostat.handover.run_report import ended_words, markdown
 from heliostat.names import LinkName
 from heliostat.operate.switch import SwitchWish, last_run, plan_switch, switch
 from heliostat.serve.admin_verbs import require_admin, require_typed
@@ -68,6 +68,11 @@ class Switching:
         self._begun.set()
 
 
+def _view(run: Run, link: LinkConfig, *, is_carried_out: bool = False) -> dict[str, Any]:
+    more = {"is_carried_out": is_carried_out, "may_go_back": run.may_go_back}
+    return {**run.to_json(), "text": markdown(run, link.name), **more}
+
+
 def add_switch(app: FastAPI, asking: Asking) -> None:
     """Answer what is asked of switches and runs."""
     switches: dict[LinkName, Switching] = {}
@@ -115,7 +120,8 @@ def add_switch(app: FastAPI, asking: Asking) -> None:
         if begun.run is None:
             raise begun.error or HTTPException(503, "the switch has not begun yet; look at its run")
         place = f"/api/v1/links/{of.name}/run"
-        return JSONResponse(begun.run.to_json(), 202, {"Location": place})
+        view = _view(begun.run, of, is_carried_out=not begun.is_over)
+        return JSONResponse(view, 202, {"Location": place})
 
     @app.get(
         "/api/v1/links/{link}/run",
@@ -129,8 +135,8 @@ def add_switch(app: FastAPI, asking: Asking) -> None:
         with lock:
             own = switches.get(LinkName(of.name))
         if own is not None and own.run is not None and not own.is_over:
-            return JSONResponse(own.run.to_json())
+            return JSONResponse(_view(own.run, of, is_carried_out=True))
         known = asking.questions.get(f"run {of.name}", partial(last_run, asking.watch.config, of))
         if known.value is None:
             raise HTTPException(404, f"link {of.name} was never switched")
-        return JSONResponse(known.value.to_json())
+        return JSONResponse(_view(known.value, of))

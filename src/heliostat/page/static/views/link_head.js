@@ -34,6 +34,7 @@ export function LinkHead({ name, summary }) {
     ["lanes", "Lanes", ofPart(name, "lanes"), data ? whole(data.lanes.length) : ""],
     ["events", "Events", ofPart(name, "events"), ""],
     ["verify", "Verify", ofPart(name, "verify"), ""],
+    ["failover", "Fail over", ofPart(name, "failover"), ""],
     ["configuration", "Configuration", ofPart(name, "configuration"), ""],
     ["why", "Why?", ofPart(name, "why"), ""],
   ];
