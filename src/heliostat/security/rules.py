@@ -34,3 +34,8 @@ def followed_topics(
 ) -> frozenset[TopicName]:
     """Return the source's topics whose ACLs concern a link: selected ones, and mirrored ones."""
     return frozenset(selection_of(link).choose(at_source)) | frozenset(mirrored)
+
+
+def is_over(mirrored: Iterable[TopicName], promoted: Iterable[TopicName]) -> bool:
+    """Return whether a link's last mirror was promoted: its target is no copy any more."""
+    return any(True for _ in promoted) and not any(True for _ in mirrored)
