@@ -22,6 +22,7 @@ from heliostat.config import Config, ConfigFile
 from heliostat.errors import HeliostatError
 from heliostat.metrics.text import CONTENT_TYPE
 from heliostat.names import LinkName
+from heliostat.serve.access_routes import add_access
 from heliostat.serve.answers import LinkParameter, answer, status_of
 from heliostat.serve.apply_routes import add_apply
 from heliostat.serve.bodies import Bodies
@@ -127,6 +128,7 @@ def make_app(
     add_tail(app, asking)
     add_switch(app, asking)
     add_reverse(app, asking)
+    add_access(app, asking)
     add_definitions(app, watch, file or partial(_as_file, watch.config))
     add_caller(app)
     add_page(app)
