@@ -618,3 +618,27 @@ test("what each group would read again is never better than the truth", () => {
   assert.equal(exposure.rereadDetails(group({})), "");
   assert.match(exposure.rereadDetails(group({ partitions_begun_anew: 2, partitions_without_mirror: 1, why: "w" })), /2 partitions: read from the first.*; 1 partition has no mirror; w$/);
 });
+
+const rights = await read("rights.js");
+const RIGHTS = { is_on: true, make: [], set: {}, keep_ready: [], kept_ready: 0, remove: [], asks: "", is_over: false, is_confirmed: false, somebody_elses: [], refused: {}, notes: [] };
+
+test("rights in a sentence, and what waits for a person", () => {
+  const says = (changes) => rights.rightsSentence({ ...RIGHTS, ...changes }, "usdf");
+  assert.equal(says({}), "usdf has the source’s rights, as configured.");
+  assert.equal(says({ make: ["a"], set: { b: 1 }, kept_ready: 1 }), "2 things to do at usdf. 1 rule is kept ready until mirrors are promoted.");
+  assert.match(says({ is_on: false }), /nothing would be done at usdf now/);
+  assert.match(says({ is_over: true, make: ["a"] }), /nothing is followed any more/);
+  const asks = (changes) => rights.asksSentence({ ...RIGHTS, remove: ["a", "b"], ...changes });
+  assert.equal(asks({}), "");
+  assert.match(asks({ asks: "2 of 9 would go at once" }), /^Nothing is removed: 2 of 9/);
+  assert.match(asks({ asks: "x", is_confirmed: true }), /removes 2 with its next comparison/);
+  const rows = rights.rightsRows({ ...RIGHTS, make: ["m"], remove: ["r"], refused: { x: "why" }, set: { q: 5 }, somebody_elses: ["s"], notes: ["n"], keep_ready: ["k"] });
+  assert.deepEqual(rows.map(({ text }) => text), ["x", "r", "m", "q", "k", "s", "n"]);
+});
+
+test("only the removals that were shown are confirmed", () => {
+  const told = { remove: ["a"], asks: "1 of 2", confirmation: "c0" };
+  assert.deepEqual(moves.bodyOf(MOVES.confirmRights, {}, "l", told), { confirm: "l", removals: "c0" });
+  assert.deepEqual(moves.bodyOf(MOVES.confirmRights, {}, ""), {});
+  assert.ok(MOVES.confirmRights.foretold(told).mayGo && !MOVES.confirmRights.foretold({ remove: [], asks: "", confirmation: "" }).mayGo);
+});

@@ -203,3 +203,22 @@ def test_groups_tell_what_they_would_read_again(page: Any, address: str) -> None
     page.wait_for_selector("text=If the source were gone now: 2 consumer groups would read again")
     row = page.locator("tbody tr", has_text="archiver")
     assert "120" in row.inner_text()
+
+
+@pytest.mark.long
+def test_rights_that_would_go_are_confirmed_as_they_were_shown(page: Any, address: str) -> None:
+    posts = sent(page)
+    page.goto(address + LINK)
+    page.wait_for_selector(".field canvas")
+    page.keyboard.type("gr")
+    page.wait_for_selector("text=Nothing is removed: 5 of 45 would go at once")
+    press(page, "Confirm")
+    page.wait_for_selector(".move-lines >> text=5 rights would be removed")
+    page.fill("[data-typed]", NAME)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".change-course >> text=Confirmed")
+    assert posts[-1] == ("access/confirm", {"confirm": NAME, "removals": "c0ffee"})
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Ask again").click()
+    page.wait_for_selector("text=Confirmed: the running link removes 5")
+    assert judge(page, "rights") == []

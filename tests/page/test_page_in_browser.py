@@ -35,6 +35,7 @@ VIEWS = (
     f"{LINK}/dead-letters/lsst.sal.ATCamera.elevation/0/41022",
     f"{LINK}/schemas",
     f"{LINK}/plan",
+    f"{LINK}/rights",
     f"{LINK}/failover",
     f"{SILENT}/failover",
     f"{SILENT}/plan",

@@ -28,7 +28,13 @@ from heliostat.operate import exposure, tail, tail_moves
 from heliostat.operate.apply import ApplyAnswer, HowToApply
 from heliostat.operate.reverse import ReturnState, Reversal, Tail, TopicReturn
 from heliostat.operate.switch import SwitchPlan, SwitchWish
-from heliostat.serve import apply_routes, failover_routes, reverse_routes, switch_routes
+from heliostat.serve import (
+    access_routes,
+    apply_routes,
+    failover_routes,
+    reverse_routes,
+    switch_routes,
+)
 from heliostat.status.values import HeldBack
 
 STEP_S = 0.15
@@ -52,6 +58,7 @@ def install(groups: Callable[..., Any]) -> None:
         (tail_moves, "append_tail", made.append),
         (tail_moves, "export_tail", made.append),
         (apply_routes, "apply_link", made.apply),
+        (access_routes, "link_access", made.access),
     ):
         setattr(module, name, for_one(getattr(module, name), invented))
 
@@ -61,6 +68,7 @@ class _Moves:
         self.run: Run | None = None
         self.report: FailoverReport | None = None
         self.left = 41
+        self.is_confirmed = False
 
     def plan(self, wish: SwitchWish) -> SwitchPlan:
         names = tuple(TopicName(each) for each in wish.topics) or tuple(TOPICS)
@@ -186,3 +194,14 @@ class _Moves:
         held = fate if how.allow_delete else Fate.HELD_BACK
         rows = (Outcome(create, fate), Outcome(unset, held))
         return ApplyAnswer(LINK, by_owner=True, outcomes=rows, is_tried=how.dry_run)
+
+    def access(self, *, allow_delete_by: str = "", shown: str = "") -> list[Any]:
+        assert shown in {"", "c0ffee"}
+        self.is_confirmed = self.is_confirmed or bool(allow_delete_by)
+        rule = "Allow User:app Read on group g"
+        answer = {"link": LINK, "is_on": True, "make": [f"{rule}9"], "set": {}, "keep_ready": []}
+        answer |= {"kept_ready": 12, "remove": [f"{rule}{n}" for n in range(5)], "is_over": False}
+        answer |= {"asks": "5 of 45 would go at once", "confirmation": "c0ffee", "notes": []}
+        answer |= {"is_confirmed": self.is_confirmed, "somebody_elses": [f"{rule}8"]}
+        answer |= {"refused": {"Allow User:x Read on prefix y": "no pattern selects its names"}}
+        return [SimpleNamespace(to_json=lambda: answer)]

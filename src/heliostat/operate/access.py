@@ -6,7 +6,7 @@ shown, and the link's owner carries them out with its next comparison.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from heliostat.operate.links import links_of
 from heliostat.security.granting import Granted, grant_held
 from heliostat.security.ledger import CONFIRMED, AccessTopic, Ledger
 from heliostat.security.rules import acl_rules_of, followed_topics, is_over
-from heliostat.security.scram_users import look_at_users
+from heliostat.security.scram_users import ScramPlan, look_at_users
 from heliostat.security.sync import AccessPlan, AccessSync
 from heliostat.state.connections import connected
 from heliostat.state.link_state import LinkState, Stored
@@ -140,6 +140,50 @@ def grant_rights(config: Config, link: LinkConfig, topics: Collection[TopicName]
         return grant_held(Ledger(topic), admin.security, promoted, remaining)
 
 
+def access_sync(
+    config: Config,
+    link: LinkConfig,
+    admins: tuple[ClusterAdmin, ClusterAdmin],
+    ledger: Ledger,
+    *,
+    fences: RuleBook,
+    guard: Callable[[], None] = lambda: None,
+) -> AccessSync:
+    """Return what compares a link's rights; without any wish: its ACLs."""
+    source, target = admins
+    wanted = link.access
+    if not wanted.is_on:
+        wanted = wanted.model_copy(update={"sync_acls": True})
+    return AccessSync(
+        wanted,
+        acl_rules_of(link, config.clusters[link.target]),
+        source=source.security,
+        target=target.security,
+        source_id=source.cluster_id,
+        ledger=ledger,
+        fences=lambda: fences.now_at(source.cluster_id()),
+        guard=guard,
+    )
+
+
+def looked(link: LinkConfig, sync: AccessSync, source: ClusterAdmin, stored: Stored) -> AccessPlan:
+    """Return what a link would do about ACLs and quotas; changes nothing."""
+    topics = followed_topics(link, source.describe_topics(), stored.mirrors)
+    is_whole = is_over(stored.mirrors, stored.promoted)
+    return sync.look(topics, stored.promoted, is_over=is_whole)
+
+
+def users_of(
+    link: LinkConfig, admins: tuple[ClusterAdmin, ClusterAdmin], plan: AccessPlan
+) -> ScramPlan:
+    """Return what a link would do about SCRAM users; changes nothing."""
+    if link.access.users_file is None or plan.is_over:
+        return ScramPlan()
+    source, target = admins
+    passwords = load_passwords(link.access.users_file)
+    return look_at_users(source.security, target.security, link.access.principals, passwords)
+
+
 def access_plan(
     config: Config,
     link: LinkConfig,
@@ -150,26 +194,10 @@ def access_plan(
     fences: RuleBook,
 ) -> AccessPlan:
     """Return what the link would do about rights; changes nothing. Without any wish: about ACLs."""
-    source, target = admins
-    wanted = link.access
-    if not wanted.is_on:
-        wanted = wanted.model_copy(update={"sync_acls": True})
-    sync = AccessSync(
-        wanted,
-        acl_rules_of(link, config.clusters[link.target]),
-        source=source.security,
-        target=target.security,
-        source_id=source.cluster_id,
-        ledger=ledger,
-        fences=lambda: fences.now_at(source.cluster_id()),
-    )
-    topics = followed_topics(link, source.describe_topics(), stored.mirrors)
-    is_whole = is_over(stored.mirrors, stored.promoted)
-    plan = sync.look(topics, stored.promoted, is_over=is_whole)
-    if wanted.users_file is not None and not is_whole:
-        passwords = load_passwords(wanted.users_file)
-        users = look_at_users(source.security, target.security, wanted.principals, passwords)
-        plan.notes += [*(f"make SCRAM user {each}" for each in users.make), *users.notes]
+    sync = access_sync(config, link, admins, ledger, fences=fences)
+    plan = looked(link, sync, admins[0], stored)
+    users = users_of(link, admins, plan)
+    plan.notes += [*(f"make SCRAM user {each}" for each in users.make), *users.notes]
     return plan
 
 

@@ -102,6 +102,11 @@ class AccessPlan:
         lines += [ALL_PROMOTED] if self.is_over else []
         return [*lines, *self.notes]
 
+    def keep_all(self) -> None:
+        """Remove nothing."""
+        self.acls.remove, self.limits.remove, self.drop = [], [], []
+        self.is_confirmed = False
+
     def troubles(self, failed: Mapping[str, str]) -> list[str]:
         """Return what a person should know, one line each; the same words while it lasts."""
         lines = [f"rights: refused by the target: {each}: {why}" for each, why in failed.items()]

@@ -20,6 +20,7 @@ import { LinkHead } from "./views/link_head.js";
 import { MapView } from "./views/map.js";
 import { Empty } from "./views/parts.js";
 import { Plan } from "./views/plan.js";
+import { RightsView } from "./views/rights.js";
 import { Schemas } from "./views/schemas.js";
 import { TopicView } from "./views/topic.js";
 import { Topics } from "./views/topics.js";
@@ -85,6 +86,8 @@ function View({ links, target }) {
       return html`<${Verify} key=${link} link=${link} />`;
     case "failover":
       return html`<${FailoverView} key=${link} name=${link} links=${links.data?.items ?? []} />`;
+    case "rights":
+      return html`<${RightsView} key=${link} link=${link} target=${target} />`;
     case "configuration":
       return html`<${Configuration} key=${link} link=${link} />`;
     case "plan":

@@ -16,6 +16,7 @@ import { counted, span, whole } from "./format.js";
  * @property {string} back whether it can be taken back
  * @property {Field[]} fields
  * @property {Record<string, any>} [body] what it always sends
+ * @property {(told: any) => Record<string, any>} [bodyOf] what it sends of the dry run's answer
  * @property {boolean} [isUntried] whether there is no dry run of it
  * @property {boolean} [isLong] whether it is followed while it goes on
  * @property {(answer: any) => Foretold} foretold by the dry run's answer
@@ -154,7 +155,7 @@ function applied({ changes, waits, is_done }) {
   return { text: parts.map(([count, word]) => `${count} ${word}`).join(", ") + ".", detail: waits || failed?.text || "", tone: by("failed") ? "bad" : "lag" };
 }
 
-/** @type {Record<"switch" | "switchOn" | "switchBack" | "failover" | "append" | "export" | "drop" | "reverse" | "apply", Move>} */
+/** @type {Record<"switch" | "switchOn" | "switchBack" | "failover" | "append" | "export" | "drop" | "reverse" | "apply" | "confirmRights", Move>} */
 export const MOVES = {
   switch: {
     verb: "switch",
@@ -255,15 +256,26 @@ export const MOVES = {
     foretold: applyForetold,
     became: applied,
   },
+  confirmRights: {
+    verb: "access --allow-delete",
+    path: "access/confirm",
+    word: "Confirm",
+    does: "Lets the running link remove just the rights that are shown here. If the source changes meanwhile, it asks again.",
+    back: "No: rights that are removed are made again only if the source has them again.",
+    fields: [],
+    bodyOf: (told) => ({ removals: told.confirmation }),
+    foretold: ({ remove, asks }) => ({ lines: [{ text: asks ? `${counted(remove.length, "right")} would be removed: ${asks}.` : "Nothing waits for a person any more." }, ...linesOf(remove.slice(0, 200)), ...(remove.length > 200 ? [{ text: `and ${whole(remove.length - 200)} more` }] : [])], mayGo: asks !== "" }),
+    became: ({ remove }) => ({ text: `Confirmed: the running link removes ${whole(remove.length)} with its next comparison.`, tone: "ok" }),
+  },
 };
 
 /** @param {Field} field @param {string} value */
 const sent = ({ kind }, value) => (kind === "topics" ? value.split(/[\s,]+/).filter(Boolean) : kind === "check" ? true : value);
 
-/** What is sent. @param {Move} move @param {Given} given @param {string} typed the link's name, as typed */
-export function bodyOf(move, given, typed) {
+/** What is sent. @param {Move} move @param {Given} given @param {string} typed the link's name, as typed @param {any} [told] the dry run's answer */
+export function bodyOf(move, given, typed, told) {
   /** @type {Record<string, any>} */
-  const body = { ...(typed ? { confirm: typed } : {}), ...move.body };
+  const body = { ...(typed ? { confirm: typed } : {}), ...move.body, ...(told ? move.bodyOf?.(told) : {}) };
   for (const field of move.fields) if (given[field.name] && !field.inQuery) body[field.name] = sent(field, given[field.name]);
   if (given.accept) body.accept = given.accept.split(" ");
   return body;

@@ -30,6 +30,7 @@ export function LinkHead({ name, summary }) {
     ["gaps", "Gaps", ofPart(name, "gaps"), ""],
     ["dead-letters", "Dead letters", ofPart(name, "dead-letters"), ""],
     ["schemas", "Schemas", ofPart(name, "schemas"), ""],
+    ["rights", "Rights", ofPart(name, "rights"), ""],
     ["plan", "Plan", ofPart(name, "plan"), ""],
     ["lanes", "Lanes", ofPart(name, "lanes"), data ? whole(data.lanes.length) : ""],
     ["events", "Events", ofPart(name, "events"), ""],

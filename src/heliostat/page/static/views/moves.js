@@ -109,7 +109,7 @@ function MoveDialog({ move, link, begun, close }) {
     event.preventDefault();
     if (!mayGo) return;
     setCourse({ step: "sending", told, problem: null, waits: "" });
-    const body = pure.bodyOf(move, given, typed);
+    const body = pure.bodyOf(move, given, typed, told);
     begun();
     const answer = await carriedOut(move, pure.pathOf(move, link, given, false), body, tell, leaving.current.signal, key.current);
     begun();
