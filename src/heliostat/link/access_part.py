@@ -145,6 +145,7 @@ class AccessPart:
         done = self._sync.carry_out(plan)
         users = ScramPlan() if plan.is_over else self._made_users()
         plan.notes += users.notes
+        in_step = len(plan.acls.settled) + len(plan.limits.settled) + done.made
         done.made += users.made
         self._tell(plan, done)
         self._counts["made"] += done.made
@@ -152,6 +153,7 @@ class AccessPart:
         self._report = {
             **plan.report(REPORTED_MAX),
             **self._counts,
+            "in_step": in_step,
             "failed": dict(list(done.failed.items())[:REPORTED_MAX]),
             "failed_count": len(done.failed),
             "at_ms": self._clock.wall_ms(),

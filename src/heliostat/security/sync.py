@@ -120,9 +120,7 @@ class AccessPlan:
         """Return it for the driver's report, with so many rules by name."""
         return {
             "is_over": self.is_over,
-            "in_step": len(self.acls.settled) + len(self.limits.settled),
-            "open": len(self.acls.make) + len(self.limits.make) + len(self.hold),
-            "removals_count": len(self.removals),
+            "waiting": len(self.removals) if self.asks and not self.is_confirmed else 0,
             "asks": "" if self.is_confirmed else self.asks,
             "removals": self.removals[:named_max] if self.asks and not self.is_confirmed else [],
             "kept_ready": self.kept,

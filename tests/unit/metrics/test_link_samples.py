@@ -360,3 +360,24 @@ def test_drift_is_counted_by_kind_and_not_told_where_it_is_not_known() -> None:
     values = samples_of(status)
     assert values[at(f.DRIFT, kind="replication_factor")] == 2
     assert values[at(f.DRIFT, kind="partitions")] == 0
+
+
+def test_rights_that_follow_and_how_mirrors_are_protected() -> None:
+    status = status_of([])
+    names = {f.RIGHTS.name, f.RIGHTS_WAITING.name, f.MIRRORS_PROTECTED.name}
+    for driver in ({}, {"access": {}, "protection": {}}, {"access": {"error": "no right"}}):
+        status.driver = driver
+        assert not [name for name, _ in samples_of(status) if name in names], "nothing is known"
+    rights = {"in_step": 5, "kept_ready": 2, "foreign": 1, "refused_count": 0, "failed_count": 3}
+    rights |= {"waiting": 4, "made": 9, "removed": 1, "at_ms": 1_500}
+    protection = {"mirrors": 7, "protected": 6, "rules": 12}
+    status.driver = {"access": rights, "protection": protection}
+    values = samples_of(status)
+    assert values[at(f.RIGHTS, state="in_step")] == 5
+    assert values[at(f.RIGHTS, state="somebody_elses")] == 1
+    assert values[at(f.RIGHTS, state="failed")] == 3
+    assert values[at(f.RIGHTS_WAITING)] == 4
+    assert values[at(f.RIGHTS_CHANGED, what="made")] == 9
+    assert values[at(f.RIGHTS_COMPARED)] == 1.5
+    found = (f.MIRRORS_PROTECTED, f.MIRRORS_UNPROTECTED, f.PROTECTION_RULES)
+    assert [values[at(each)] for each in found] == [6, 1, 12]
