@@ -96,6 +96,7 @@ def add_access(app: FastAPI, asking: Asking) -> None:
         with running.of(name):
             confirmed_by = "" if dry_run else by
             views = link_access(config, name, allow_delete_by=confirmed_by, shown=order.removals)
+        asking.questions.forget(f"access {name}")
         return JSONResponse(_shown(views))
 
 

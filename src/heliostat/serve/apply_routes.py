@@ -96,10 +96,12 @@ def add_apply(app: FastAPI, asking: Asking) -> None:
             require_admin(request)
         require_typed(asking.link(link).name, order, dry_run=dry_run)
         why = order.why
-        return verbs.answer(
+        answer = verbs.answer(
             request,
             Given(link, why, dry_run, wait_s),
             lambda config, of, by: apply_link(
                 config, of, HowToApply(by, why, wait_s, dry_run, allow_delete)
             ),
         )
+        asking.questions.forget(f"plan {link}")
+        return answer

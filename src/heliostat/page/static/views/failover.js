@@ -47,7 +47,7 @@ export function FailoverView({ name, links }) {
       <${Way} title="What never crossed: the tail" text="Once ${source} is there again: records that it had, and its mirrors never got."><button type="button" aria-expanded=${isTailShown} onClick=${() => setTailShown(!isTailShown)}>${isTailShown ? "Hide it" : "Look for it"}</button><//>
       <${Way} title="The way back: reverse" text="${source} gets what came to ${target} since, without a full copy.">${backs.length ? html`<${Moves} moves=${[reverse]} link=${name} label="Reverse the link" begun=${begun} />` : html`<p class="dim">There is no link from ${target} to ${source} yet. Add one to the file, and don’t start it.</p>`}<//>
     </div>
-    ${isTailShown && html`<${Tail} link=${name} begun=${begun} />`}
+    ${isTailShown && html`<${Tail} link=${name} />`}
     <${LastRun} link=${name} answer=${run.answer} begun=${begun} />
     <${LastFailover} answer=${failover.answer} />
   </section>`;
@@ -101,13 +101,13 @@ function Report({ text }) {
 /** @typedef {{offset: number, timestamp_ms: number, key: string | null, value: string | null}} Sample */
 /** @typedef {{topic: string, partition: number, target: string, records: number, bytes: number, first: number | null, last: number | null, first_ms: number | null, last_ms: number | null, deleted: number, lost_at_source: number, appended: number, refused: number, dropped: number, is_open: boolean, sample: Sample[]}} TailRow */
 
-/** @param {{link: string, begun: () => void}} props */
-function Tail({ link, begun }) {
-  return html`<${Asked} title="The tail" path=${ofApi(link, "/tail")}>${(/** @type {any} */ tail) => html`
+/** @param {{link: string}} props */
+function Tail({ link }) {
+  return html`<${Asked} title="The tail" path=${ofApi(link, "/tail")}>${(/** @type {any} */ tail, /** @type {() => void} */ again) => html`
     <p class="answer">${pure.tailSentence(tail)}</p>
     ${tail.open_transactions.length > 0 && html`<p class="tone-lag">${counted(tail.open_transactions.length, "transaction is", "transactions are")} open at the source: wait until they have ended.</p>`}
     ${Object.entries(/** @type {Record<string, string>} */ (tail.why_not)).map(([topic, why]) => html`<p key=${topic}><span class="mono">${topic}</span>: <span class="tone-lag">${why}</span></p>`)}
-    ${tail.records > 0 && html`<${Moves} moves=${[MOVES.append, MOVES.export, MOVES.drop]} link=${link} label="What becomes of the tail" begun=${begun} />`}
+    ${tail.records > 0 && html`<${Moves} moves=${[MOVES.append, MOVES.export, MOVES.drop]} link=${link} label="What becomes of the tail" ended=${again} />`}
     ${tail.rows.length === 0 ? html`<${Empty} title="No partition has a tail.">In a terminal, with records: <${Command} text=${`heliostat tail show ${link} -c heliostat.yaml`} /><//>` : html`<${Rows} label="Partitions with a tail" rows=${tail.rows} head=${html`<th scope="col">Partition</th><th scope="col" class="r">Records</th><th scope="col" class="r wide">Bytes</th><th scope="col" class="r wide">Source offsets</th><th scope="col" class="wide">Written</th><th scope="col">Dealt with</th><th scope="col" class="wide">The first</th>`}>${(/** @type {TailRow} */ row) => html`<tr key=${row.topic + "/" + row.partition}>
       <td class="mono"><a data-step href=${ofTopic(link, row.topic, row.partition)}>${row.topic}-${row.partition}</a></td>
       <td class="r num">${whole(row.records)}</td><td class="r num wide">${bytes(row.bytes)}</td>

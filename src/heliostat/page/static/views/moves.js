@@ -15,18 +15,29 @@ const FIELDS_REST_MS = 500;
 const FOLLOWED_EVERY_MS = 1_000;
 
 /**
- * @param {{moves: Move[], link: string, label: string, begun?: () => void}} props `label` says of what, for those who see no place
+ * @param {{moves: Move[], link: string, label: string, begun?: () => void, ended?: () => void}} props `label` says of what, for those who see no place; `ended` is called once a dialog is closed that has sent something
  */
-export function Moves({ moves, link, label, begun = () => {} }) {
+export function Moves({ moves, link, label, begun = () => {}, ended = () => {} }) {
   const caller = usePolled("caller", CALLER_EVERY_MS);
   const [opened, setOpened] = useState(/** @type {Move | null} */ (null));
   const id = useId();
   const isStale = (now.value - service.value.okAt) / 1000 >= STALE_AFTER_S;
   const whyNot = pure.whyNotAdmin(caller, isStale);
+  const isSent = useRef(false);
+  const close = () => {
+    setOpened(null);
+    if (isSent.current) ended();
+    isSent.current = false;
+    if (document.activeElement === document.body) /** @type {HTMLElement} */ (document.querySelector("main")).focus(); // its button is gone
+  };
+  const noted = () => {
+    isSent.current = true;
+    begun();
+  };
   return html`<div class="actions" role="group" aria-label=${label}>
     ${moves.map((move) => html`<button key=${move.verb} type="button" aria-haspopup="dialog" aria-disabled=${whyNot ? "true" : undefined} aria-describedby=${whyNot ? id : undefined} onClick=${() => whyNot || setOpened(move)}>${move.word} …</button>`)}
     ${whyNot && html`<span id=${id} class="dim why-not">${whyNot}</span>`}
-    ${opened && html`<${MoveDialog} move=${opened} link=${link} begun=${begun} close=${() => setOpened(null)} />`}
+    ${opened && html`<${MoveDialog} move=${opened} link=${link} begun=${noted} close=${close} />`}
   </div>`;
 }
 
