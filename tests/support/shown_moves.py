@@ -150,7 +150,13 @@ class _Moves:
 
     def tail(self, *_: Any, **__: Any) -> Any:
         value = base64.b64encode(b'{"elevation": 71.2}').decode()
-        sample = {"offset": 90_001, "timestamp_ms": 1, "key": None, "value": value, "headers": []}
+        sample: dict[str, Any] = {
+            "offset": 90_001,
+            "timestamp_ms": 1,
+            "key": None,
+            "value": value,
+            "headers": [],
+        }
         row = {
             "topic": TOPICS[0],
             "partition": 0,
@@ -170,7 +176,7 @@ class _Moves:
             "sample": [sample],
         }
         answer = {"link": LINK, "partitions": 3, "records": self.left, "rows": [row]}
-        more = {"why_not": {}, "open_transactions": []}
+        more: dict[str, Any] = {"why_not": {}, "open_transactions": []}
         return SimpleNamespace(to_json=lambda: {**answer, **more})
 
     def append(self, *_: Any, dry_run: bool, **__: Any) -> Any:
