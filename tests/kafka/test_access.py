@@ -27,6 +27,7 @@ from heliostat.config import load_config
 from heliostat.names import TopicName
 from heliostat.operate.access import LinkAccess, grant_rights, link_access
 from heliostat.operate.acls import link_grants
+from heliostat.operate.apply import HowToApply, apply_link
 from heliostat.operate.plan import plan_link
 from heliostat_sandbox import Cluster, ClusterSpec, Listener, Mechanism, SandboxSecurity, start_many
 
@@ -174,6 +175,13 @@ def test_rights_follow_and_nothing_goes_by_mistake(sides: Sides) -> None:
     wanted, mirror = given_at_source(sides), f"east.{sides.topic}"
     config = load_config(sides.config)
     assert any("make Allow User:app" in line for line in plan_link(config, config.links[0]).rights)
+    tried = apply_link(config, config.links[0], HowToApply("a test", dry_run=True))
+    kinds = {"make_acl", "set_quota", "keep_ready", "make_user"}
+    assert kinds <= {each.change.kind for each in tried.outcomes}
+    assert not wanted <= followed(sides.target)
+    done = apply_link(config, config.links[0], HowToApply("a test"))
+    assert done.is_done, done
+    until(lambda: wanted <= followed(sides.target), "rights that were applied")
 
     with RunningLink(sides.config):
         until(lambda: wanted <= followed(sides.target), "rights to follow")

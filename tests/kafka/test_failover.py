@@ -182,6 +182,7 @@ def test_a_dead_source_is_failed_over_while_the_driver_lives(
         before = scene.target_ends()
         scene.write_here()
         assert scene.failover("--yes")["partitions"] == report["partitions"]
+        assert scene.failover("--last")["partitions"] == report["partitions"]
         check_after_return(scene, report)
         time.sleep(8)
         after = scene.target_ends()

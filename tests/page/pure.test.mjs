@@ -222,6 +222,8 @@ test("what would be lost is never better than the truth", () => {
     "2 topics were failed over by ann: until summit is fenced it may still be written, and that is not copied.",
   );
   assert.equal(exposure.lossFigure(loss(null, "not_known")), "?");
+  for (const [of, tone] of [[loss(0, "exact"), "ok"], [loss(0, "bound"), "lag"], [loss(2, "exact"), "lag"], [loss(null, "not_known"), "unknown"], [undefined, "unknown"]]) assert.equal(exposure.exposureTone(link({ would_be_lost: of })), tone);
+  assert.equal(exposure.exposureTone(link({ would_be_lost: loss(0, "exact"), unfenced })), "lag");
   assert.equal(exposure.lossFigure(undefined), "?");
   assert.equal(plain(exposure.lossFigure(loss(4, "bound"))), "≥ 4");
   assert.equal(exposure.lossFigure(loss(0, "exact", 0)), "0");
@@ -522,4 +524,121 @@ test("mirrors with the same difference are one line", () => {
     { names: "a, b", what: "replication factor is 1, wanted 3.", why: "the source has it; more replicas" },
     { names: "a", what: "retention.ms is not set, wanted unset.", why: "the source has it; more replicas" },
   ]);
+});
+
+const moves = await read("moves.js");
+const { MOVES } = moves;
+const PARTS = [{}, {}];
+const REPORT = { topics: [{ source: "a", missing: 0 }, { source: "b", missing: 7 }], partitions: PARTS, missing: 7, partitions_not_known: 0, transactions: [], groups: [], groups_sync: true, forecast: { by: "owner", within_s: 5 } };
+const words = (foretold) => foretold.lines.map(({ text }) => plain(text));
+
+test("which fence will hold, in words", () => {
+  assert.equal(plain(moves.fenceSentence({ by: "owner", within_s: 5 })), "A failover would take effect within 5.0 s: the link’s driver answers, and gives its mirrors up.");
+  assert.match(plain(moves.fenceSentence({ by: "deny_rule", within_s: 5 })), /within 5.0 s.*brokers deny/);
+  assert.match(plain(moves.fenceSentence({ by: "lease", within_s: 27 })), /after 27 s.*waited out/);
+  for (const none of [null, undefined, { by: "lease", within_s: 0 }]) assert.match(moves.fenceSentence(none), /not known/);
+});
+
+test("only an admin is offered what can't be taken back", () => {
+  const caller = (role) => ({ data: { name: "anne", role }, problem: null });
+  assert.equal(moves.whyNotAdmin(caller("admin"), false), "");
+  assert.match(moves.whyNotAdmin(caller("operate"), false), /role admin; the one of anne has operate/);
+  assert.match(moves.whyNotAdmin(caller("admin"), true), /does not answer/);
+  assert.match(moves.whyNotAdmin({ data: null, problem: null }, false), /not known yet/);
+  assert.match(moves.whyNotAdmin({ data: null, problem: {} }, false), /can’t be read/);
+});
+
+test("what is sent of a move, and where", () => {
+  const given = { topics: " a, b\n c", drain_s: "30", why: "fire" };
+  assert.deepEqual(moves.bodyOf(MOVES.failover, given, "l"), { confirm: "l", topics: ["a", "b", "c"], why: "fire" });
+  assert.deepEqual(moves.bodyOf(MOVES.failover, {}, ""), {}, "a dry run needs no name");
+  assert.equal(moves.pathOf(MOVES.failover, "l/x", given, true), "links/l%2Fx/failover?drain_s=30&dry_run=true&wait_s=0");
+  assert.equal(moves.pathOf(MOVES.switch, "l", {}, false), "links/l/switch");
+  assert.deepEqual(moves.bodyOf(MOVES.switch, { accept: "a b" }, "l"), { confirm: "l", accept: ["a", "b"] });
+  assert.deepEqual(moves.bodyOf(MOVES.switchBack, { resume: "1" }, "l"), { confirm: "l", back: true, resume: true });
+  assert.deepEqual(moves.bodyOf(MOVES.switchOn, {}, "l"), { confirm: "l" });
+  assert.equal(moves.pathOf(MOVES.apply, "l", { allow_delete: "1" }, true), "links/l/apply?allow_delete=true&dry_run=true");
+  assert.match(moves.lacks(MOVES.export, {}), /To topic/);
+  assert.equal(moves.lacks(MOVES.export, { to_topic: "t" }), "");
+  assert.match(moves.lacks(MOVES.failover, { drain_s: "soon" }), /number of seconds/);
+  assert.equal(moves.lacks(MOVES.failover, { drain_s: "2.5" }), "");
+});
+
+test("what a dry run of a move foretells", () => {
+  const problem = (weight, code) => ({ code, text: code, hint: "h", weight });
+  const plan = { topics: ["t"], problems: [problem("asks", "one_way"), problem("asks", "one_way"), problem("told", "g")], is_possible: false };
+  const told = MOVES.switch.foretold(plan);
+  assert.deepEqual(words(told), ["1 topic would be switched: t.", "To accept: one_way", "To accept: one_way", "g", "It would end at its first step, and change nothing."]);
+  assert.deepEqual(told.accepts, [{ code: "one_way", text: "one_way" }]);
+  assert.ok(!told.mayGo && MOVES.switch.foretold({ ...plan, is_possible: true }).mayGo);
+
+  assert.deepEqual(words(MOVES.failover.foretold(REPORT)).slice(0, 3), ["2 mirrors (2 partitions) would be given away.", "At least 7 records are missing at the target.", "b: 7"]);
+  assert.equal(moves.missingSentence({ ...REPORT, partitions_not_known: 2 }), "What is missing at the target is not known.", "never 0");
+  assert.equal(moves.missingSentence({ ...REPORT, partitions_not_known: 1 }), "At least 7 records are missing at the target; of 1 partition nothing is known.");
+  assert.match(moves.movedGroups({ groups: [], groups_sync: false })[0], /groups.sync is off/);
+  assert.equal(moves.movedGroups({ groups: [{ group: "g", again: null, at_most: 9 }], groups_sync: true })[0], "1 group resumes where offsets were published last: g reads 9 at most.");
+  assert.ok(!MOVES.failover.foretold({ ...REPORT, topics: [], partitions: [] }).mayGo);
+
+  const topic = (state, tail = 0) => ({ topic: state, state, why: "w", tail });
+  const back = MOVES.reverse.foretold({ topics: [topic("ready"), topic("refused", 3)], back: "b" });
+  assert.deepEqual(words(back), ["1 topic can be copied back: ready", "1 topic can’t be copied back: refused", "Up to 3 records at the old source never crossed: rescue the tail first.", "Start link b afterwards: it copies what came since."]);
+  assert.ok(back.mayGo && !MOVES.reverse.foretold({ topics: [topic("refused")], back: "b" }).mayGo);
+
+  const change = (fate) => ({ what: "create t", why: "missing", fate, text: "" });
+  const apply = MOVES.apply.foretold({ changes: [change("planned"), change("held_back")], refused: { u: "why" }, drift: ["d"] });
+  assert.deepEqual(words(apply), ["1 change would be made, without copying a record.", "1 change deletes, and is left out unless you allow it.", "create t", "create t", "u is refused", "d"]);
+  assert.ok(apply.mayGo && !MOVES.apply.foretold({ changes: [change("held_back")], refused: {}, drift: [] }).mayGo);
+  assert.equal(MOVES.apply.became({ changes: [change("done"), change("failed")], waits: "", is_done: false }).text, "1 done, 1 failed.");
+
+  const moved = { appended: 0, exported: 4, refused: { "a newer key": 4 }, is_tried: true };
+  assert.deepEqual(words(MOVES.append.foretold(moved)), ["0 records would be appended.", "4 records would be exported.", "4 records can’t be appended: a newer key"]);
+  assert.ok(!MOVES.export.foretold({ ...moved, exported: 0 }).mayGo);
+  assert.ok(!MOVES.drop.foretold({ dropped: 0 }).mayGo);
+});
+
+test("how far a run is, and what to do with it", () => {
+  const run = (changes) => ({ state: "under_way", is_carried_out: false, may_go_back: true, ...changes });
+  assert.equal(moves.runAdvice(run({ state: "done" })), "");
+  assert.match(moves.runAdvice(run({})), /go on with it, or take it back/);
+  assert.match(moves.runAdvice(run({ may_go_back: false })), /no way back/);
+  assert.match(moves.runAdvice(run({ is_carried_out: true })), /This service carries it out/);
+  assert.ok(moves.isUnderWay(run({ state: "going_back" })) && !moves.isUnderWay(null));
+  assert.equal(plain(moves.tookText({ began_ms: 1_000, ended_ms: null }, 3_000)), "2.0 s");
+  assert.equal(moves.tookText({ began_ms: null, ended_ms: null }, 1), "");
+  assert.equal(moves.shownRun(run({ state: "new one" })).glyph, "?");
+  assert.match(moves.tailSentence({ records: 0, partitions: 3, why_not: { t: "w" } }), /Of 1 topic it can’t be known/);
+  assert.match(moves.tailSentence({ records: 4, partitions: 3, why_not: {} }), /^4 records of 3 partitions never crossed/);
+});
+
+test("what each group would read again is never better than the truth", () => {
+  const group = (changes) => ({ group: "g", records: 5, truth: "exact", partitions_begun_anew: 0, partitions_not_known: 0, partitions_without_mirror: 0, why: "", ...changes });
+  assert.equal(exposure.rereadFigure(undefined), "?");
+  assert.equal(exposure.rereadFigure(group({ records: null, truth: "not_known" })), "?");
+  assert.equal(plain(exposure.rereadFigure(group({ truth: "bound" }))), "≥ 5");
+  assert.equal(exposure.rereadDetails(group({})), "");
+  assert.match(exposure.rereadDetails(group({ partitions_begun_anew: 2, partitions_without_mirror: 1, why: "w" })), /2 partitions: read from the first.*; 1 partition has no mirror; w$/);
+});
+
+const rights = await read("rights.js");
+const RIGHTS = { is_on: true, make: [], set: {}, keep_ready: [], kept_ready: 0, remove: [], asks: "", is_over: false, is_confirmed: false, somebody_elses: [], refused: {}, notes: [] };
+
+test("rights in a sentence, and what waits for a person", () => {
+  const says = (changes) => rights.rightsSentence({ ...RIGHTS, ...changes }, "usdf");
+  assert.equal(says({}), "usdf has the source’s rights, as configured.");
+  assert.equal(says({ make: ["a"], set: { b: 1 }, kept_ready: 1 }), "2 things to do at usdf. 1 rule is kept ready until mirrors are promoted.");
+  assert.match(says({ is_on: false }), /nothing would be done at usdf now/);
+  assert.match(says({ is_over: true, make: ["a"] }), /nothing is followed any more/);
+  const asks = (changes) => rights.asksSentence({ ...RIGHTS, remove: ["a", "b"], ...changes });
+  assert.equal(asks({}), "");
+  assert.match(asks({ asks: "2 of 9 would go at once" }), /^Nothing is removed: 2 of 9/);
+  assert.match(asks({ asks: "x", is_confirmed: true }), /removes 2 with its next comparison/);
+  const rows = rights.rightsRows({ ...RIGHTS, make: ["m"], remove: ["r"], refused: { x: "why" }, set: { q: 5 }, somebody_elses: ["s"], notes: ["n"], keep_ready: ["k"] });
+  assert.deepEqual(rows.map(({ text }) => text), ["x", "r", "m", "q", "k", "s", "n"]);
+});
+
+test("only the removals that were shown are confirmed", () => {
+  const told = { remove: ["a"], asks: "1 of 2", confirmation: "c0" };
+  assert.deepEqual(moves.bodyOf(MOVES.confirmRights, {}, "l", told), { confirm: "l", removals: "c0" });
+  assert.deepEqual(moves.bodyOf(MOVES.confirmRights, {}, ""), {});
+  assert.ok(MOVES.confirmRights.foretold(told).mayGo && !MOVES.confirmRights.foretold({ remove: [], asks: "", confirmation: "" }).mayGo);
 });

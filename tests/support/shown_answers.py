@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,24 +35,26 @@ HOUR_MS = 3_600_000
 def install() -> None:
     """Put them in place of the verbs, for one link."""
     for module, name, invented in (
-        (groups_routes, "group_views", _groups),
+        (groups_routes, "group_views", groups),
         (gaps_routes, "gap_reports", _gaps),
         (gaps_routes, "letters_of", _letters),
         (plans_routes, "plan_link", _plan),
         (schemas, "link_schemas", _schemas),
     ):
-        setattr(module, name, _for_one(getattr(module, name), invented))
+        setattr(module, name, for_one(getattr(module, name), invented))
 
 
-def _for_one(verb: Callable[..., Any], invented: Callable[..., Any]) -> Callable[..., Any]:
-    def ask(config: Config, link: LinkConfig | str, *more: Any) -> Any:
+def for_one(verb: Callable[..., Any], invented: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a verb that has invented answers for the shown link, and its own for others."""
+
+    def ask(config: Config, link: LinkConfig | str, *more: Any, **words: Any) -> Any:
         name = link if isinstance(link, str) else link.name
-        return invented(*more) if name == ANSWERED else verb(config, link, *more)
+        return invented(*more, **words) if name == ANSWERED else verb(config, link, *more, **words)
 
     return ask
 
 
-def _groups(group: str | None = None) -> list[LinkGroups]:
+def groups(group: str | None = None) -> list[LinkGroups]:
     kinds = (
         ("archiver", (Reason.SYNCED, Reason.NOT_LANDED)),
         ("telegraf-ESS", (Reason.ACTIVE_AT_TARGET, Reason.SYNCED, Reason.NOT_MIRRORED)),
@@ -80,7 +83,8 @@ def _decided(name: str, reasons: tuple[Reason, ...]) -> GroupDecision:
         )
         target = None if reason is Reason.NOT_MIRRORED else there
         offsets = Offset(81_204), Offset(81_204 - again), Offset(81_204)
-        rows.append(CommitDecision(there, target, *offsets, again, reason, WHY[reason]))
+        row = CommitDecision(there, target, *offsets, again, reason, WHY[reason])
+        rows.append(replace(row, reread_now=None if target is None else again))
     return GroupDecision(GroupId(name), None, None, tuple(rows))
 
 

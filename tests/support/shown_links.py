@@ -441,9 +441,10 @@ def main() -> None:
     if (
         given.answers
     ):  # only then: what it loads counts into the memory of a service that is watched
-        from support import shown_answers, shown_wishes
+        from support import shown_answers, shown_moves, shown_wishes
 
         shown_answers.install()
+        shown_moves.install(shown_answers.groups)
     watch, feeds, clock = shown_watch(given.topics, given.partitions, given.pace)
     if given.answers:
         shown_wishes.install(

@@ -5,12 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from heliostat.cli.exit_codes import IN_SYNC
 from heliostat.cli.known_links import known_config
 from heliostat.cli.options import by_option, config_option, json_option
+from heliostat.errors import Refused
+
+if TYPE_CHECKING:
+    from heliostat.handover.failover import FailoverReport
 
 
 @click.command("failover")
@@ -28,6 +33,9 @@ from heliostat.cli.options import by_option, config_option, json_option
     help="First wait so long at most for what the link still copies.",
 )
 @click.option("--dry-run", is_flag=True, help="Only tell what would be done, and be missing.")
+@click.option(
+    "--last", is_flag=True, help="Only tell again what was failed over, as the target knows it."
+)
 @click.option("--yes", is_flag=True, help="Do not ask for the link's name.")
 @click.option("--why", default="", metavar="TEXT", help="Why; kept with the mirrors' ends.")
 @by_option("Who does it")
@@ -46,6 +54,7 @@ def failover_command(
     topics: tuple[str, ...],
     drain_s: float,
     dry_run: bool,
+    last: bool,
     yes: bool,
     why: str,
     by: str,
@@ -68,11 +77,17 @@ def failover_command(
       heliostat failover summit-to-usdf --why "fire on the summit" --report failover.md
       heliostat failover summit-to-usdf --topics 'lsst.sal.ESS.*' --drain 60 --yes
     """
-    from heliostat.operate.failover import failover
+    from heliostat.operate.failover import failover, last_failover
     from heliostat.operate.links import link_of
 
     config = known_config(config_file, link)
     chosen = link_of(config, link)
+    if last:
+        report = last_failover(config, chosen)
+        if report is None:
+            raise Refused(f"link {link} was never failed over", hint="leave out --last")
+        _show(report, report_file, as_json=as_json)
+        sys.exit(IN_SYNC)
     if not dry_run and not yes:
         typed = click.prompt("Type the link's name to give its mirrors away", err=True)
         if typed != link:
@@ -87,6 +102,11 @@ def failover_command(
         dry_run=dry_run,
         tell=lambda text: click.echo(text, err=True),
     )
+    _show(report, report_file, as_json=as_json)
+    sys.exit(IN_SYNC)
+
+
+def _show(report: FailoverReport, report_file: Path | None, *, as_json: bool) -> None:
     if report_file is not None:
         is_json = report_file.suffix == ".json"
         text = json.dumps(report.to_json(), indent=2) if is_json else report.markdown()
@@ -96,4 +116,3 @@ def failover_command(
     else:
         for line in report.lines():
             click.echo(line)
-    sys.exit(IN_SYNC)

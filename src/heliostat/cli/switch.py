@@ -13,6 +13,7 @@ import click
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.known_links import known_config
 from heliostat.cli.options import by_option, config_option, json_option
+from heliostat.errors import Refused
 
 if TYPE_CHECKING:
     from heliostat.handover.run import Run
@@ -38,6 +39,7 @@ def _wait(name: str, default: float, what: str) -> Callable[[_Command], _Command
 )
 @click.option("--back", "goes_back", is_flag=True, help="Take back a run that was left behind.")
 @click.option("--resume", "takes_over", is_flag=True, help="Take over a run of another process.")
+@click.option("--last", is_flag=True, help="Only tell how the last run went, or is going.")
 @click.option("--yes", is_flag=True, help="Do not ask for the link's name.")
 @click.option(
     "--lag-threshold",
@@ -97,6 +99,7 @@ def _switch(
     dry_run: bool,
     goes_back: bool,
     takes_over: bool,
+    last: bool,
     yes: bool,
     by: str,
     report_file: Path | None,
@@ -104,12 +107,19 @@ def _switch(
     **options: Any,
 ) -> None:
     from heliostat.operate.links import link_of
-    from heliostat.operate.switch import SwitchWish, plan_switch, switch
+    from heliostat.operate.switch import SwitchWish, last_run, plan_switch, switch
 
     config = known_config(config_file, link)
     of = link_of(config, link)
     names = tuple(name for name in (topics or "").split(",") if name)
     wish = SwitchWish(names, _options(**options), by, goes_back, takes_over)
+    if last:
+        before = last_run(config, of)
+        if before is None:
+            raise Refused(f"link {link} was never switched", hint="leave out --last")
+        _show_steps(before)
+        _show_end(before, link, report_file, as_json=as_json)
+        sys.exit(IN_SYNC if before.state.value == "done" else DIFFERENCE)
     if dry_run:
         plan = plan_switch(config, of, wish)
         click.echo(json.dumps(plan.to_json(), indent=2) if as_json else "\n".join(_planned(plan)))
@@ -171,6 +181,13 @@ class _Shown:
         if line != self._last:
             self._last = line
             click.echo(line, err=True)
+
+
+def _show_steps(run: Run) -> None:
+    from heliostat.handover.run_report import step_line
+
+    for step in run.steps:
+        click.echo(step_line(step), err=True)
 
 
 def _show_end(run: Run, link: str, report_file: Path | None, *, as_json: bool) -> None:

@@ -51,9 +51,6 @@ class AccessConfig(Frozen):
     `alice: {file: /run/secrets/alice}` or `{env: NAME}`: users of the source that are missing are
     made, with the same mechanisms and iterations. Those that are there are never overwritten. Null:
     SCRAM users are not compared. No request returns a hash, so none is copied."""
-    own_principal: Annotated[str | None, Field(title="Own principal", pattern=r"^[^:]+:.+$")] = None
-    """The link's principal at the target, if that is not its user name there (with a client
-    certificate: `User:CN=...`): rules that would deny it its work wait for the promotion."""
     interval_s: Annotated[float, Field(title="Interval", ge=1, le=86_400)] = 60
     """Seconds between two comparisons."""
 

@@ -89,6 +89,8 @@ class FailoverReport:
         Whether the link publishes offsets of groups.
     took_s
         By step.
+    is_source_fenced
+        Whether nothing is written at the source any more, as whoever fenced it noted.
     """
 
     link: LinkName
@@ -104,6 +106,7 @@ class FailoverReport:
     groups: tuple[MovedGroup, ...] = ()
     is_group_sync_on: bool = False
     took_s: Mapping[str, float] = field(default_factory=dict)
+    is_source_fenced: bool = False
 
     @property
     def missing(self) -> int:
@@ -133,7 +136,7 @@ class FailoverReport:
             "is_tried": self.is_tried,
             "forecast": {"by": self.forecast.by.value, "within_s": self.forecast.within_s},
             "fenced_by": None if self.fenced_by is None else self.fenced_by.value,
-            "is_source_fenced": False,
+            "is_source_fenced": self.is_source_fenced,
             "drained": None if self.drained is None else self.drained.to_json(),
             "missing": self.missing,
             "partitions_not_known": self.not_known,
@@ -163,7 +166,8 @@ class FailoverReport:
         yield f"  groups: {self._groups_text()}"
         yield from (f"    {each.group}: {each.text()}" for each in self.groups[:ROWS])
         yield from _more(len(self.groups))
-        yield f"  {UNFENCED}"
+        if not self.is_source_fenced:
+            yield f"  {UNFENCED}"
 
     def markdown(self) -> str:
         """Return it as a document, with all rows."""
@@ -180,7 +184,8 @@ class FailoverReport:
         if self.drained is not None:
             yield f"- Copied before: {self.drained.text()}"
         yield f"- Missing at the target: {self._missing_text()}"
-        yield f"- {UNFENCED}"
+        if not self.is_source_fenced:
+            yield f"- {UNFENCED}"
         if self.took_s:
             steps = ", ".join(f"{step} {each:.1f} s" for step, each in self.took_s.items())
             yield f"- Took: {steps}"
@@ -229,8 +234,10 @@ class FailoverReport:
         return f"link {self.link}: {count} are given away, and may be written"
 
     def _fence_line(self) -> str:
-        if self.fenced_by is None:
+        if self.fenced_by is None and self.is_tried:
             return f"  fence: {self.forecast.text()}"
+        if self.fenced_by is None:
+            return "  fence: it has held; which one, only the report of that run tells"
         took = f", {self.took_s['fence']:.1f} s" if "fence" in self.took_s else ""
         words = {
             FencedBy.OWNER: "the link's driver has given them up",

@@ -16,6 +16,8 @@ from typing import Any, Self
 from heliostat.names import TopicName
 
 RUN_PREFIX, BEATS_SUFFIX = "run/", "/beats"
+GIVES_AWAY = "promotion"
+"""The step after which there is no way back."""
 TEXT_MAX = 2_000
 """Characters of a step's text that a row keeps."""
 
@@ -151,6 +153,11 @@ class Run:
     def beats_key(self) -> str:
         """Key of the number that says that it is carried out."""
         return f"{self.key}{BEATS_SUFFIX}"
+
+    @property
+    def may_go_back(self) -> bool:
+        """Whether nothing was given away yet."""
+        return self.step(GIVES_AWAY).state is StepState.PENDING
 
     def step(self, name: str) -> Step:
         """Return a step by its name."""

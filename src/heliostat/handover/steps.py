@@ -315,7 +315,7 @@ class Conductor:
     @property
     def may_go_back(self) -> bool:
         """Whether nothing was given away yet."""
-        return self.run.step("promotion").state is StepState.PENDING
+        return self.run.may_go_back
 
     def go(self) -> Run:
         """Carry out what is left; return the run as it ended."""

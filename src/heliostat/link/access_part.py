@@ -20,7 +20,7 @@ from heliostat.fencing.rule_book import RuleBook
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
 from heliostat.security.ledger import AccessTopic, Ledger
-from heliostat.security.rules import acl_rules_of, followed_topics
+from heliostat.security.rules import acl_rules_of, followed_topics, is_over
 from heliostat.security.scram_users import ScramPlan, ScramRequests, look_at_users, make_users
 from heliostat.security.sync import AccessPlan, AccessSync, Done
 
@@ -139,11 +139,13 @@ class AccessPart:
         topics = self._topics()
         if topics is None:
             return  # the first reconciliation looks
-        concerned = followed_topics(self._link, topics, self._mirrored())
-        plan = self._sync.look(concerned, self._promoted())
+        mirrored, promoted = self._mirrored(), self._promoted()
+        concerned = followed_topics(self._link, topics, mirrored)
+        plan = self._sync.look(concerned, promoted, is_over=is_over(mirrored, promoted))
         done = self._sync.carry_out(plan)
-        users = self._made_users()
+        users = ScramPlan() if plan.is_over else self._made_users()
         plan.notes += users.notes
+        in_step = len(plan.acls.settled) + len(plan.limits.settled) + done.made
         done.made += users.made
         self._tell(plan, done)
         self._counts["made"] += done.made
@@ -151,6 +153,7 @@ class AccessPart:
         self._report = {
             **plan.report(REPORTED_MAX),
             **self._counts,
+            "in_step": in_step,
             "failed": dict(list(done.failed.items())[:REPORTED_MAX]),
             "failed_count": len(done.failed),
             "at_ms": self._clock.wall_ms(),

@@ -132,6 +132,7 @@ class CopyingSwitch:
             return lambda: "nothing of it runs: the link is to stop, as an operator wishes"
         restarts = copying.steering.restarts
         if order.verb is OrderVerb.APPLY:
+            self._loops.wake("groups", "access")
             return restarts.reconcile()
         return restarts.order(order.place)
 

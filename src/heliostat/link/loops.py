@@ -88,6 +88,10 @@ class Loop:
             if wake.is_set():  # it was set before it had a listener
                 task.wake()
 
+    def wake(self) -> None:
+        """Have it run at once, or once more if it runs now."""
+        self._wake.set()
+
     def stop(self, timeout_s: float) -> bool:
         """Ask it to end and wait for that; return whether it has ended."""
         self._stop.set()
@@ -197,6 +201,12 @@ class Loops:
         for loop in self._loops:
             if loop.part == part:
                 loop.health.interval_s = interval_s
+
+    def wake(self, *parts: str) -> None:
+        """Have loops of these names run at once."""
+        for loop in self._loops:
+            if loop.part in parts:
+                loop.wake()
 
     def forget(self) -> None:
         """Drop loops that were stopped from reports."""

@@ -395,6 +395,38 @@ GROUP_PUBLISHED = _family(
     (*LINK, "group"),
     "When an offset of a group was last published at the target; absent if none was.",
 )
+RIGHTS = _family(
+    "rights",
+    GAUGE,
+    (*LINK, "state"),
+    "ACLs and limits of quotas that follow the source, as the link compared them last: `in_step`, "
+    "`kept_ready` for the promotion, `somebody_elses` at the target, not followed (`refused`), or "
+    "refused by the target (`failed`).",
+)
+RIGHTS_WAITING = _family(
+    "rights_waiting", GAUGE, LINK, "Rights that are removed only once a person has confirmed it."
+)
+RIGHTS_CHANGED = _family(
+    "rights_changed_total",
+    COUNTER,
+    (*LINK, "what"),
+    "Rights, limits and users that the link has made, and removed, since its driver began.",
+)
+RIGHTS_COMPARED = _family(
+    "rights_compared_timestamp_seconds", GAUGE, LINK, "When rights were last compared."
+)
+MIRRORS_PROTECTED = _family(
+    "mirrors_protected",
+    GAUGE,
+    LINK,
+    "Mirrors into which nobody may write but the link, and super users, with `topics.protect`.",
+)
+MIRRORS_UNPROTECTED = _family(
+    "mirrors_unprotected", GAUGE, LINK, "Mirrors of which that is not so, though it is wanted."
+)
+PROTECTION_RULES = _family(
+    "protection_rules", GAUGE, LINK, "Rules of the link's own that deny others to write."
+)
 HTTP_SECONDS = _family(
     "http_request_seconds",
     HISTOGRAM,

@@ -13,6 +13,7 @@ from heliostat.metrics.meter_samples import (
     write_meters,
     write_processes,
     write_requests,
+    write_rights,
     write_schemas,
 )
 from heliostat.metrics.text import Samples, labels
@@ -131,6 +132,7 @@ class LinkSamples:
             samples.add(f.LIMIT_BYTES, labelled, each["bytes_per_second"])
             samples.add(f.LIMIT_THROTTLED, labelled, each["throttled_s"])
         samples.add(f.HEARTBEAT_AGE, mine, status.heartbeat_age_s)
+        write_rights(samples, mine, driver)
         schemas = driver.get("schemas")
         samples.add(f.SCHEMA_WAITING, mine, len(schemas.get("waiting", ())) if schemas else None)
         if schemas:

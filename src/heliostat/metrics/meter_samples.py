@@ -124,3 +124,30 @@ def _write_beats(samples: Samples, labelled: str, status: LinkStatus) -> None:
         age_s = max(0.0, (status.at_ms - beat_ms) / 1000)
         from_there = labels({"hops": hops, "origin": origin})
         samples.add(f.UPSTREAM_BEAT_AGE, f"{labelled},{from_there}", age_s)
+
+
+RIGHTS_STATES = {
+    "in_step": "in_step",
+    "kept_ready": "kept_ready",
+    "somebody_elses": "foreign",
+    "refused": "refused_count",
+    "failed": "failed_count",
+}
+"""Parts of the driver's report, by how they are called."""
+
+
+def write_rights(samples: Samples, labelled: str, driver: Mapping[str, Any]) -> None:
+    """Add rights that follow the source, and how mirrors are protected, by the driver's report."""
+    rights, protection = driver.get("access") or {}, driver.get("protection")
+    if "at_ms" in rights:
+        for state, key in RIGHTS_STATES.items():
+            samples.add(f.RIGHTS, f'{labelled},state="{state}"', rights.get(key))
+        samples.add(f.RIGHTS_WAITING, labelled, rights.get("waiting"))
+        for what in ("made", "removed"):
+            samples.add(f.RIGHTS_CHANGED, f'{labelled},what="{what}"', rights.get(what))
+        samples.add(f.RIGHTS_COMPARED, labelled, rights["at_ms"] / 1000)
+    if protection:
+        count = protection["protected"]
+        samples.add(f.MIRRORS_PROTECTED, labelled, count)
+        samples.add(f.MIRRORS_UNPROTECTED, labelled, protection["mirrors"] - count)
+        samples.add(f.PROTECTION_RULES, labelled, protection["rules"])

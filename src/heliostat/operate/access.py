@@ -6,7 +6,7 @@ shown, and the link's owner carries them out with its next comparison.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -16,13 +16,14 @@ from heliostat.clock import SystemClock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.config.passwords import load_passwords
+from heliostat.errors import Refused
 from heliostat.fencing.rule_book import RuleBook
 from heliostat.names import LinkName, TopicName
 from heliostat.operate.links import links_of
 from heliostat.security.granting import Granted, grant_held
 from heliostat.security.ledger import CONFIRMED, AccessTopic, Ledger
-from heliostat.security.rules import acl_rules_of, followed_topics
-from heliostat.security.scram_users import look_at_users
+from heliostat.security.rules import acl_rules_of, followed_topics, is_over
+from heliostat.security.scram_users import ScramPlan, look_at_users
 from heliostat.security.sync import AccessPlan, AccessSync
 from heliostat.state.connections import connected
 from heliostat.state.link_state import LinkState, Stored
@@ -43,9 +44,7 @@ class LinkAccess:
     @property
     def is_in_step(self) -> bool:
         """Whether there is nothing to do, and nothing that a person must decide."""
-        plan = self.plan
-        is_idle = not (plan.acls.make or plan.limits.make or plan.hold or plan.removals)
-        return is_idle and not plan.refused
+        return self.plan.is_in_step
 
     def to_json(self) -> dict[str, Any]:
         """Return the answer for `--json`."""
@@ -58,6 +57,8 @@ class LinkAccess:
             "kept_ready": self.plan.kept,
             "remove": self.plan.removals,
             "asks": self.plan.asks,
+            "confirmation": self.plan.confirmation if self.plan.asks else "",
+            "is_over": self.plan.is_over,
             "is_confirmed": self.is_confirmed,
             "somebody_elses": [
                 *(str(each) for each in self.plan.acls.foreign),
@@ -69,21 +70,28 @@ class LinkAccess:
 
 
 def link_access(
-    config: Config, link_name: str | None = None, *, allow_delete_by: str = ""
+    config: Config, link_name: str | None = None, *, allow_delete_by: str = "", shown: str = ""
 ) -> list[LinkAccess]:
     """Return what links would do; with `allow_delete_by`, that person confirms what they remove.
+
+    Parameters
+    ----------
+    shown
+        What stands for the removals that the person has seen; empty: those of now are meant.
 
     Raises
     ------
     ConfigError
         No such link, or both aliases lead to the same cluster.
+    Refused
+        Other removals than those that were shown would be confirmed.
     ConnectionLost, BrokerError
         A cluster does not answer or refuses.
     """
-    return [_of_link(config, link, allow_delete_by) for link in links_of(config, link_name)]
+    return [_of_link(config, link, allow_delete_by, shown) for link in links_of(config, link_name)]
 
 
-def _of_link(config: Config, link: LinkConfig, by: str) -> LinkAccess:
+def _of_link(config: Config, link: LinkConfig, by: str, shown: str) -> LinkAccess:
     with (
         connected(config, link) as both,
         closing(both.state()) as state,
@@ -97,6 +105,11 @@ def _of_link(config: Config, link: LinkConfig, by: str) -> LinkAccess:
             config, link, (admins.source, admins.target), ledger, stored, fences=fences
         )
         if by and plan.asks and not plan.is_confirmed:
+            if shown not in {"", plan.confirmation}:
+                raise Refused(
+                    "other rights would be removed now than those that were shown",
+                    hint="look at them again, and confirm these",
+                )
             row = {"removals": plan.confirmation, "by": by, "at_ms": SystemClock().wall_ms()}
             ledger.write({CONFIRMED: row})
             plan.is_confirmed = True
@@ -127,6 +140,50 @@ def grant_rights(config: Config, link: LinkConfig, topics: Collection[TopicName]
         return grant_held(Ledger(topic), admin.security, promoted, remaining)
 
 
+def access_sync(
+    config: Config,
+    link: LinkConfig,
+    admins: tuple[ClusterAdmin, ClusterAdmin],
+    ledger: Ledger,
+    *,
+    fences: RuleBook,
+    guard: Callable[[], None] = lambda: None,
+) -> AccessSync:
+    """Return what compares a link's rights; without any wish: its ACLs."""
+    source, target = admins
+    wanted = link.access
+    if not wanted.is_on:
+        wanted = wanted.model_copy(update={"sync_acls": True})
+    return AccessSync(
+        wanted,
+        acl_rules_of(link, config.clusters[link.target]),
+        source=source.security,
+        target=target.security,
+        source_id=source.cluster_id,
+        ledger=ledger,
+        fences=lambda: fences.now_at(source.cluster_id()),
+        guard=guard,
+    )
+
+
+def looked(link: LinkConfig, sync: AccessSync, source: ClusterAdmin, stored: Stored) -> AccessPlan:
+    """Return what a link would do about ACLs and quotas; changes nothing."""
+    topics = followed_topics(link, source.describe_topics(), stored.mirrors)
+    is_whole = is_over(stored.mirrors, stored.promoted)
+    return sync.look(topics, stored.promoted, is_over=is_whole)
+
+
+def users_of(
+    link: LinkConfig, admins: tuple[ClusterAdmin, ClusterAdmin], plan: AccessPlan
+) -> ScramPlan:
+    """Return what a link would do about SCRAM users; changes nothing."""
+    if link.access.users_file is None or plan.is_over:
+        return ScramPlan()
+    source, target = admins
+    passwords = load_passwords(link.access.users_file)
+    return look_at_users(source.security, target.security, link.access.principals, passwords)
+
+
 def access_plan(
     config: Config,
     link: LinkConfig,
@@ -137,25 +194,10 @@ def access_plan(
     fences: RuleBook,
 ) -> AccessPlan:
     """Return what the link would do about rights; changes nothing. Without any wish: about ACLs."""
-    source, target = admins
-    wanted = link.access
-    if not wanted.is_on:
-        wanted = wanted.model_copy(update={"sync_acls": True})
-    sync = AccessSync(
-        wanted,
-        acl_rules_of(link, config.clusters[link.target]),
-        source=source.security,
-        target=target.security,
-        source_id=source.cluster_id,
-        ledger=ledger,
-        fences=lambda: fences.now_at(source.cluster_id()),
-    )
-    topics = followed_topics(link, source.describe_topics(), stored.mirrors)
-    plan = sync.look(topics, stored.promoted)
-    if wanted.users_file is not None:
-        passwords = load_passwords(wanted.users_file)
-        users = look_at_users(source.security, target.security, wanted.principals, passwords)
-        plan.notes += [*(f"make SCRAM user {each}" for each in users.make), *users.notes]
+    sync = access_sync(config, link, admins, ledger, fences=fences)
+    plan = looked(link, sync, admins[0], stored)
+    users = users_of(link, admins, plan)
+    plan.notes += [*(f"make SCRAM user {each}" for each in users.make), *users.notes]
     return plan
 
 
@@ -175,5 +217,7 @@ def planned_rights(
         closing(RuleBook(reachable, name)) as fences,
     ):
         plan = access_plan(config, link, admins, Ledger(topic), stored, fences=fences)
+    if plan.is_over:
+        return ()
     asks = (f"nothing is removed: {plan.asks}",) if plan.asks and not plan.is_confirmed else ()
     return (*plan.lines(), *asks)

@@ -179,6 +179,9 @@ def _order(
     desk: WishDesk, link: LinkConfig, how: HowToApply, parts: Sequence[Part]
 ) -> tuple[str, Mapping[str, str]]:
     """Have the running link do it; return why it has not, and items that it could not change."""
+    if how.allow_delete:
+        for part in parts:
+            part.allow(how.by)
     order = Order.new(Place(), how.by, desk.clock.wall_ms(), how.why, verb=OrderVerb.APPLY)
     desk.book.read()
     desk.book.order([order], link.state.replication_factor)

@@ -119,6 +119,47 @@ def failover(
     )
 
 
+def last_failover(config: Config, link: LinkConfig) -> FailoverReport | None:
+    """Return what failovers of a link told, as their rows say; None: there was none.
+
+    Groups are as they are now. What was waited for, and which fence held, is not in the rows.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses.
+    """
+    with wish_desk(config, link) as desk, closing(LinkState(link, desk.target)) as state:
+        desk.book.read()
+        stored = state.read()
+        ends = {
+            name: each.ends
+            for name, each in desk.book.wishes.promotions.items()
+            if each.how is PromotedBy.FAILOVER
+            and each.ends is not None
+            and (name in stored.mirrors or name in stored.promoted)
+        }
+        if not ends:
+            return None
+        rows = [desk.book.wishes.promotions[name] for name in ends]
+        status, first = _status(desk), min(rows, key=lambda each: each.at_ms)
+        partitions = _partitions(records_of(stored, ends), ends)
+        return FailoverReport(
+            desk.link,
+            first.by,
+            first.why,
+            first.at_ms,
+            False,
+            status.failover_fence,
+            None,
+            None,
+            partitions,
+            groups=_groups(desk, link, partitions, status),
+            is_group_sync_on=link.groups.sync,
+            is_source_fenced=all(each.is_source_fenced for each in rows),
+        )
+
+
 class _Who(NamedTuple):
     by: str
     why: str

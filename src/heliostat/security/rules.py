@@ -15,10 +15,9 @@ from heliostat.topics.select import selection_of
 
 
 def acl_rules_of(link: LinkConfig, target: ClusterConfig) -> AclRules:
-    """Return the rules of a link; its own principal is its user at the target, or as it says."""
+    """Return the rules of a link; its own principal is what the target's configuration says."""
     groups = compile_selection(link.groups)
-    user = target.security.username
-    own = {link.access.own_principal, None if user is None else f"User:{user}"}
+    own = {target.security.known_principal}
     return AclRules(
         ResourceNames(naming_of(link).rule, TOPIC, selection_of(link).selects),
         ResourceNames(
@@ -34,3 +33,8 @@ def followed_topics(
 ) -> frozenset[TopicName]:
     """Return the source's topics whose ACLs concern a link: selected ones, and mirrored ones."""
     return frozenset(selection_of(link).choose(at_source)) | frozenset(mirrored)
+
+
+def is_over(mirrored: Iterable[TopicName], promoted: Iterable[TopicName]) -> bool:
+    """Return whether a link's last mirror was promoted: its target is no copy any more."""
+    return any(True for _ in promoted) and not any(True for _ in mirrored)

@@ -34,6 +34,7 @@ from heliostat.security.observe import Security, seen_acls, seen_limits
 from heliostat.security.wanted_acls import AclRules, WantedAcls, pattern_of, wanted_acls
 
 Key = TypeVar("Key")
+ALL_PROMOTED = "all mirrors were promoted: nothing is followed any more"
 NO_AUTHORIZER = "the target has no authorizer: ACLs have no effect there, none is made"
 
 
@@ -58,6 +59,14 @@ class AccessPlan:
     """Why removals wait for a person; empty: they don't."""
     is_confirmed: bool = False
     is_other_cluster: bool = False
+    is_over: bool = False
+    """Whether all mirrors were promoted, so that nothing is followed any more."""
+
+    @property
+    def is_in_step(self) -> bool:
+        """Whether there is nothing to do, and nothing that a person must decide."""
+        is_idle = not (self.acls.make or self.limits.make or self.hold or self.removals)
+        return is_idle and not self.refused
 
     @property
     def removals(self) -> list[str]:
@@ -90,7 +99,13 @@ class AccessPlan:
         lines += [f"keep ready {each}: for the promotion" for each in self.hold]
         lines += [f"{self._removing} {each}: gone at the source" for each in self.removals]
         lines += [f"refused: {each}: {why}" for each, why in self.refused.items()]
+        lines += [ALL_PROMOTED] if self.is_over else []
         return [*lines, *self.notes]
+
+    def keep_all(self) -> None:
+        """Remove nothing."""
+        self.acls.remove, self.limits.remove, self.drop = [], [], []
+        self.is_confirmed = False
 
     def troubles(self, failed: Mapping[str, str]) -> list[str]:
         """Return what a person should know, one line each; the same words while it lasts."""
@@ -104,6 +119,8 @@ class AccessPlan:
     def report(self, named_max: int) -> dict[str, Any]:
         """Return it for the driver's report, with so many rules by name."""
         return {
+            "is_over": self.is_over,
+            "waiting": len(self.removals) if self.asks and not self.is_confirmed else 0,
             "asks": "" if self.is_confirmed else self.asks,
             "removals": self.removals[:named_max] if self.asks and not self.is_confirmed else [],
             "kept_ready": self.kept,
@@ -175,7 +192,13 @@ class AccessSync:
         self._guard = guard
         self._promoted: frozenset[TopicName] = frozenset()
 
-    def look(self, topics: Iterable[TopicName], promoted: Iterable[TopicName] = ()) -> AccessPlan:
+    def look(
+        self,
+        topics: Iterable[TopicName],
+        promoted: Iterable[TopicName] = (),
+        *,
+        is_over: bool = False,
+    ) -> AccessPlan:
         """Read both clusters and the ledger, and decide; changes nothing.
 
         Parameters
@@ -184,6 +207,8 @@ class AccessSync:
             The source's topics that the link selects, and those that it has mirrored.
         promoted
             Those whose mirrors are promoted; the ledger knows more if their rights were granted.
+        is_over
+            Whether no mirror is left: then rights of groups and quotas are the target's own, too.
 
         Raises
         ------
@@ -194,7 +219,9 @@ class AccessSync:
         ledger.read()
         former = {TopicName(self._rules.topics.target_name(topic)) for topic in promoted}
         self._promoted = frozenset(former | ledger.promoted)
-        plan = AccessPlan(Seen(self._source_id(), 0))
+        plan = AccessPlan(Seen(self._source_id(), 0), is_over=is_over, kept=len(ledger.held))
+        if is_over:
+            return plan
         counts: list[int] = []
         if self._wanted.sync_acls:
             counts.append(self._look_at_acls(plan, topics))

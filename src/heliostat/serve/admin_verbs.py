@@ -7,12 +7,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
-from fastapi import Request
+from fastapi import Header, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from heliostat.serve.guard import CALLER, ROLE
+from heliostat.serve.problems import FieldRefused
 from heliostat.serve.tokens import Role
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(max_length=200, description="The same under the same key is done once."),
+]
 
 
 class TypedName(BaseModel):
@@ -43,11 +49,15 @@ def require_typed(link: str, body: TypedName, *, dry_run: bool) -> None:
 
     Raises
     ------
-    HTTPException
+    FieldRefused
         It was not (422).
     """
     if not dry_run and body.confirm != link:
-        raise HTTPException(422, f"confirm is not the link's name, {link}")
+        raise FieldRefused(
+            "confirm",
+            f"`confirm` is not the link's name, {link}",
+            "type the link's name there; with dry_run=true only what would be done is told",
+        )
 
 
 class OneAtATime:

@@ -22,6 +22,7 @@ from heliostat.config import Config, ConfigFile
 from heliostat.errors import HeliostatError
 from heliostat.metrics.text import CONTENT_TYPE
 from heliostat.names import LinkName
+from heliostat.serve.access_routes import add_access
 from heliostat.serve.answers import LinkParameter, answer, status_of
 from heliostat.serve.apply_routes import add_apply
 from heliostat.serve.bodies import Bodies
@@ -60,9 +61,10 @@ from heliostat.serve.messages import (
 from heliostat.serve.mirrormaker2_routes import add_mirrormaker2
 from heliostat.serve.pages import LIMIT, LIMIT_MAX, field_of, topics_page
 from heliostat.serve.plans_routes import add_plans
-from heliostat.serve.problems import Problem, documented, of_error, problem
+from heliostat.serve.problems import FieldRefused, Problem, documented, of_error, problem
 from heliostat.serve.questions import Asking
 from heliostat.serve.restart_routes import add_restarts
+from heliostat.serve.reverse_routes import add_reverse
 from heliostat.serve.static_files import add_page
 from heliostat.serve.switch_routes import add_switch
 from heliostat.serve.tail_routes import add_tail
@@ -126,6 +128,8 @@ def make_app(
     add_levels(app, asking)
     add_tail(app, asking)
     add_switch(app, asking)
+    add_reverse(app, asking)
+    add_access(app, asking)
     of_file = file or partial(_as_file, watch.config)
     add_drill(app, asking, of_file)
     add_definitions(app, watch, of_file)
@@ -328,6 +332,8 @@ def _add_problems(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def refused(_: Request, error: HTTPException) -> Response:
         headers = dict(error.headers or {})
+        if isinstance(error, FieldRefused):
+            return problem(422, str(error.detail), field=error.field, hint=error.hint)
         return problem(error.status_code, str(error.detail), headers=headers)
 
     @app.exception_handler(RequestValidationError)

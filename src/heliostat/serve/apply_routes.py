@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import Body, FastAPI, Query, Request
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from heliostat.operate.apply import HowToApply, apply_link
-from heliostat.serve.admin_verbs import require_admin
+from heliostat.serve.admin_verbs import TypedName, require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.owner_verbs import (
     WAIT_S,
@@ -17,10 +17,16 @@ from heliostat.serve.owner_verbs import (
     Given,
     OwnerVerbs,
     Wait,
-    WhyWished,
     responses_of,
 )
 from heliostat.serve.questions import Asking
+from heliostat.wishes.wish import WHY_CHARS_MAX
+
+
+class ApplyOrder(TypedName):
+    """Why it is applied; shown wherever it matters."""
+
+    why: Annotated[str, Field(max_length=WHY_CHARS_MAX)] = ""
 
 
 class ChangeFate(BaseModel):
@@ -73,7 +79,7 @@ def add_apply(app: FastAPI, asking: Asking) -> None:
         *,
         request: Request,
         link: LinkParameter,
-        body: Annotated[WhyWished | None, Body()] = None,
+        body: Annotated[ApplyOrder | None, Body()] = None,
         allow_delete: Annotated[
             bool, Query(description="Also unset settings, and leave mirrors to other links.")
         ] = False,
@@ -82,15 +88,20 @@ def add_apply(app: FastAPI, asking: Asking) -> None:
     ) -> Response:
         """Do once at the target what the plan says, without copying; try it with `dry_run`.
 
-        Needs a token of role `admin`, where there are tokens; to try it, one of `operate`.
+        Needs a token of role `admin`, where there are tokens, and the link's name typed; to try
+        it, one of `operate`.
         """
+        order = body or ApplyOrder()
         if not dry_run:
             require_admin(request)
-        why = "" if body is None else body.why
-        return verbs.answer(
+        require_typed(asking.link(link).name, order, dry_run=dry_run)
+        why = order.why
+        answer = verbs.answer(
             request,
             Given(link, why, dry_run, wait_s),
             lambda config, of, by: apply_link(
                 config, of, HowToApply(by, why, wait_s, dry_run, allow_delete)
             ),
         )
+        asking.questions.forget(f"plan {link}")
+        return answer

@@ -2,36 +2,35 @@
 
 from __future__ import annotations
 
-import threading
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import Body, FastAPI, Query, Request
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
-from heliostat.operate.failover import failover
-from heliostat.serve.admin_verbs import require_admin
+from heliostat.handover.failover import FailoverReport
+from heliostat.names import LinkName
+from heliostat.operate.failover import failover, last_failover
+from heliostat.serve.admin_verbs import IdempotencyKey, TypedName, require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
-from heliostat.serve.owner_verbs import TOPICS_MAX, DryRun, WhyWished
+from heliostat.serve.long_verbs import WAIT_MAX_S, Course, LongVerbs, WaitForEnd, answered
+from heliostat.serve.owner_verbs import TOPICS_MAX, DryRun
 from heliostat.serve.problems import documented
 from heliostat.serve.questions import Asking
+from heliostat.wishes.wish import WHY_CHARS_MAX
 
 FAILS = (403, 404, 409, 413, 415, 422, 429, 503)
-DRAIN_MAX_S = 60.0
-"""A request waits for it; the command line takes longer ones."""
-AT_ONCE = 2
+DRAIN_MAX_S = 3_600.0
 Pattern = Annotated[str, Field(min_length=1, max_length=249)]
 Fence = Literal["owner", "deny_rule", "lease"]
 
 
-class FailoverOrder(WhyWished):
+class FailoverOrder(TypedName):
     """Which mirrors are to be given away."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    link: str = ""
-    """The link's name once more: what is typed to confirm it. Not needed for a dry run."""
+    why: Annotated[str, Field(max_length=WHY_CHARS_MAX)] = ""
     topics: Annotated[list[Pattern], Field(max_length=TOPICS_MAX, default_factory=list)]
     """Names at the source, `*` is a wildcard; none: all mirrors."""
 
@@ -129,15 +128,64 @@ class FailoverOutcome(BaseModel):
     """By step."""
 
 
+class FailoverCourse(Course):
+    """A failover under way, or as it ended."""
+
+    result: FailoverOutcome | None
+
+
 def add_failover(app: FastAPI, asking: Asking) -> None:
     """Answer who fails a link over."""
-    at_once = threading.BoundedSemaphore(AT_ONCE)
+    verbs = LongVerbs(asking.watch.clock, FailoverReport.markdown)
+    _add_begin(app, asking, verbs)
 
+    @app.get(
+        "/api/v1/links/{link}/failover",
+        operation_id="get_failover",
+        response_model=FailoverCourse,
+        responses=documented(404, 409, 429, 503),
+    )
+    def get_failover(link: LinkParameter) -> Response:
+        """Return the link's failover that is under way, or the last one, with its report.
+
+        One that this service did not carry out is told by its rows at the target.
+        """
+        of = asking.link(link)
+        begun = verbs.last(LinkName(of.name))
+        if begun is not None and not (begun.is_tried and begun.is_over):
+            return JSONResponse(begun.to_json())
+        ask = partial(last_failover, asking.watch.config, of)
+        report = asking.questions.get(f"failover {of.name}", ask).value
+        if report is None:
+            raise HTTPException(404, f"link {of.name} was never failed over")
+        return JSONResponse(_as_course(report))
+
+
+def _as_course(report: FailoverReport) -> dict[str, object]:
+    """Return a failover of another process as it ended."""
+    return {
+        "id": "",
+        "by": report.by,
+        "is_tried": False,
+        "state": "done",
+        "told": [],
+        "started_ms": report.at_ms,
+        "ended_ms": report.at_ms,
+        "result": report.to_json(),
+        "text": report.markdown(),
+        "problem": None,
+    }
+
+
+def _add_begin(app: FastAPI, asking: Asking, verbs: LongVerbs[FailoverReport]) -> None:
     @app.post(
         "/api/v1/links/{link}/failover",
         operation_id="failover_link",
         response_model=FailoverOutcome,
-        responses=documented(*FAILS),
+        responses={
+            202: {"description": "It is under way.", "model": FailoverCourse},
+            **documented(*FAILS),
+        },
     )
     def failover_link(
         *,
@@ -149,28 +197,30 @@ def add_failover(app: FastAPI, asking: Asking) -> None:
             float,
             Query(ge=0, le=DRAIN_MAX_S, description="First wait so long for what is still copied."),
         ] = 0.0,
+        wait_s: WaitForEnd = WAIT_MAX_S,
+        idempotency_key: IdempotencyKey = None,
     ) -> Response:
         """Give mirrors away as they are: needs the role admin, and the link's name typed.
 
         It takes as long as the fence does. Whoever lost the answer asks again: it tells the same.
         """
-        chosen, order = asking.link(link), body or FailoverOrder(topics=[])
+        of, order = asking.link(link), body or FailoverOrder(topics=[])
         by = require_admin(request)
-        if not dry_run and order.link != chosen.name:
-            raise HTTPException(422, "type the link's name: `link` in the body is not its name")
-        if not at_once.acquire(blocking=False):
-            text = f"{AT_ONCE} failovers are under way already"
-            raise HTTPException(429, text, headers={"Retry-After": "5"})
-        try:
-            report = failover(
+        require_typed(of.name, order, dry_run=dry_run)
+        begun = verbs.begin(
+            LinkName(of.name),
+            lambda tell: failover(
                 asking.watch.config,
-                chosen,
+                of,
                 order.topics,
                 by=by,
                 why=order.why,
                 drain_s=drain_s,
                 dry_run=dry_run,
-            )
-        finally:
-            at_once.release()
-        return JSONResponse(report.to_json())
+                tell=tell,
+            ),
+            by=by,
+            key=idempotency_key,
+            is_tried=dry_run,
+        )
+        return answered(begun, wait_s, f"/api/v1/links/{of.name}/failover")

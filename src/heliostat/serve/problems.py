@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import BaseModel
+from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from heliostat.errors import (
@@ -69,6 +70,15 @@ TITLES = {
     500: ("Internal error", "internal"),
     503: ("A cluster or registry does not answer, or refuses", "unavailable"),
 }
+
+
+class FieldRefused(HTTPException):
+    """Says which field of a request is wrong (422), and what to give there."""
+
+    def __init__(self, field: str, detail: str, hint: str) -> None:
+        super().__init__(422, detail)
+        self.field = field
+        self.hint = hint
 
 
 def problem(

@@ -94,6 +94,16 @@ class Questions:
             with self._lock:
                 self._waiting -= 1
 
+    def forget(self, beginning: str) -> None:
+        """Ask anew what has such a key: something was changed that it is about."""
+        with self._lock:
+            kept = self._asked.items()
+            self._asked = {
+                key: asked
+                for key, asked in kept
+                if asked.over_at_s is None or not key.startswith(beginning)
+            }
+
     def _asked_under(self, key: str, ask: Callable[[], Any]) -> _Asked:
         now_s = self._clock.monotonic_s()
         self._asked = {k: asked for k, asked in self._asked.items() if asked.is_kept(now_s)}

@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 
 from heliostat.handover.desk import SwitchOptions
 from heliostat.operate.switch import SwitchWish
+from heliostat.serve.admin_verbs import TypedName
 from heliostat.serve.owner_verbs import TOPICS_MAX, Topic
 
 Seconds = Annotated[float, Field(ge=0, le=86_400)]
+Code = Annotated[str, Field(max_length=100)]
 _DEFAULT = SwitchOptions()
 
 
-class SwitchOrder(BaseModel):
+class SwitchOrder(TypedName):
     """What is to be switched, as `heliostat switch` has it; contents are not compared by API."""
 
-    model_config = ConfigDict(extra="forbid")
-
-    confirm: Annotated[str, Field(max_length=100)] = ""
-    """The link's name, typed once more; not needed for a dry run."""
-    topics: Annotated[list[Topic], Field(max_length=TOPICS_MAX)] = []
+    topics: Annotated[list[Topic], Field(max_length=TOPICS_MAX, default_factory=list)]
     """Names at the source; none: all mirrors of the link."""
     back: bool = False
     """Take back a run that was left behind."""
@@ -43,7 +41,7 @@ class SwitchOrder(BaseModel):
     """How long groups may go on reading at the source."""
     watch_s: Seconds = _DEFAULT.watch_s
     """How long the source is watched afterwards."""
-    accept: Annotated[list[Annotated[str, Field(max_length=100)]], Field(max_length=20)] = []
+    accept: Annotated[list[Code], Field(max_length=20, default_factory=list)]
     """Codes of problems that are accepted."""
 
     def wish(self, by: str) -> SwitchWish:
@@ -113,3 +111,9 @@ class RunView(BaseModel):
     steps: list[RunStep]
     holder: str
     """The process that carries it out, by its own name for itself."""
+    text: str
+    """The report as Markdown."""
+    is_carried_out: bool
+    """Whether this service carries it out now; another process may."""
+    may_go_back: bool
+    """Whether nothing was given away yet."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Body, FastAPI, Request
 from starlette.exceptions import HTTPException
@@ -13,13 +13,13 @@ from starlette.responses import JSONResponse, Response
 from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError
 from heliostat.handover.run import Run
-from heliostat.handover.run_report import ended_words
+from heliostat.handover.run_report import ended_words, markdown
 from heliostat.names import LinkName
 from heliostat.operate.switch import SwitchWish, last_run, plan_switch, switch
-from heliostat.serve.admin_verbs import require_admin
+from heliostat.serve.admin_verbs import require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.owner_verbs import FAILS, DryRun
-from heliostat.serve.problems import documented, problem
+from heliostat.serve.problems import documented
 from heliostat.serve.questions import Asking
 from heliostat.serve.switch_messages import PlannedSwitch, RunView, SwitchOrder
 from heliostat.serve.watch import Watch
@@ -68,6 +68,11 @@ class Switching:
         self._begun.set()
 
 
+def _view(run: Run, link: LinkConfig, *, is_carried_out: bool = False) -> dict[str, Any]:
+    more = {"is_carried_out": is_carried_out, "may_go_back": run.may_go_back}
+    return {**run.to_json(), "text": markdown(run, link.name), **more}
+
+
 def add_switch(app: FastAPI, asking: Asking) -> None:
     """Answer what is asked of switches and runs."""
     switches: dict[LinkName, Switching] = {}
@@ -104,24 +109,19 @@ def add_switch(app: FastAPI, asking: Asking) -> None:
         It is carried out in steps by this service; `GET /api/v1/links/{link}/run` tells how far it
         is. A dry run tells what would happen, and all that is in the way.
         """
-        of, order = asking.link(link), body or SwitchOrder()
+        of, order = asking.link(link), body or SwitchOrder(topics=[], accept=[])
         wish = order.wish(require_admin(request))
         if dry_run:
             return JSONResponse(plan_switch(asking.watch.config, of, wish).to_json())
-        if order.confirm != of.name:
-            return problem(
-                422,
-                "`confirm` is not the link's name",
-                field="confirm",
-                hint="type the link's name there, as it can't be gone back from at the end",
-            )
+        require_typed(of.name, order, dry_run=dry_run)
         begun = begin(of, wish)
         if begun is None:
             raise HTTPException(409, f"a switch of {of.name} is under way in this service")
         if begun.run is None:
             raise begun.error or HTTPException(503, "the switch has not begun yet; look at its run")
         place = f"/api/v1/links/{of.name}/run"
-        return JSONResponse(begun.run.to_json(), 202, {"Location": place})
+        view = _view(begun.run, of, is_carried_out=not begun.is_over)
+        return JSONResponse(view, 202, {"Location": place})
 
     @app.get(
         "/api/v1/links/{link}/run",
@@ -130,9 +130,13 @@ def add_switch(app: FastAPI, asking: Asking) -> None:
         responses=documented(404, 429, 503),
     )
     def get_run(link: LinkParameter) -> Response:
-        """Return the link's last switch or failover, by its row on the target."""
+        """Return the link's last switch, by its row on the target."""
         of = asking.link(link)
+        with lock:
+            own = switches.get(LinkName(of.name))
+        if own is not None and own.run is not None and not own.is_over:
+            return JSONResponse(_view(own.run, of, is_carried_out=True))
         known = asking.questions.get(f"run {of.name}", partial(last_run, asking.watch.config, of))
         if known.value is None:
             raise HTTPException(404, f"link {of.name} was never switched")
-        return JSONResponse(known.value.to_json())
+        return JSONResponse(_view(known.value, of))

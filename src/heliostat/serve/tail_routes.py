@@ -171,6 +171,7 @@ def add_tail(app: FastAPI, asking: Asking) -> None:
         require_typed(link.name, body, dry_run=dry_run)
         with running.of(link.name):
             answer = verb(asking.watch.config, link, by).to_json()
+        asking.questions.forget(f"tail {link.name} ")
         return JSONResponse(answer, 200 if answer.get("is_done", True) else 202)
 
     _add_moves(app, answered)
@@ -196,7 +197,7 @@ def _add_look(app: FastAPI, asking: Asking) -> None:
         from heliostat.operate.tail import show_tail  # loads what compares contents
 
         link_config, topics = asking.link(link), topic or []
-        key = f"tail {link} {sample} {' '.join(topics)}"
+        key = f"tail {link_config.name} {sample} {' '.join(topics)}"
         return asking.answer(
             request,
             key,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import threading
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ from kafka.protocol.admin import (
     DescribeClientQuotasResponse,
     DescribeUserScramCredentialsResponse,
 )
+from kafka.protocol.metadata import MetadataRequest
 
 from heliostat.clusters.acl import (
     AclBinding,
@@ -25,10 +28,10 @@ from heliostat.clusters.acl import (
     Permission,
     ResourceKind,
 )
-from heliostat.clusters.admin import acl_calls, quota_calls, scram_calls
-from heliostat.clusters.admin.each_broker import each_broker
+from heliostat.clusters.admin import acl_calls, each_broker, quota_calls, scram_calls
+from heliostat.clusters.admin.security_admin import SecurityAdmin
 from heliostat.clusters.client_quota import QuotaEntity
-from heliostat.clusters.kafka_codes import SECURITY_DISABLED
+from heliostat.clusters.kafka_codes import NETWORK_EXCEPTION, SECURITY_DISABLED
 from heliostat.clusters.scram_user import ScramCredential, ScramMechanism, ScramUpsertion
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import BrokerId
@@ -49,11 +52,13 @@ class Cluster:
         self.by_broker = brokers or {}
         self.heard: list[Any] = []
 
-    def about(self, _: float) -> Any:
-        rows = [type("Row", (), {"node_id": node})() for node in self.by_broker]
-        return type("About", (), {"brokers": rows})()
+    def metadata(self, _: Any) -> Any:
+        """Name some of the brokers; each of these names all."""
+        return named(list(self.by_broker)[:1])
 
     def send(self, request: Any, broker: BrokerId | None = None) -> Any:
+        if isinstance(request, MetadataRequest):
+            return named(self.by_broker)
         sent = request.encode(version=self.version)
         self.heard.append(type(request).decode(sent, version=self.version))
         answer = self.by_broker.get(broker, self.answer) if broker is not None else self.answer
@@ -63,6 +68,11 @@ class Cluster:
         return type(response).decode(response.encode(version=self.version), version=self.version)
 
     send_to_controller = send
+
+
+def named(brokers: Iterable[int]) -> Any:
+    rows = [type("Row", (), {"node_id": node})() for node in brokers]
+    return type("About", (), {"brokers": rows})()
 
 
 def listing(*bindings: AclBinding, kind: int | None = None) -> DescribeAclsResponse:
@@ -114,12 +124,31 @@ def test_each_broker_is_asked_itself() -> None:
     answers = {1: listing(READ), 2: listing(), 3: ConnectionLost("away"), 4: listing(NO_ALL)}
     answers[4] = DescribeAclsResponse(error_code=31, error_message="not you")
     cluster: Any = Cluster(None, 2, answers)
-    by_broker = each_broker(cluster, acl_calls.describe)
+    by_broker = SecurityAdmin(cluster).describe_acls_everywhere()
     assert by_broker[BrokerId(1)] == AclListing(frozenset({READ}))
     assert by_broker[BrokerId(2)] == AclListing()
     assert isinstance(by_broker[BrokerId(3)], BrokerError)
     assert isinstance(by_broker[BrokerId(4)], BrokerError)
     assert "not you" in str(by_broker[BrokerId(4)])
+
+
+def test_one_that_hangs_is_silent_and_keeps_nobody_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    over = threading.Event()
+
+    def hang(_: Any) -> Any:
+        over.wait(20)
+        return listing()
+
+    monkeypatch.setattr(each_broker, "LOOK_S", 0.1)
+    cluster: Any = Cluster(None, 2, {1: listing(READ), 2: hang})
+    by_broker = SecurityAdmin(cluster).describe_acls_everywhere()
+    over.set()
+    silent = by_broker[BrokerId(2)]
+    assert isinstance(silent, BrokerError)
+    assert silent.kafka_code == NETWORK_EXCEPTION
+    assert by_broker[BrokerId(1)] == AclListing(frozenset({READ}))
 
 
 def test_bindings_are_created_and_deleted_one_by_one() -> None:

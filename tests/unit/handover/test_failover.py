@@ -248,6 +248,14 @@ def test_all_rows_stand_in_each_form_of_the_report() -> None:
     assert "| g | 2023-11-14 22:13:20Z | 3 | 4 |" in document
 
 
+def test_one_that_was_done_before_is_told_by_its_rows() -> None:
+    last = replace(report(), fenced_by=None, drained=None, took_s={}, is_source_fenced=True)
+    assert "it has held" in last.markdown()
+    assert UNFENCED not in last.markdown()
+    assert UNFENCED not in "\n".join(last.lines())
+    assert last.to_json()["is_source_fenced"]
+
+
 def test_a_dry_run_says_what_would_hold() -> None:
     tried = replace(report(), is_tried=True, fenced_by=None, groups=(), is_group_sync_on=False)
     first, fence, *rest = tried.lines()

@@ -375,3 +375,24 @@ def test_by_what_configuration_a_link_goes_is_told_while_its_driver_reports() ->
     assert told("running", live) == [7.5, 0, 2]
     assert told("running", refused) == [7.5, 1, 0]
     assert told("ended", refused) == told("running", {}) == [None] * 3
+
+
+def test_rights_that_follow_and_how_mirrors_are_protected() -> None:
+    status = status_of([])
+    names = {f.RIGHTS.name, f.RIGHTS_WAITING.name, f.MIRRORS_PROTECTED.name}
+    for driver in ({}, {"access": {}, "protection": {}}, {"access": {"error": "no right"}}):
+        status.driver = driver
+        assert not [name for name, _ in samples_of(status) if name in names], "nothing is known"
+    rights = {"in_step": 5, "kept_ready": 2, "foreign": 1, "refused_count": 0, "failed_count": 3}
+    rights |= {"waiting": 4, "made": 9, "removed": 1, "at_ms": 1_500}
+    protection = {"mirrors": 7, "protected": 6, "rules": 12}
+    status.driver = {"access": rights, "protection": protection}
+    values = samples_of(status)
+    assert values[at(f.RIGHTS, state="in_step")] == 5
+    assert values[at(f.RIGHTS, state="somebody_elses")] == 1
+    assert values[at(f.RIGHTS, state="failed")] == 3
+    assert values[at(f.RIGHTS_WAITING)] == 4
+    assert values[at(f.RIGHTS_CHANGED, what="made")] == 9
+    assert values[at(f.RIGHTS_COMPARED)] == 1.5
+    found = (f.MIRRORS_PROTECTED, f.MIRRORS_UNPROTECTED, f.PROTECTION_RULES)
+    assert [values[at(each)] for each in found] == [6, 1, 12]

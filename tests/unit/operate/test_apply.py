@@ -40,6 +40,7 @@ class FakePart:
         self.refuses: dict[str, str] = {}
         self.fails: BrokerError | None = None
         self.refused: Mapping[str, str] = {}
+        self.allowed_by: list[str] = []
 
     def look(self) -> PartLook:
         return PartLook(tuple(self.left), self.refused, ("v: replication factor is 1",))
@@ -57,6 +58,9 @@ class FakePart:
             or (each.is_deletion and not allow_delete)
         ]
         return self.refuses
+
+    def allow(self, by: str) -> None:
+        self.allowed_by.append(by)
 
     def reasons(self, refused: Mapping[str, str]) -> Mapping[str, str]:
         return refused
@@ -171,8 +175,9 @@ def test_an_owner_is_ordered_to_do_it(scene: Scene, state: str) -> None:
         scene.other.left = [Change("publish_offsets", "g", "publish", "more", version="2")]
 
     scene.at_order = done
-    answer = scene.apply()
+    answer = scene.apply(allow_delete=True)
     assert fates(answer) == ALL_DONE, "the group goes on by itself"
+    assert scene.part.allowed_by == scene.other.allowed_by == ["a test"]
     assert (answer.by_owner, scene.ordered) == (True, [OrderVerb.APPLY])
     assert not scene.ownership.mock_calls, "nobody claims it"
 

@@ -17,6 +17,8 @@ from heliostat.config.access import NameRule
 from heliostat.errors import BrokerError
 from heliostat.names import BrokerId, ClusterId, TopicName
 from heliostat.security.granting import grant_held
+from heliostat.security.rules import is_over
+from heliostat.security.sync import ALL_PROMOTED
 from heliostat.security.wanted_acls import ALL_BUT_WRITE
 
 A = QuotaEntity.of({"user": "a"})
@@ -267,3 +269,36 @@ def test_quotas_follow_and_other_values_stay() -> None:
     del world.source.quotas[A]["producer_byte_rate"]
     world.turn()
     assert world.target.quotas[A] == {"consumer_byte_rate": 7.0}
+
+
+def test_after_the_last_promotion_nothing_is_followed_any_more() -> None:
+    """Given rights of topics, groups and quotas / when no mirror is left / then all stays."""
+    world = World()
+    group = acl(kind=GROUP, name="g")
+    world.source.acls = {acl(), group}
+    world.source.quotas = {A: {"producer_byte_rate": 5.0}}
+    world.turn()
+    there = set(world.target.acls)
+    world.source.acls = {acl(user="b"), acl(kind=GROUP, name="h")}
+    world.source.quotas = {A: {"producer_byte_rate": 9.0}}
+    sync = world.sync()
+    plan = sync.look(world.topics, [TopicName("t.1")], is_over=True)
+    done = sync.carry_out(plan)
+    assert (done.made, done.removed, plan.removals, plan.asks) == (0, 0, [], "")
+    assert plan.is_in_step
+    assert plan.lines() == [ALL_PROMOTED]
+    assert plan.report(9)["is_over"]
+    assert world.target.acls == there
+    assert world.target.quotas == {A: {"producer_byte_rate": 5.0}}
+    plan, _ = world.turn()
+    assert plan.acls.make, "a way back makes mirrors again, and rights follow"
+
+
+def test_a_link_whose_last_mirror_was_promoted_is_over() -> None:
+    one = [TopicName("t")]
+    assert [is_over([], one), is_over(one, one), is_over([], []), is_over(one, [])] == [
+        True,
+        False,
+        False,
+        False,
+    ]

@@ -49,7 +49,7 @@ def test_what_became_of_it(
     monkeypatch.setattr(apply_routes, "apply_link", applied)
     app = Guard(make_app(watch), hosts=[HOST], tokens=None)
     client = TestClient(app, base_url=f"http://{HOST}")
-    answer = client.post(f"/api/v1/links/l/apply{query}", json={"why": "w"})
+    answer = client.post(f"/api/v1/links/l/apply{query}", json={"why": "w", "confirm": "l"})
     assert (answer.status_code, asked) == (code, [("l", how)])
     body: dict[str, Any] = answer.json()
     assert ApplyOutcome(**body).changes[0].fate == fate.value
@@ -68,3 +68,14 @@ def test_a_token_of_less_than_admin_may_only_try(
     client = TestClient(as_operator, base_url=f"http://{HOST}")
     assert client.post("/api/v1/links/l/apply").status_code == 403
     assert client.post("/api/v1/links/l/apply?dry_run=true").status_code == 200
+
+
+def test_the_links_name_is_typed_before_anything_is_done(
+    watch: Watch, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(apply_routes, "apply_link", lambda *_: pytest.fail("it was done"))
+    client = TestClient(
+        Guard(make_app(watch), hosts=[HOST], tokens=None), base_url=f"http://{HOST}"
+    )
+    refused = client.post("/api/v1/links/l/apply", json={"confirm": "k"})
+    assert (refused.status_code, refused.json()["field"]) == (422, "confirm")

@@ -1,8 +1,7 @@
-"""What brokers let us do ourselves; and every broker asked itself, whoever hangs (KIP-430)."""
+"""What brokers let us do ourselves (KIP-430)."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -11,13 +10,11 @@ from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.metadata import MetadataRequest
 
 from heliostat.clusters.admin.caller import Caller, error_of
+from heliostat.clusters.admin.each_broker import each_broker
 from heliostat.clusters.kafka_codes import TOPIC_AUTHORIZATION_FAILED
-from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
+from heliostat.errors import BrokerError, HeliostatError
 from heliostat.names import BrokerId, TopicName
-from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 
-LOOK_S = 4.0
-"""How long to wait for a broker; one that hangs is named as silent."""
 _WRITE, _ALTER = 4, 7  # `AclOperation`
 _Answer = TypeVar("_Answer")
 MayWrite = Mapping[TopicName, bool | BrokerError]
@@ -47,48 +44,6 @@ class OwnRights:
         )
         error = error_of(answer.error_code, "ask what we may do with the cluster")
         return error or _ALTER in (answer.authorized_operations or ())
-
-
-def each_broker(
-    caller: Caller, ask: Callable[[BrokerId], _Answer]
-) -> dict[BrokerId, _Answer | HeliostatError]:
-    """Ask every broker that any of them names; those that fail have their error.
-
-    Raises
-    ------
-    ConnectionLost
-        None of them can be reached, not even to learn who they are.
-    """
-    answers: dict[BrokerId, _Answer | HeliostatError] = {}
-    left = _named(caller.metadata([]))
-    while left:  # ends: nobody names another one
-        asks = {
-            broker: PendingAnswer(partial(_with_others, caller, ask, broker), f"asks {broker}")
-            for broker in sorted(left)
-        }
-        until_s = time.monotonic() + LOOK_S
-        others = set[BrokerId]()
-        for broker, pending in asks.items():
-            try:
-                named, answers[broker] = pending.answer(max(0.0, until_s - time.monotonic()))
-                others |= named
-            except NoAnswerYet:
-                answers[broker] = ConnectionLost(f"broker {broker} does not answer")
-            except HeliostatError as error:
-                answers[broker] = error
-        left = others - answers.keys()
-    return answers
-
-
-def _with_others(
-    caller: Caller, ask: Callable[[BrokerId], _Answer], broker: BrokerId
-) -> tuple[set[BrokerId], _Answer]:
-    request = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-    return _named(caller.send(request, broker)), ask(broker)
-
-
-def _named(answer: Any) -> set[BrokerId]:
-    return {BrokerId(row.node_id) for row in answer.brokers}
 
 
 def may_write(caller: Caller, topics: Sequence[TopicName], broker: BrokerId) -> MayWrite:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 
 from heliostat.clusters.acl import AclBinding
 from heliostat.clusters.admin import acl_calls, quota_calls, scram_calls
 from heliostat.clusters.admin.caller import Caller
-from heliostat.clusters.admin.each_broker import each_broker
+from heliostat.clusters.admin.each_broker import Answer, each_broker
 from heliostat.clusters.client_quota import QuotaEntity, Quotas
+from heliostat.clusters.kafka_codes import NETWORK_EXCEPTION
 from heliostat.clusters.scram_user import ScramCredential, ScramUpsertion
-from heliostat.errors import BrokerError
+from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
 from heliostat.names import BrokerId
 
 
@@ -23,16 +25,19 @@ class SecurityAdmin:
     def __init__(self, caller: Caller) -> None:
         self._caller = caller
 
+    def _everywhere(
+        self, describe: Callable[[Caller, BrokerId], Answer]
+    ) -> dict[BrokerId, Answer | BrokerError]:
+        answers = each_broker(self._caller, partial(describe, self._caller))
+        return {broker: _refusal_or(broker, each) for broker, each in answers.items()}
+
     def describe_acls(self, broker: BrokerId | None = None) -> acl_calls.Describing:
         """All bindings as one broker knows them; a cluster without an authorizer says so."""
         return acl_calls.describe(self._caller, broker)
 
     def describe_acls_everywhere(self) -> Mapping[BrokerId, acl_calls.Describing]:
-        """All bindings as each broker knows them itself, as any may lag; or its error.
-
-        Brokers that the cluster's metadata does not name are not asked.
-        """
-        return each_broker(self._caller, acl_calls.describe)
+        """All bindings as each broker knows them itself, as any may lag; or its error."""
+        return self._everywhere(acl_calls.describe)
 
     def create_acls(
         self, bindings: Iterable[AclBinding]
@@ -61,7 +66,7 @@ class SecurityAdmin:
 
     def describe_quotas_everywhere(self) -> Mapping[BrokerId, Quotas | BrokerError]:
         """Limits of all entities as each broker knows them itself, or its error."""
-        return each_broker(self._caller, quota_calls.describe)
+        return self._everywhere(quota_calls.describe)
 
     def alter_quotas(
         self, changes: quota_calls.Changes, *, validate_only: bool = False
@@ -83,7 +88,7 @@ class SecurityAdmin:
         self,
     ) -> Mapping[BrokerId, frozenset[ScramCredential] | BrokerError]:
         """Credentials of all users as each broker knows them itself, or its error."""
-        return each_broker(self._caller, scram_calls.describe)
+        return self._everywhere(scram_calls.describe)
 
     def alter_scram_users(
         self,
@@ -92,3 +97,13 @@ class SecurityAdmin:
     ) -> Mapping[scram_calls.ScramKey, BrokerError | None]:
         """Make or replace credentials, and delete others; None for each that succeeded."""
         return scram_calls.alter(self._caller, upsertions, deletions)
+
+
+def _refusal_or(broker: BrokerId, answer: Answer | HeliostatError) -> Answer | BrokerError:
+    """Return an answer; of a broker that has not given one, that it is silent."""
+    if isinstance(answer, ConnectionLost):
+        text = f"broker {broker} does not answer: {answer.text}"
+        return BrokerError(text, kafka_code=NETWORK_EXCEPTION)
+    if isinstance(answer, HeliostatError) and not isinstance(answer, BrokerError):
+        raise answer
+    return answer

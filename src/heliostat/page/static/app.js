@@ -9,6 +9,7 @@ import { giveToken, needsToken, now, service, startClock, usePolled } from "./se
 import { Theme } from "./theme_switch.js";
 import { Configuration } from "./views/configuration.js";
 import { Events } from "./views/events.js";
+import { FailoverView } from "./views/failover.js";
 import { Gaps } from "./views/gaps.js";
 import { GroupDetails, Groups } from "./views/groups.js";
 import { Help } from "./views/help.js";
@@ -19,6 +20,7 @@ import { LinkHead } from "./views/link_head.js";
 import { MapView } from "./views/map.js";
 import { Empty, useCurrentInSight } from "./views/parts.js";
 import { Plan } from "./views/plan.js";
+import { RightsView } from "./views/rights.js";
 import { Schemas } from "./views/schemas.js";
 import { TopicView } from "./views/topic.js";
 import { Topics } from "./views/topics.js";
@@ -82,6 +84,10 @@ function View({ links, target }) {
       return html`<${Schemas} key=${link} link=${link} target=${target} />`;
     case "verify":
       return html`<${Verify} key=${link} link=${link} />`;
+    case "failover":
+      return html`<${FailoverView} key=${link} name=${link} links=${links.data?.items ?? []} />`;
+    case "rights":
+      return html`<${RightsView} key=${link} link=${link} target=${target} />`;
     case "configuration":
       return html`<${Configuration} key=${link} link=${link} />`;
     case "plan":

@@ -5,7 +5,7 @@ import * as routes from "./pure/route.js";
 export const route = signal(routes.parse(location.hash));
 export const isHelpShown = signal(false);
 /** Views of a link by the key after g. @type {Record<string, import("./pure/route.js").Part>} */
-const PARTS = { gg: "groups", ga: "gaps", gd: "dead-letters", gs: "schemas", gp: "plan", gn: "lanes", gc: "configuration", gv: "verify", gw: "why" };
+const PARTS = { gg: "groups", ga: "gaps", gd: "dead-letters", gs: "schemas", gp: "plan", gn: "lanes", gc: "configuration", gv: "verify", gf: "failover", gr: "rights", gw: "why" };
 const SEQUENCE_MS = 1_200;
 let before = { key: "", at: 0 };
 

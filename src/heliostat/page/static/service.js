@@ -233,6 +233,15 @@ async function askOnce(path, leaving) {
   return { data, problem };
 }
 
+/** An answer of the service now, or why there is none. @param {string} path below api/v1/ @param {AbortSignal} leaving */
+export async function get(path, leaving) {
+  try {
+    return await askOnce(`api/v1/${path}`, leaving);
+  } catch (error) {
+    return { data: null, problem: unreached(/** @type {Error} */ (error)) };
+  }
+}
+
 /**
  * Changes something of the service, and asks for all anew.
  * @param {"POST" | "DELETE"} method
@@ -256,12 +265,13 @@ export async function change(method, path, body) {
  * @param {string} path below api/v1/
  * @param {object} body
  * @param {AbortSignal} [leaving]
+ * @param {string} [key] the same under the same key is done once
  * @returns {Promise<{data: any, problem: Problem | null}>}
  */
-export async function post(path, body, leaving) {
+export async function post(path, body, leaving, key = "") {
   const late = AbortSignal.timeout(CHANGED_WITHIN_MS);
   try {
-    const response = await send("POST", path, body, leaving ? AbortSignal.any([leaving, late]) : late);
+    const response = await send("POST", path, body, leaving ? AbortSignal.any([leaving, late]) : late, key);
     return response.ok ? { data: await response.json(), problem: null } : { data: null, problem: await problemOf(response) };
   } catch (error) {
     return { data: null, problem: unreached(/** @type {Error} */ (error)) };
@@ -270,9 +280,10 @@ export async function post(path, body, leaving) {
   }
 }
 
-/** @param {string} method @param {string} path @param {object | undefined} body @param {AbortSignal} signal */
-function send(method, path, body, signal) {
+/** @param {string} method @param {string} path @param {object | undefined} body @param {AbortSignal} signal @param {string} [key] */
+function send(method, path, body, signal, key = "") {
   const headers = headersOf("");
+  if (key) headers["Idempotency-Key"] = key;
   if (body) headers["Content-Type"] = "application/json";
   return fetch(`api/v1/${path}`, { method, headers, body: body && JSON.stringify(body), signal, cache: "no-store" });
 }

@@ -34,6 +34,12 @@ export function exposureSentences(link, atMs) {
   return said;
 }
 
+/** @param {Exposed} link @returns {import("./states.js").Tone} */
+export function exposureTone({ unfenced, would_be_lost }) {
+  if (!would_be_lost || would_be_lost.records === null) return "unknown";
+  return unfenced || would_be_lost.records > 0 || would_be_lost.truth !== "exact" ? "lag" : "ok";
+}
+
 /** @param {string} source @param {Loss} loss */
 function lossSentence(source, loss) {
   if (loss.records === null) return `What would be lost with ${source} now is not known.`;
@@ -43,8 +49,23 @@ function lossSentence(source, loss) {
   return `If ${source} were lost now, ${least}${counted(loss.records, "record")} would be lost${oldest}.`;
 }
 
-/** @param {Rereads} rereads @param {number | undefined} atMs */
-function rereadSentence(rereads, atMs) {
+/** @typedef {{group: string, records: number | null, truth: string, partitions_begun_anew: number, partitions_not_known: number, partitions_without_mirror: number, why: string}} GroupReread */
+
+/** What a group would read again, as a figure; without an answer it is not known. @param {GroupReread | undefined} group */
+export const rereadFigure = (group) => lag(group?.records, group?.truth === "bound" ? 1 : 0);
+
+/** What stands behind the figure; empty: nothing. @param {GroupReread} group */
+export function rereadDetails({ partitions_begun_anew, partitions_not_known, partitions_without_mirror, why }) {
+  const said = [];
+  if (partitions_begun_anew) said.push(`the target has no offset of ${counted(partitions_begun_anew, "partition")}: read from the first record on, or as auto.offset.reset says`);
+  if (partitions_not_known) said.push(`of ${counted(partitions_not_known, "partition")} it is not known`);
+  if (partitions_without_mirror) said.push(`${counted(partitions_without_mirror, "partition has", "partitions have")} no mirror`);
+  if (why) said.push(why);
+  return said.join("; ");
+}
+
+/** What groups would read again, all together. @param {Rereads} rereads @param {number | undefined} [atMs] */
+export function rereadSentence(rereads, atMs) {
   const ago = atMs === undefined ? "" : ` (looked at ${span(Math.max(0, (atMs - rereads.at_ms) / 1000))} ago)`;
   const why = rereads.is_synced ? "" : ": their offsets are not published";
   if (rereads.records === null) return `What consumer groups would read again is not known${why}.`;

@@ -10,10 +10,10 @@
  * @property {number} [offset]
  * @property {Record<string, string>} query
  */
-/** @typedef {"lanes" | "events" | "why" | "groups" | "gaps" | "dead-letters" | "schemas" | "plan" | "configuration" | "verify"} Part a view of a link with nothing below it */
+/** @typedef {"lanes" | "events" | "why" | "groups" | "gaps" | "dead-letters" | "schemas" | "plan" | "configuration" | "verify" | "failover" | "rights"} Part a view of a link with nothing below it */
 
 /** @type {Set<string>} */
-const PARTS = new Set(["lanes", "events", "why", "groups", "gaps", "dead-letters", "schemas", "plan", "configuration", "verify"]);
+const PARTS = new Set(["lanes", "events", "why", "groups", "gaps", "dead-letters", "schemas", "plan", "configuration", "verify", "failover", "rights"]);
 /** @param {string} part @returns {part is Part} */
 const isPart = (part) => PARTS.has(part);
 

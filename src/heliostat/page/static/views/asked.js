@@ -9,7 +9,7 @@ const OLD_S = 300;
 const ROWS = 200;
 
 /**
- * @param {{title: any, path: string, children?: any}} props `children` makes the view of the answer
+ * @param {{title: any, path: string, children?: any}} props `children` makes the view of the answer; it is given what asks again, too
  */
 export function Asked({ title, path, children }) {
   const { data, problem, isAsking, again } = useAsked(path);
@@ -20,7 +20,7 @@ export function Asked({ title, path, children }) {
     </div>
     ${problem && html`<${Trouble} problem=${problem}>${data ? html`<p>What you see below was told at <${Time} ms=${data.as_of_ms} />.</p>` : ""}<//>`}
     ${data && data.next && html`<p class="tone-lag">Only the first ${whole(data.items.length)} rows are shown.</p>`}
-    ${data && html`<div class="asked-body ${problem ? "old" : ""}">${children(data)}</div>`}
+    ${data && html`<div class="asked-body ${problem ? "old" : ""}">${children(data, again)}</div>`}
   </section>`;
 }
 

@@ -17,6 +17,8 @@ const KEYS = [
   ["g n", "lanes"],
   ["g v", "verify"],
   ["g c", "configuration"],
+  ["g r", "rights"],
+  ["g f", "fail over"],
   ["g w", "why?"],
   ["j  k", "next, previous row"],
   ["Enter", "open it"],

@@ -25,10 +25,12 @@ export function LinkHead({ name, summary }) {
     ["gaps", "Gaps", ofPart(name, "gaps"), ""],
     ["dead-letters", "Dead letters", ofPart(name, "dead-letters"), ""],
     ["schemas", "Schemas", ofPart(name, "schemas"), ""],
+    ["rights", "Rights", ofPart(name, "rights"), ""],
     ["plan", "Plan", ofPart(name, "plan"), ""],
     ["lanes", "Lanes", ofPart(name, "lanes"), data ? whole(data.lanes.length) : ""],
     ["events", "Events", ofPart(name, "events"), ""],
     ["verify", "Verify", ofPart(name, "verify"), ""],
+    ["failover", "Fail over", ofPart(name, "failover"), ""],
     ["configuration", "Configuration", ofPart(name, "configuration"), ""],
     ["why", "Why?", ofPart(name, "why"), ""],
   ];

@@ -1,0 +1,129 @@
+"""The way back by API: the same function as `heliostat reverse`, with the link's name typed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Body, FastAPI, Request
+from pydantic import BaseModel, Field
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse, Response
+
+from heliostat.names import LinkName
+from heliostat.operate.reverse import ReturnState, Reversal, Tail, reverse
+from heliostat.serve.admin_verbs import IdempotencyKey, TypedName, require_admin, require_typed
+from heliostat.serve.answers import LinkParameter
+from heliostat.serve.long_verbs import WAIT_MAX_S, Course, LongVerbs, WaitForEnd, answered
+from heliostat.serve.owner_verbs import TOPICS_MAX, DryRun, Topic
+from heliostat.serve.problems import documented
+from heliostat.serve.questions import Asking
+
+FAILS = (403, 404, 409, 413, 415, 422, 429, 503)
+
+
+class ReverseOrder(TypedName):
+    """By which link topics are copied back, and what becomes of tails."""
+
+    back: Annotated[str, Field(min_length=1, max_length=100)]
+    """A link in the other direction that is not running."""
+    topics: Annotated[list[Topic], Field(max_length=TOPICS_MAX, default_factory=list)]
+    """Names at the old source; none: all that were promoted."""
+    tail: Tail = Tail.REFUSE
+    """What becomes of topics whose old source has records that never crossed."""
+
+
+class PartitionReturned(BaseModel):
+    """One partition: where both logs are equal, and where copying goes on."""
+
+    partition: int
+    source_end: int
+    target_end: int
+    old_end: int
+    """Log end at the old source."""
+    tail: int
+    """Records there that never crossed, at most."""
+
+
+class TopicReturned(BaseModel):
+    """What becomes, or became, of a topic."""
+
+    topic: str
+    """Its name at the old source."""
+    mirror: str
+    """Its name at the new primary."""
+    state: ReturnState
+    why: str
+    tail: int
+    """Records that never crossed, at most."""
+    partitions: list[PartitionReturned]
+
+
+class ReversalOutcome(BaseModel):
+    """What becomes, or became, of all topics."""
+
+    link: str
+    back: str
+    is_written: bool
+    """Whether it was done; start the link that leads back then."""
+    topics: list[TopicReturned]
+
+
+class ReverseCourse(Course):
+    """A way back under way, or as it ended."""
+
+    result: ReversalOutcome | None
+
+
+def _report(reversal: Reversal) -> str:
+    return "\n".join(reversal.describe())
+
+
+def add_reverse(app: FastAPI, asking: Asking) -> None:
+    """Answer who lets a link lead back."""
+    verbs = LongVerbs(asking.watch.clock, _report)
+
+    @app.get(
+        "/api/v1/links/{link}/reverse",
+        operation_id="get_reverse",
+        response_model=ReverseCourse,
+        responses=documented(404),
+    )
+    def get_reverse(link: LinkParameter) -> Response:
+        """Return the way back, or the look at it, that this service was asked for last."""
+        of = asking.link(link)
+        begun = verbs.last(LinkName(of.name))
+        if begun is None:
+            raise HTTPException(404, f"nobody has asked this service to reverse {of.name}")
+        return JSONResponse(begun.to_json())
+
+    @app.post(
+        "/api/v1/links/{link}/reverse",
+        operation_id="reverse_link",
+        response_model=ReversalOutcome,
+        responses={
+            202: {"description": "It is under way.", "model": ReverseCourse},
+            **documented(*FAILS),
+        },
+    )
+    def reverse_link(
+        *,
+        request: Request,
+        link: LinkParameter,
+        body: Annotated[ReverseOrder, Body()],
+        dry_run: DryRun = False,
+        wait_s: WaitForEnd = WAIT_MAX_S,
+        idempotency_key: IdempotencyKey = None,
+    ) -> Response:
+        """Have a link copy to the old source what came since; role admin, the name typed."""
+        of, back = asking.link(link), asking.link(body.back)
+        by = require_admin(request)
+        require_typed(of.name, body, dry_run=dry_run)
+        config = asking.watch.config
+        begun = verbs.begin(
+            LinkName(of.name),
+            lambda _: reverse(config, of, back, body.topics, tail=body.tail, dry_run=dry_run),
+            by=by,
+            key=idempotency_key,
+            is_tried=dry_run,
+        )
+        return answered(begun, wait_s, f"/api/v1/links/{of.name}/reverse")
