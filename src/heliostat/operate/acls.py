@@ -101,6 +101,12 @@ FENCE: Mapping[Operation, str] = MappingProxyType(
         "stopped by hand"
     }
 )
+LAST_TO_MOVE: Mapping[Operation, str] = MappingProxyType(
+    {Operation.READ: "follow groups that still run where a way back leads (reverse)"}
+)
+MADE_ANEW: Mapping[Operation, str] = MappingProxyType(
+    {Operation.DELETE: "make topics anew whose tail was rescued (reverse --tail recreate)"}
+)
 POSITIONS_TOPIC: Mapping[Operation, str] = MappingProxyType(
     {
         Operation.READ: "read what MirrorMaker 2 has committed (adopt)",
@@ -292,12 +298,21 @@ def link_grants(
             wanted.append((topic, Reach(name), operations))
     target += _adoption(peer)
     if switches:
-        source.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), FENCE))
+        source += _to_switch_source(link)
         target.append((ResourceKind.TRANSACTIONAL_ID, Reach(f"{own}run"), RUN_ID))
+        target += ((topic, each, MADE_ANEW) for each in mirrors)
     return (
         _side(config, "source", link, principal, source),
         _side(config, "target", link, principal, target),
     )
+
+
+def _to_switch_source(link: LinkConfig) -> Iterator[_Wanted]:
+    """Yield what a switch, and a way back, need at the source."""
+    yield ResourceKind.CLUSTER, Reach(CLUSTER_NAME), FENCE
+    if link.groups.sync:
+        for each in reach_of(link.groups.include):
+            yield ResourceKind.GROUP, each, LAST_TO_MOVE
 
 
 def _rights(link: LinkConfig) -> Iterator[tuple[str, Mapping[Operation, str]]]:
