@@ -26,7 +26,7 @@ from heliostat.handover.run import RunState
 from heliostat.names import GroupId
 from heliostat.operate.reverse import reverse
 from heliostat.operate.reversing.values import ReturnState
-from heliostat.operate.switch import SwitchWish, switch
+from heliostat.operate.switch import SwitchWish, plan_switch, switch
 from heliostat_sandbox.registry import SandboxRegistry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
@@ -124,7 +124,16 @@ class Turns:
         link, back = links[self.names[here, there]], links[self.names[there, here]]
         Load(self, here, number)
         self.seen += self.read(here, self.group)
-        run = switch(self.config, link, SwitchWish((self.plain, self.avro), FAST, "a test"))
+        wish = SwitchWish((self.plain, self.avro), FAST, "a test")
+
+        def is_possible() -> bool:
+            """Whether the link has begun again, and has taken the topics over."""
+            plan = plan_switch(self.config, link, wish)
+            print(time.strftime("%H:%M:%S"), [each.text for each in plan.problems])
+            return plan.is_possible
+
+        wait_for("the link has taken over", is_possible)
+        run = switch(self.config, link, wish)
         assert run.state is RunState.DONE, run
         self.written_at_once(there)
         for _ in range(30):  # until the registries' versions are level
