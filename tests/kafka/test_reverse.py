@@ -177,6 +177,7 @@ def test_switched_and_reversed_again_and_again(scene: Scene) -> None:
     ]
 
 
+@pytest.mark.long
 def test_both_links_run_while_a_tail_is_made_anew(scene: Scene) -> None:
     """Given both links under way, a topic with a tail, and one whose offsets differ / when the
 
