@@ -19,6 +19,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import failover
 import groups
 import live_main
 import machine
@@ -36,7 +37,7 @@ from scenarios import PART_NAMES, PARTS_WITH_HOLES, SCENARIOS, WORKERS, Bench, S
 
 from heliostat_sandbox import find_java
 
-ALONE = (groups.NAME, maps.NAME, schemas.NAME, steady.NAME, watched.NAME)
+ALONE = (failover.NAME, groups.NAME, maps.NAME, schemas.NAME, steady.NAME, watched.NAME)
 """Scenarios that are like no other one."""
 EXIT_UNFINISHED = 1
 ROUND_TRIP_MS = 150.0
@@ -150,14 +151,9 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="heliostat-bench-") as temporary:
         folder = (given.keep or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        if given.scenario == groups.NAME:
-            return groups.run(given, folder)
-        if given.scenario == schemas.NAME:
-            return schemas.run(given, folder)
-        if given.scenario == steady.NAME:
-            return steady.run(given, folder)
-        if given.scenario == watched.NAME:
-            return watched.run(given, folder)
+        for each in (failover, groups, schemas, steady, watched):
+            if given.scenario == each.NAME:
+                return int(each.run(given, folder))
         return live_main.run(given, folder) if given.scenario in LIVE else run(given, folder)
 
 

@@ -20,6 +20,7 @@ from support.group_sides import Reader, write_values
 from support.links import LinkProcess, ends, wait_for, wait_level, write_config
 from support.records import Sample, encode, write_everywhere
 
+from heliostat.clusters.admin import ClusterAdmin
 from heliostat.errors import HeliostatError
 from heliostat.names import TopicName
 from heliostat_sandbox import Cluster
@@ -30,7 +31,6 @@ PARTITIONS = 2
 HELD = 12
 """Records of the topic with an open transaction that the source has after it began."""
 A_BATCH = 5
-MANY_TOPICS, MANY_PARTITIONS = 100, 5
 
 
 class Scene:
@@ -262,17 +262,20 @@ def test_a_driver_frozen_in_mid_send_writes_nothing_into_what_was_promoted(
         link.kill_all()
 
 
+@pytest.mark.parametrize(
+    ("count", "partitions_each"), [(100, 5), pytest.param(50, 100, marks=pytest.mark.long)]
+)
 def test_many_partitions_are_given_away_within_seconds(
-    cluster_pair: ClusterPair, tmp_path: Path
+    cluster_pair: ClusterPair, tmp_path: Path, count: int, partitions_each: int
 ) -> None:
-    """Given a link of 500 partitions / when it is failed over / then its driver has given them up,
+    """Given a link of 500 or 5,000 partitions / when it is failed over / then its driver has given
 
-    and their ends are known, within five seconds.
+    them up, and their ends are known, within five seconds.
     """
     prefix, name = fresh_name("many"), fresh_name("link")
     topics = {
-        create_topic(cluster_pair.source, f"{prefix}-{n}", partitions=MANY_PARTITIONS): n
-        for n in range(MANY_TOPICS)
+        create_topic(cluster_pair.source, f"{prefix}-{n}", partitions=partitions_each): n
+        for n in range(count)
     }
     source, target = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
     config = write_config(tmp_path, source, target, name=name, topics={"include": [f"{prefix}-.*"]})
@@ -280,12 +283,53 @@ def test_many_partitions_are_given_away_within_seconds(
 
         def is_copying() -> bool:
             [status] = heliostat(config, "status", "--json").json
-            return bool(status["states"].get("copying") == MANY_TOPICS * MANY_PARTITIONS)
+            return bool(status["states"].get("copying") == count * partitions_each)
 
         wait_for("all partitions", is_copying, 180.0)
         report = heliostat(config, "failover", name, "--yes", "--json").json
         print(report["took_s"])
         assert report["fenced_by"] == "owner"
-        assert len(report["partitions"]) == len(topics) * MANY_PARTITIONS
+        assert len(report["partitions"]) == len(topics) * partitions_each
         assert report["took_s"]["fence"] + report["took_s"]["ends"] < 5.0, report["took_s"]
         link.kill_all()
+
+
+@pytest.mark.long
+def test_what_a_half_dead_source_still_has_is_copied_first(
+    cluster_pair: ClusterPair, start_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """Given a source of three brokers, a link that is behind, and two brokers that die / when it is
+
+    failed over with a drain / then what the third one has is copied, its progress is told, and the
+    others' partitions are named.
+    """
+    source = start_cluster("half", brokers=3)
+    target, name = cluster_pair.target.bootstrap, fresh_name("half")
+    topic = create_topic(source, name, partitions=3)
+    config = write_config(
+        tmp_path, source.bootstrap, target, name=name, topics={"include": [topic]}
+    )
+    batch = encode([Sample(b"k", b"v" * 100, int(time.time() * 1000))] * 200)
+    with ClusterAdmin(source.bootstrap.split(",")) as admin:
+        leaders = {
+            part.partition: part.leader for part in admin.describe_topics([topic])[topic].partitions
+        }
+    with LinkProcess(config) as link:
+        write_everywhere(source.bootstrap.split(","), {topic: 3}, batch)
+        wait_level(link, source.bootstrap, target, {topic: 3})
+        assert heliostat(config, "pause", name, "--topic", topic).returncode == 0
+        write_everywhere(source.bootstrap.split(","), {topic: 3}, batch)
+        alive = source.brokers[0]
+        for broker in source.brokers[1:]:
+            broker.kill()
+        assert heliostat(config, "resume", name, "--topic", topic).returncode == 0
+        answer = heliostat(config, "failover", name, "--drain", "60", "--yes", "--json")
+        link.kill_all()
+    assert answer.returncode == 0, answer.said
+    of_alive = [number for number, leader in leaders.items() if leader == alive.broker_id]
+    print(answer.stderr, answer.json["drained"])
+    assert "partitions not level" in answer.stderr
+    behind = {f"{topic}-{number}" for number in leaders if number not in of_alive}
+    assert set(answer.json["drained"]["behind"]) == behind
+    landed = ends(target, {topic: 3})[topic]
+    assert [int(landed[number]) for number in of_alive] == [400] * len(of_alive)

@@ -7,22 +7,28 @@ from pathlib import Path
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import heliostat
-from support.links import LinkProcess, ends, wait_level
+from support.links import LinkProcess, RunningLink, wait_for, wait_level
 from support.records import Sample, encode, write_batches
 
 from heliostat.access import Reachable
+from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
 from heliostat.clusters.plain_records import PlainReader
 from heliostat.config import Config, load_config
+from heliostat.errors import BrokerError
 from heliostat.handover.promotion import PromotedBy
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.names import GroupId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.operate.promotion import promote
-from heliostat.operate.reverse import ReturnState, Tail, reverse
+from heliostat.operate.reverse import reverse
+from heliostat.operate.reversing.values import ReturnState, Tail
+from heliostat.operate.tail import drop_tail
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 LEGS = 3
+ZERO = PartitionId(0)
 
 
 class Scene:
@@ -48,6 +54,7 @@ class Scene:
                 "target": way[1],
                 "topics": {"include": [rf"{self.prefix}-.*"], "refresh_interval_s": 1},
                 "lanes": {"lease_s": 5},
+                "groups": {"sync": True, "include": [rf"{self.prefix}-.*"], "interval_s": 1},
             }
             for way in ways
         ]
@@ -77,8 +84,42 @@ class Scene:
     def access(self, site: str) -> Reachable:
         return self.config.clusters[site].access()
 
-    def end_of(self, site: str, topic: TopicName) -> int:
-        return int(ends(self.sites[site], {topic: 1})[topic][0])
+    def write_in_a_transaction(self, site: str, topic: TopicName) -> None:
+        """Write the next number; its transaction's marker takes an offset."""
+        name = {"bootstrap.servers": self.sites[site], "transactional.id": f"{topic}-writer"}
+        producer = Producer(name)
+        producer.init_transactions(30)
+        producer.begin_transaction()
+        producer.produce(topic, str(self.count).encode(), b"k", partition=0)
+        producer.commit_transaction(30)
+        self.count += 1
+
+    def commit(self, site: str, group: str, topic: TopicName, offset: int) -> None:
+        """Commit an offset of a group that does not run."""
+        commits = {GroupId(group): {TopicPartition(topic, ZERO): CommittedOffset(Offset(offset))}}
+
+        def is_done() -> bool:
+            """Whether it is: a cluster's first group has no coordinator for a while."""
+            [answers] = admin.commit_offsets(commits).values()
+            return not isinstance(answers, BrokerError) and set(answers.values()) == {None}
+
+        with ClusterAdmin(self.access(site)) as admin:
+            wait_for("a commit", is_done, 60.0)
+
+    def committed(self, site: str, group: str, topic: TopicName) -> int | None:
+        """Return a group's offset."""
+        with ClusterAdmin(self.access(site)) as admin:
+            [rows] = admin.committed_offsets([GroupId(group)]).values()
+        assert isinstance(rows, dict)
+        row = rows.get(TopicPartition(topic, ZERO))
+        return row.offset if isinstance(row, CommittedOffset) else None
+
+    def settings(self, site: str, topic: TopicName) -> dict[str, str | None]:
+        """Return a topic's own settings."""
+        with ClusterAdmin(self.access(site)) as admin:
+            entries = admin.describe_configs([topic])[topic]
+        assert not isinstance(entries, BrokerError)
+        return {key: entry.value for key, entry in entries.items() if entry.is_own}
 
 
 @pytest.fixture
@@ -134,3 +175,52 @@ def test_switched_and_reversed_again_and_again(scene: Scene) -> None:
     assert [value for _, value in scene.records("west", scene.kept)] == [
         value for _, value in scene.records("east", scene.kept)
     ]
+
+
+@pytest.mark.long
+def test_both_links_run_while_a_tail_is_made_anew(scene: Scene) -> None:
+    """Given both links under way, a topic with a tail, and one whose offsets differ / when the
+
+    first link is reversed / then a tail that is not rescued is refused; after that its topic is
+    made anew as it was, at equal offsets; groups beyond the promotion are set back, older ones
+    translated. The link that leads back only rested meanwhile.
+    """
+    there, back = (
+        next(each for each in scene.config.links if each.name == name)
+        for name in (scene.link("east", "west"), scene.link("west", "east"))
+    )
+    moved, tailed = scene.moved, scene.tailed
+    ahead, older = f"{scene.prefix}-ahead", f"{scene.prefix}-older"
+    with ClusterAdmin(scene.access("east")) as admin:
+        admin.alter_configs({tailed: {"retention.ms": "777000000"}})
+    with RunningLink(scene.file) as links:
+        scene.write("east", tailed, tailed)
+        for _ in range(3):
+            scene.write_in_a_transaction("east", moved)
+        wait_for("all is copied", lambda: len(scene.records("west", moved)) == 3)
+        wait_for("all is copied", lambda: len(scene.records("west", tailed)) == 2, 60.0)
+        promote(scene.config, there, [moved, tailed], PromotedBy.FAILOVER, by="a test")
+        scene.write("east", tailed)
+        scene.write("west", moved, tailed)
+        scene.commit("east", ahead, moved, 9)
+        scene.commit("west", older, moved, 1)
+        seen = reverse(scene.config, there, back, tail=Tail.RECREATE, dry_run=True)
+        states = {each.topic: each.state for each in seen.topics}
+        assert states == {moved: ReturnState.READY, tailed: ReturnState.REFUSED}
+        [beyond] = seen.groups
+        assert (beyond.group, beyond.offset) == (ahead, 9)
+        assert beyond.until in {5, 6}  # before the last marker, or behind it
+        drop_tail(scene.config, there, [tailed], by="a test", why="a test")
+        words = ("--tail", "recreate", "--yes")
+        done = heliostat(scene.file, "reverse", there.name, back.name, *words)
+        assert done.returncode == 0, done.said
+        assert scene.committed("east", ahead, moved) == beyond.until
+        wait_for("it is copied back", lambda: len(scene.records("east", tailed)) == 3)
+        wait_for("it is copied back", lambda: len(scene.records("east", moved)) == 4)
+        wait_for("translated", lambda: scene.committed("east", older, moved) == 2, 60.0)
+        again = reverse(scene.config, there, back)
+        assert [each.state for each in again.topics] == [ReturnState.DONE] * 2
+        assert not links.code
+    assert scene.records("east", tailed) == scene.records("west", tailed)
+    assert [offset for offset, _ in scene.records("east", moved)] == [0, 2, 4, 6]
+    assert scene.settings("east", tailed)["retention.ms"] == "777000000"

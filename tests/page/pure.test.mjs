@@ -581,7 +581,7 @@ test("what a dry run of a move foretells", () => {
 
   const topic = (state, tail = 0) => ({ topic: state, state, why: "w", tail });
   const back = MOVES.reverse.foretold({ topics: [topic("ready"), topic("refused", 3)], back: "b" });
-  assert.deepEqual(words(back), ["1 topic can be copied back: ready", "1 topic can’t be copied back: refused", "Up to 3 records at the old source never crossed: rescue the tail first.", "Start link b afterwards: it copies what came since."]);
+  assert.deepEqual(words(back), ["1 topic can be copied back: ready", "1 topic can’t be copied back: refused", "Up to 3 records at the old source never crossed: rescue the tail first.", "Start link b afterwards, unless it runs: it copies what came since."]);
   assert.ok(back.mayGo && !MOVES.reverse.foretold({ topics: [topic("refused")], back: "b" }).mayGo);
 
   const change = (fate) => ({ what: "create t", why: "missing", fate, text: "" });

@@ -265,6 +265,20 @@ def test_a_small_watched_run_reports_what_clients_cost(tmp_path: Path) -> None:
     assert {"cpu", "p99", "answer_p99_ms"} <= report["ratios"].keys()
 
 
+@pytest.mark.long
+def test_a_small_failover_reports_what_a_moved_group_reads(tmp_path: Path) -> None:
+    file = tmp_path / "report.json"
+    command = [str(BENCH / "compare"), "failover", "--small", "--part", "ours"]
+    returncode, output = run([*command, "--json", str(file)], tmp_path / "output.log")
+
+    assert returncode == 0, output
+    block = json.loads(file.read_text())["ours"]["cases"]["failover"]
+    assert block["skipped"] == 0
+    assert 0 < block["read_at_source"] <= block["landed"] + block["read_again"]
+    assert block["read_again"] <= block["said_at_most"]
+    assert 0 < block["accepted_s"] <= block["first_new_s"]
+
+
 def test_a_stopped_load_ends_without_sending(bench: Any, tmp_path: Path) -> None:
     stamped, live = bench("stamped"), bench("live")
     stamped.write_streams(tmp_path / "streams.json", [stamped.Stream("t", 1, 1.0, 100)])

@@ -26,7 +26,7 @@ from heliostat.handover.steps import new_steps
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.operate import exposure, tail, tail_moves
 from heliostat.operate.apply import ApplyAnswer, HowToApply
-from heliostat.operate.reverse import ReturnState, Reversal, Tail, TopicReturn
+from heliostat.operate.reversing.values import ReturnState, Reversal, Tail, TopicReturn
 from heliostat.operate.switch import SwitchPlan, SwitchWish
 from heliostat.serve import (
     access_routes,

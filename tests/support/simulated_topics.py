@@ -11,7 +11,7 @@ from support.simulated_settings import is_refused
 
 from heliostat.clusters.admin import NewTopic
 from heliostat.errors import BrokerError
-from heliostat.names import TopicId, TopicName
+from heliostat.names import PartitionId, TopicId, TopicName
 
 UNKNOWN_TOPIC, INVALID_TOPIC, NO_RIGHT, EXISTS = 3, 17, 29, 36
 INVALID_PARTITIONS, INVALID_REPLICATION, INVALID_CONFIG, INVALID_REQUEST = 37, 38, 40, 42
@@ -33,12 +33,14 @@ def create(
         elif code:
             answers[topic.name] = error(code, f"create topic {topic.name}")
         else:
+            replicas = topic.replicas.get(PartitionId(0), ())
             made = cluster.create(
                 topic.name,
-                max(1, topic.partitions),
+                max(1, topic.partitions, len(topic.replicas)),
                 topic.configs,
-                replication_factor=max(1, topic.replication_factor),
+                replication_factor=max(1, topic.replication_factor, len(replicas)),
             )
+            made.replicas = replicas or made.replicas
             answers[topic.name] = made.topic_id
             if validate_only:
                 cluster.delete(topic.name)

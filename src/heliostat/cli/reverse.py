@@ -9,9 +9,10 @@ import click
 from heliostat.cli.changes import show
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.known_links import known_config
-from heliostat.cli.options import config_option, json_option
+from heliostat.cli.options import by_option, config_option, json_option
 from heliostat.operate.links import link_of
-from heliostat.operate.reverse import ReturnState, Reversal, Tail, reverse
+from heliostat.operate.reverse import reverse
+from heliostat.operate.reversing.values import ReturnState, Reversal, Tail
 
 
 @click.command("reverse")
@@ -33,6 +34,7 @@ from heliostat.operate.reverse import ReturnState, Reversal, Tail, reverse
 )
 @click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 @click.option("--yes", "-y", is_flag=True, help="Do it without asking.")
+@by_option("Who does it")
 @json_option
 @click.pass_context
 def reverse_command(
@@ -45,15 +47,19 @@ def reverse_command(
     tail: str,
     dry_run: bool,
     yes: bool,
+    by: str,
     as_json: bool,
 ) -> None:
     r"""Have link BACK copy to the old source of LINK what came to the new primary since.
 
     LINK's mirrors were promoted by `heliostat switch` or `failover`. Where the old source's log is
     equal to the new primary's up to the promotion, nothing is copied again: BACK goes on behind it.
-    BACK must lead the other way and must not run yet; start it afterwards. Records at the old
-    source that never crossed are never cut away: with `--tail keep` they stay and offsets differ
-    behind them, with `--tail leave` the topic is not copied back.
+    BACK must lead the other way; if it runs, it rests for some seconds, else start it afterwards.
+    Records at the old source that never crossed are never cut away: with `--tail keep` they stay
+    and offsets differ behind them, with `--tail leave` the topic is not copied back. With `--tail
+    recreate` such a topic is deleted there, made again as it was, and copied whole, at equal
+    offsets: once `heliostat tail` has nothing left to rescue, and only if the new primary still
+    has all that it holds. Offsets of groups beyond the promotion are set back to it first.
 
     Exit code 0 when every topic is (or can be) copied back, 1 when one is refused or left.
 
@@ -62,6 +68,7 @@ def reverse_command(
       heliostat reverse summit-to-usdf usdf-to-summit --dry-run
       heliostat reverse summit-to-usdf usdf-to-summit --topics lsst.sal.MTM1M3.logevent_heartbeat
       heliostat reverse summit-to-usdf usdf-to-summit --tail keep --yes
+      heliostat reverse summit-to-usdf usdf-to-summit --tail recreate --dry-run
     """
     config = known_config(config_file, link_name)
     link, back = link_of(config, link_name), link_of(config, back_name)
@@ -72,11 +79,16 @@ def reverse_command(
         _show(reversal, as_json=False)
         return click.confirm(f"Have {back.name} copy them back?", err=True)
 
-    reversal = reverse(config, link, back, topics, tail=Tail(tail), dry_run=dry_run, agree=agree)
+    reversal = reverse(
+        config, link, back, topics, tail=Tail(tail), dry_run=dry_run, agree=agree, by=by
+    )
     if dry_run or yes or as_json:
         _show(reversal, as_json=as_json)
     if reversal.is_written and not as_json:
-        click.echo(f"start link {back.name}: it copies back {len(reversal.ready):,} topics")
+        click.echo(
+            f"link {back.name} copies back {len(reversal.ready):,} topics: start it if it does not "
+            "run"
+        )
     whole = all(each.state in {ReturnState.READY, ReturnState.DONE} for each in reversal.topics)
     context.exit(IN_SYNC if whole else DIFFERENCE)
 

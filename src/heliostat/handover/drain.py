@@ -81,6 +81,19 @@ class Drain:
         self._until_s = now_s + within_s
         self._first: dict[TopicPartition, int] = {}
         self._positions: dict[TopicPartition, int] = {}
+        self._behind = self._partitions
+
+    @property
+    def records(self) -> int:
+        """Source offsets that were copied so far."""
+        return sum(at - self._first[place] for place, at in self._positions.items())
+
+    def progress(self, now_s: float) -> str:
+        """Return a line about how far it is."""
+        return (
+            f"after {now_s - self._began_s:.0f} s: {self.records:,} records copied, "
+            f"{len(self._behind):,} of {len(self._partitions):,} partitions not level"
+        )
 
     def look(
         self, reports: Iterable[PartitionReport], now_s: float, *, has_driver: bool
@@ -97,6 +110,7 @@ class Drain:
                     self._positions[place], self._moved_at_s = item.position, now_s
             if item.is_known and not item.is_end_old and not missing_records(item):
                 behind.discard(place)
+        self._behind = frozenset(behind)
         end: DrainEnd | None = None
         if not behind:
             end = DrainEnd.LEVEL
@@ -108,5 +122,4 @@ class Drain:
             end = DrainEnd.NO_PROGRESS
         if end is None:
             return None
-        records = sum(at - self._first[place] for place, at in self._positions.items())
-        return Drained(end, now_s - self._began_s, records, tuple(sorted(behind)))
+        return Drained(end, now_s - self._began_s, self.records, tuple(sorted(behind)))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
+from heliostat.handover.recreation import Recreation
 from heliostat.names import ClusterId, Offset, PartitionId, TopicId, TopicName
 
 PROMOTED_PREFIX = "promoted/"
@@ -154,6 +155,8 @@ class Promotion:
     """None: it was not read yet, or by a run that was cut short."""
     is_source_fenced: bool = False
     """Whether nothing is written at the source any more, as whoever fenced it noted."""
+    recreation: Recreation | None = None
+    """How the old source's topic is made again, once that has begun; None: it has not, or ended."""
 
     @property
     def key(self) -> str:
@@ -169,6 +172,7 @@ class Promotion:
             "why": self.why[:WHY_CHARS_MAX],
             **({} if self.ends is None else {"ends": self.ends.to_json()}),
             **({"is_source_fenced": True} if self.is_source_fenced else {}),
+            **({} if self.recreation is None else {"recreation": self.recreation.to_json()}),
         }
 
     @classmethod
@@ -178,6 +182,7 @@ class Promotion:
         if not topic or "/" in topic:
             raise ValueError(f"{key!r} names no topic")
         by, why, ends = value["by"], value.get("why", ""), value.get("ends")
+        recreation = value.get("recreation")
         if not isinstance(by, str) or not isinstance(why, str):
             raise TypeError("`by` and `why` are text")
         return cls(
@@ -188,6 +193,7 @@ class Promotion:
             why[:WHY_CHARS_MAX],
             None if ends is None else MirrorEnds.from_json(ends),
             value.get("is_source_fenced") is True,
+            None if recreation is None else Recreation.from_json(recreation),
         )
 
     def words(self) -> str:

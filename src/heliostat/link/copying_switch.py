@@ -62,6 +62,8 @@ class CopyingSwitch:
         """None: the source has not answered yet, or the link is to stop."""
         self.begun = threading.Event()
         """Set once it copies, or does nothing as an operator wishes so."""
+        self.gives_way = threading.Event()
+        """Set once a verb is to write the link's state: this owner ends, and another one begins."""
         self.target: ClusterAdmin | None = None
         """The target's cluster, opened before anything is wished."""
         self.source: ClusterAdmin | None = None
@@ -127,6 +129,9 @@ class CopyingSwitch:
 
     def act(self, order: Order) -> Pending:
         """Begin to do what an operator orders."""
+        if order.verb is OrderVerb.GIVE_WAY:
+            self.gives_way.set()
+            return lambda: "the link gives way to a verb that writes its state"
         copying = self.copying
         if copying is None:
             return lambda: "nothing of it runs: the link is to stop, as an operator wishes"

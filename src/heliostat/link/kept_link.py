@@ -18,6 +18,8 @@ from heliostat.status.board import StatusBoard
 
 LOOK_S = 0.25
 AGAIN_FIRST_S, AGAIN_MAX_S = 0.5, 10.0
+GIVES_WAY_S = 5.0
+"""After it has resigned for a verb: that one claims the link within a second."""
 STOP_WITHIN_S = 125.0
 """Requests to a sick cluster time out, rounds end or are cancelled, loops end."""
 
@@ -137,13 +139,18 @@ class KeptLink:
                 self._failures = 0
                 self._troubles.works(START)
                 self._restarts.runs(service.restarts)
-            while service.failure is None and not self._stopping.is_set():
+            while self._goes_on(service):
                 self._restarts.look()
                 yield LOOK_S
         finally:
             service.stop()
         if service.failure is not None:
             raise service.failure
+        if service.gives_way:
+            self._stopping.wait(GIVES_WAY_S)
+
+    def _goes_on(self, service: LinkService) -> bool:
+        return service.failure is None and not service.gives_way and not self._stopping.is_set()
 
     def _rest(self, error: BaseException) -> Iterator[float]:
         """Halt, until it is to begin again."""

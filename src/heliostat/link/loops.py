@@ -90,7 +90,8 @@ class Loop:
 
     def wake(self) -> None:
         """Have it run at once, or once more if it runs now."""
-        self._wake.set()
+        if self._task is not None:
+            self._task.wake()
 
     def stop(self, timeout_s: float) -> bool:
         """Ask it to end and wait for that; return whether it has ended."""

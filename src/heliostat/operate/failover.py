@@ -44,6 +44,7 @@ from heliostat.status.values import HeldBack, LinkStatus
 from heliostat.topics.values import MirrorRecord
 
 READ_S = 0.2
+TELL_EVERY_S = 2.0
 SEEN_WITHIN_S = 2.0
 """How long is looked back for when a dead source was seen last; it is known less exactly then."""
 
@@ -249,6 +250,7 @@ def _drain(
     wanted = [place for place in board.positions() if place.topic in topics]
     tell(f"up to {within_s:g} s for what is still copied of {len(wanted):,} partitions")
     drain = Drain(wanted, within_s, desk.clock.monotonic_s())
+    tell_s = desk.clock.monotonic_s() + TELL_EVERY_S
     while True:  # ends: the time is over
         state = board.status(desk.reader.seen_at_ms(desk.clock)).state
         drained = drain.look(
@@ -256,6 +258,9 @@ def _drain(
         )
         if drained is not None:
             return drained
+        if (now_s := desk.clock.monotonic_s()) >= tell_s:
+            tell(drain.progress(now_s))
+            tell_s = now_s + TELL_EVERY_S
         desk.reader.read(READ_S)
 
 

@@ -22,6 +22,7 @@ from heliostat.link.pipeline_rules import pipeline_of
 from heliostat.names import ClusterId, LinkName, Offset, TopicName, TopicPartition
 from heliostat.offsets.store import read_maps
 from heliostat.operate.reach import require_answer
+from heliostat.operate.source_fence import RESCUE, SourceFence, note_fenced
 from heliostat.rebuild.compared_rows import view_of
 from heliostat.rebuild.several_readers import SeveralReaders
 from heliostat.rescue.look import (
@@ -32,13 +33,7 @@ from heliostat.rescue.look import (
     records_shown,
 )
 from heliostat.rescue.notes import TailNote, TailNotes
-from heliostat.rescue.source_rest import (
-    Fence,
-    OpenProducer,
-    cannot_fence,
-    open_producers,
-    require_rest,
-)
+from heliostat.rescue.source_rest import OpenProducer, open_producers, require_rest
 from heliostat.state.link_state import LinkState
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.both_readers import BothReaders
@@ -182,9 +177,23 @@ class TailDesk:
             clusters[self.link.source].access(), clusters[self.link.target].access()
         )
 
-    def require_rest(self, fence: Fence) -> None:
-        """See that the source rests; raises as `heliostat.rescue.source_rest.require_rest`."""
-        require_rest(self.source, [each.source for each in self.mirrors], self.clock, fence)
+    def require_rest(self) -> None:
+        """See that the source rests, by rules where the link may lay any.
+
+        They stay: what is written there later would be lost again. `heliostat reverse` lifts them.
+
+        Raises
+        ------
+        As `heliostat.rescue.source_rest.require_rest`.
+        """
+        partitions = [each.source for each in self.mirrors]
+        topics = {each.topic for each in partitions}
+        target = self.config.clusters[self.link.target].access()
+        fence = SourceFence(self.config, self.link, self.source, target, RESCUE).put_up(topics)
+        is_fenced = fence.by_rules and fence.is_whole
+        require_rest(self.source, partitions, self.clock, is_fenced=is_fenced)
+        if is_fenced:
+            note_fenced(self.config, self.link, topics)
 
 
 def _note(mirror: LostMirror, notes: dict[TopicPartition, TailNote]) -> TailNote:
@@ -351,7 +360,6 @@ def drop_tail(
     by: str,
     why: str,
     dry_run: bool = False,
-    fence: Fence = cannot_fence,
 ) -> TailDropped:
     """Give tails up: a row of the ledger says who, why and how many; the source keeps its records.
 
@@ -364,7 +372,7 @@ def drop_tail(
     """
     with tail_desk(config, link, topics, by) as desk:
         if not dry_run:
-            desk.require_rest(fence)
+            desk.require_rest()
         require_known(desk)
         tails = desk.tails(SAMPLE)
         appending = [str(tail.mirror.source) for tail in tails if tail.note.is_open]

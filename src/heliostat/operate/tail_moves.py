@@ -34,7 +34,6 @@ from heliostat.operate.tail import (
 from heliostat.rescue.appending import RefusedRecord, TailAppender, TailRules
 from heliostat.rescue.look import TailLook, TailPartition
 from heliostat.rescue.newer_keys import NewerKeys
-from heliostat.rescue.source_rest import Fence, cannot_fence
 from heliostat.rescue.target_log import ClusterLog
 from heliostat.verify.both_readers import BothReaders, both_readers
 
@@ -79,7 +78,6 @@ def export_tail(
     *,
     by: str,
     dry_run: bool = False,
-    fence: Fence = cannot_fence,
     within_s: float = inf,
 ) -> TailMoved:
     """Write tails into files or a topic; they stay tails, to be appended or dropped.
@@ -98,7 +96,7 @@ def export_tail(
     """
     with tail_desk(config, link, topics, by) as desk, _sides(desk) as pair:
         if not dry_run:
-            desk.require_rest(fence)
+            desk.require_rest()
         require_known(desk)
         tails = desk.tails(SAMPLE)
         report = report_of(desk, tails)
@@ -120,7 +118,6 @@ def append_tail(
     *,
     by: str,
     dry_run: bool = False,
-    fence: Fence = cannot_fence,
     within_s: float = inf,
 ) -> TailMoved:
     """Append tails to the topics that were mirrors; what may not be appended is exported.
@@ -142,7 +139,7 @@ def append_tail(
     """
     with tail_desk(config, link, topics, by) as desk, _sides(desk) as pair:
         if not dry_run:
-            desk.require_rest(fence)
+            desk.require_rest()
         require_known(desk)
         tails = [tail for tail in desk.tails(SAMPLE) if tail.counts.records or tail.note.is_open]
         report = report_of(desk, tails)

@@ -25,7 +25,7 @@ from heliostat.operate.acls import (
     Grant,
     link_grants,
 )
-from heliostat.topics.reach import Reach
+from heliostat.topics.reach import Reach, reach_of
 
 SWITCH, FAILOVER, REVERSE, DRILL = "switch", "failover", "reverse", "drill"
 _OPTIONAL = "without it they are stopped by hand"
@@ -61,6 +61,12 @@ MADE_UP_GROUP: Mapping[Operation, str] = MappingProxyType(
 )
 MADE_UP_ID: Mapping[Operation, str] = MappingProxyType(
     {Operation.WRITE: "own the drill's links, and carry out their runs"}
+)
+LAST_TO_MOVE: Mapping[Operation, str] = MappingProxyType(
+    {Operation.READ: "follow groups that still run where a way back leads"}
+)
+MADE_ANEW: Mapping[Operation, str] = MappingProxyType(
+    {Operation.DELETE: "make topics anew whose tail was rescued (--tail recreate)"}
 )
 NOTES: Mapping[Operation, str] = MappingProxyType(
     {Operation.DELETE: "remove the topic of drills' rows"}
@@ -150,6 +156,11 @@ def _back(config: Config, link: LinkConfig, side: int) -> Iterator[VerbRight]:
             reach = Reach(grant.rule.name, grant.rule.pattern)
             operations = {grant.rule.operation: f"link {back.name}: {grant.why}"}
             yield VerbRight(REVERSE, grant.rule.kind, reach, operations)
+            if side == 1 and grant.why == MIRROR_TOPIC[Operation.CREATE]:
+                yield VerbRight(REVERSE, ResourceKind.TOPIC, reach, MADE_ANEW)
+        if side == 1 and link.groups.sync:
+            for each in reach_of(link.groups.include):
+                yield VerbRight(REVERSE, ResourceKind.GROUP, each, LAST_TO_MOVE)
 
 
 def _with(side: ClusterGrants, rights: list[VerbRight]) -> ClusterGrants:

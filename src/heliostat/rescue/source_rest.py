@@ -1,46 +1,32 @@
 """A returned source must rest before its tail is read: nobody writes, no transaction is open.
 
-Whoever can deny writes at the source fences it so (`Fence`); else its log ends must stand still for
-a while. A commit passes any fence, so open transactions are named, and must have ended.
+Where rules may deny writes at the source they fence it; else its log ends must stand still for a
+while. A commit passes any fence, so open transactions are named, and must have ended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin.values import OpenTransaction
-from heliostat.errors import BrokerError, Refused
+from heliostat.errors import BrokerError, ConnectionLost, Refused
+from heliostat.fencing.still_ends import Logs, StillEnds
 from heliostat.names import Offset, ProducerId, TopicPartition
 
 STANDS_STILL_S = 10.0
 NAMED_MAX = 10
 
 
-class RestingSource(Protocol):
+class RestingSource(Logs, Protocol):
     """What is asked of the source; `ClusterAdmin` has it."""
 
-    def list_log_ends(
-        self, partitions: Collection[TopicPartition], *, confirmed: bool = False
-    ) -> Mapping[TopicPartition, Offset | BrokerError]:
-        """Return log ends, with records that are not replicated yet."""
-        ...
-
     def open_transactions(
-        self, partitions: Collection[TopicPartition]
+        self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, tuple[OpenTransaction, ...] | BrokerError]:
         """Return the transactions that have not ended."""
         ...
-
-    def transactional_ids(self, producers: Collection[ProducerId]) -> Mapping[ProducerId, str]:
-        """Return the transactional ids of producers."""
-        ...
-
-
-Fence = Callable[[Collection[TopicPartition]], bool]
-"""Keeps everybody from writing these partitions of the source; returns whether it is so, by the
-word of every broker. False: it can't, and the ends must stand still."""
 
 
 class OpenProducer(NamedTuple):
@@ -68,12 +54,6 @@ class OpenProducer(NamedTuple):
             "first": self.first,
             "last_ms": self.last_ms,
         }
-
-
-def cannot_fence(partitions: Collection[TopicPartition]) -> bool:
-    """Fence nothing: the ends must stand still."""
-    del partitions
-    return False
 
 
 def open_producers(
@@ -104,9 +84,15 @@ def require_rest(
     source: RestingSource,
     partitions: Collection[TopicPartition],
     clock: Clock,
-    fence: Fence = cannot_fence,
+    *,
+    is_fenced: bool = False,
 ) -> None:
     """See that nobody writes these partitions of the source, and no transaction is open.
+
+    Parameters
+    ----------
+    is_fenced
+        Whether rules keep everybody out, by the word of every broker: else ends must stand still.
 
     Raises
     ------
@@ -115,19 +101,16 @@ def require_rest(
     ConnectionLost, BrokerError
         The source does not answer, or refuses.
     """
-    if not fence(partitions):
-        before = _ends(source, partitions)
-        clock.sleep(STANDS_STILL_S)
-        moved = [
-            f"{partition} from {before[partition]} to {end}"
-            for partition, end in sorted(_ends(source, partitions).items())
-            if end != before[partition]
-        ]
-        if moved:
+    if not is_fenced:
+        seen = StillEnds(source, partitions, clock).watch(STANDS_STILL_S)
+        if seen.moved:
             raise Refused(
-                f"the source is still written: within {STANDS_STILL_S:g} s " + _listed(moved),
+                f"the source is still written, within {STANDS_STILL_S:g} s: "
+                + _listed([each.text() for each in seen.moved]),
                 hint="stop its producers, or deny them to write there, and ask again",
             )
+        if seen.unseen:
+            raise ConnectionLost("whether the source rests: " + _listed(seen.lines()))
     producers = open_producers(source, partitions)
     if producers:
         raise Refused(
@@ -136,13 +119,6 @@ def require_rest(
             hint="a commit passes any fence: wait for their timeout, or end them with "
             "kafka-transactions.sh abort",
         )
-
-
-def _ends(
-    source: RestingSource, partitions: Collection[TopicPartition]
-) -> dict[TopicPartition, Offset]:
-    answers = source.list_log_ends(partitions, confirmed=True)
-    return {partition: _sound(answer) for partition, answer in answers.items()}
 
 
 def _sound(answer: Any) -> Any:

@@ -7,9 +7,11 @@ who opened it. So the wish lasts as long as the registry, and the link reads it 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from heliostat.names import TopicName
 from heliostat.schemas.content import RegistryContent
+from heliostat.schemas.naming import named_after
 from heliostat.schemas.observe import NO_SUBJECT
 from heliostat.schemas.others import OtherVersions, numbers_text
 from heliostat.schemas.planning import used_by
@@ -44,6 +46,21 @@ class OpeningPlan:
     changes: tuple[ModeChange, ...] = ()
     kept: tuple[NotChanged, ...] = ()
     notes: tuple[str, ...] = ()
+
+
+def only_named_after(
+    plan: OpeningPlan, topics: Collection[TopicName]
+) -> tuple[OpeningPlan, OpeningPlan]:
+    """Return a plan of the subjects named after these topics, and one of all others: contexts, too.
+
+    Parameters
+    ----------
+    topics
+        Names at either side: a subject may have both.
+    """
+    own = [each for each in plan.changes if named_after(each.scope) in topics]
+    others = [each for each in plan.changes if each not in own]
+    return replace(plan, changes=tuple(own)), OpeningPlan(tuple(others))
 
 
 def with_references(target: RegistryContent, subjects: Collection[Subject]) -> set[Subject]:

@@ -10,7 +10,8 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from heliostat.names import LinkName
-from heliostat.operate.reverse import ReturnState, Reversal, Tail, reverse
+from heliostat.operate.reverse import reverse
+from heliostat.operate.reversing.values import ReturnState, Reversal, Tail
 from heliostat.serve.admin_verbs import IdempotencyKey, TypedName, require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.long_verbs import WAIT_MAX_S, Course, LongVerbs, WaitForEnd, answered
@@ -25,7 +26,7 @@ class ReverseOrder(TypedName):
     """By which link topics are copied back, and what becomes of tails."""
 
     back: Annotated[str, Field(min_length=1, max_length=100)]
-    """A link in the other direction that is not running."""
+    """A link in the other direction; if it runs, it rests while its state is written."""
     topics: Annotated[list[Topic], Field(max_length=TOPICS_MAX, default_factory=list)]
     """Names at the old source; none: all that were promoted."""
     tail: Tail = Tail.REFUSE
@@ -55,7 +56,22 @@ class TopicReturned(BaseModel):
     why: str
     tail: int
     """Records that never crossed, at most."""
+    is_recreated: bool
+    """Whether the topic is made anew at the old source."""
     partitions: list[PartitionReturned]
+
+
+class GroupReturned(BaseModel):
+    """A group at the old source whose offset lay beyond the promotion."""
+
+    group: str
+    topic: str
+    partition: int
+    offset: int
+    until: int
+    """The promotion's, to which it is set."""
+    has_members: bool
+    """Whether it runs there: then it stays where it is."""
 
 
 class ReversalOutcome(BaseModel):
@@ -66,6 +82,9 @@ class ReversalOutcome(BaseModel):
     is_written: bool
     """Whether it was done; start the link that leads back then."""
     topics: list[TopicReturned]
+    groups: list[GroupReturned]
+    open_subjects: list[str]
+    """Lines about subjects of the old source's registry that stay open, and why."""
 
 
 class ReverseCourse(Course):
@@ -121,7 +140,9 @@ def add_reverse(app: FastAPI, asking: Asking) -> None:
         config = asking.watch.config
         begun = verbs.begin(
             LinkName(of.name),
-            lambda _: reverse(config, of, back, body.topics, tail=body.tail, dry_run=dry_run),
+            lambda _: reverse(
+                config, of, back, body.topics, tail=body.tail, dry_run=dry_run, by=by
+            ),
             by=by,
             key=idempotency_key,
             is_tried=dry_run,

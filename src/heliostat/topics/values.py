@@ -137,6 +137,8 @@ class MirrorRecord:
     through
         Where its records had been before the source, nearest first: the topics from which other
         links copied them.
+    is_returned
+        Whether the mirror is the topic that the source's was copied from, by `reverse`.
     """
 
     source: TopicName
@@ -150,6 +152,7 @@ class MirrorRecord:
     slot: Slot = WHOLE_TOPIC
     through: tuple[ClusterTopic, ...] = ()
     given: Mapping[PartitionId, Offset] = field(default_factory=dict)
+    is_returned: bool = False
 
     def mirror_of(self, partition: PartitionId) -> TopicPartition:
         """Target partition of a source partition."""
@@ -178,6 +181,7 @@ class MirrorRecord:
                 if self.given
                 else {}
             ),
+            **({"is_returned": True} if self.is_returned else {}),
         }
 
     @classmethod
@@ -198,6 +202,7 @@ class MirrorRecord:
                 for cluster, topic in value.get("through", ())
             ),
             given={PartitionId(int(n)): Offset(at) for n, at in value.get("given", {}).items()},
+            is_returned=value.get("is_returned") is True,
         )
 
 

@@ -39,6 +39,8 @@ class OrderVerb(Enum):
     """Begin anew."""
     APPLY = "apply"
     """Bring the target up to date now; nothing begins anew."""
+    GIVE_WAY = "give_way"
+    """End in order, and begin anew after a while: a verb writes the link's state meanwhile."""
 
 
 class Stage(Enum):

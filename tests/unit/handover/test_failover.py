@@ -126,6 +126,13 @@ def test_a_drain_goes_on_while_something_moves_until_the_time_is_over() -> None:
     assert found == Drained(DrainEnd.TIME_OVER, 32.0, 8, (P,))
 
 
+def test_how_far_a_drain_is_can_be_told() -> None:
+    drain = Drain([P, Q], 30.0, 0.0)
+    drain.look([BEHIND, replace(LEVEL, source=Q)], 0.0, has_driver=True)
+    drain.look([replace(BEHIND, position=97)], 3.0, has_driver=True)
+    assert drain.progress(4.0) == "after 4 s: 7 records copied, 2 of 2 partitions not level"
+
+
 def test_nothing_is_waited_for_where_no_driver_copies() -> None:
     found = drained(([BEHIND], 0.0), has_driver=False)
     assert found is not None

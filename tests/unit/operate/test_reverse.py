@@ -10,7 +10,7 @@ import pytest
 from heliostat.clusters.plain_records import LogBounds, PlainReader, PlainRecord
 from heliostat.handover.promotion import PartitionPromotion
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-from heliostat.operate.reverse import COMPARED, LogEndsCompared
+from heliostat.operate.reversing.logs import COMPARED, LogEndsCompared
 
 OLD = TopicPartition(TopicName("t"), PartitionId(0))
 NEW = TopicPartition(TopicName("src.t"), PartitionId(0))

@@ -19,7 +19,7 @@ from heliostat.names import Alias, LinkName, TopicName
 from heliostat.operate.subject_modes import LinkModes, change_modes, planned_modes
 from heliostat.schemas import HttpRegistry
 from heliostat.schemas.mirroring import MirroredSchemas, mirror_schemas
-from heliostat.schemas.opening import OpeningPlan
+from heliostat.schemas.opening import OpeningPlan, only_named_after
 from heliostat.schemas.registry.values import Schema, Subject
 
 FOO, LOCAL = TopicName("foo"), TopicName("local")
@@ -232,3 +232,25 @@ def test_a_registry_without_modes_has_nothing_closed(site: Site) -> None:
         )
         (note,) = planned_modes(site.link, site.mirrors, (), registry, None).notes
     assert "has no modes" in note
+
+
+def test_of_a_partial_switch_only_subjects_of_its_topics_are_opened(site: Site) -> None:
+    """Given subjects of a topic, of a renamed one, and of a record / when a part is switched / then
+
+    subjects of no topic stay closed, and so does a context.
+    """
+    site.mirrors = {FOO: FOO, TopicName("bar"): TopicName("summit.bar")}
+    for subject in (FOO_VALUE, "bar-value", RECORD):
+        site.register(subject)
+    site.mirror()
+    plan = site.plan(opens=True)
+    own, others = only_named_after(plan, {FOO})
+    assert scopes(own) == [FOO_VALUE]
+    assert {*scopes(own), *scopes(others)} == set(scopes(plan))
+    assert RECORD in scopes(others)
+    renamed, _ = only_named_after(plan, {TopicName("bar"), TopicName("summit.bar")})
+    assert "summit.bar-value" in scopes(renamed)
+    site.schemas = {"strategy": "isolate"}
+    site.mirror()
+    own, others = only_named_after(site.plan(opens=True), {FOO})
+    assert (scopes(own), len(others.changes)) == ([], 1)

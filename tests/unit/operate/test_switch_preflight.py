@@ -113,3 +113,13 @@ def test_what_was_given_away_is_not_switched_again() -> None:
 def test_groups_that_are_not_synced_are_told() -> None:
     [told] = problems(groups=GroupsSeen(is_synced=False))
     assert (told.code, told.weight) == ("groups_not_synced", Weight.TOLD)
+
+
+def test_ids_of_the_targets_own_are_told() -> None:
+    """Given a link that rewrites schema ids / when it is to be switched / then only a way back that
+
+    does so, too, turns its mirrors round: it is told.
+    """
+    settings = {"name": "l", "source": "a", "target": "b", "schemas": {"strategy": "rewrite"}}
+    [told] = problems(LinkConfig.model_validate(settings))
+    assert (told.code, told.weight) == ("other_ids", Weight.TOLD)

@@ -12,7 +12,7 @@ from unit.serve.test_app import HOST, watch
 from heliostat.config import LinkConfig
 from heliostat.errors import Refused
 from heliostat.names import LinkName, TopicName
-from heliostat.operate.reverse import ReturnState, Reversal, Tail, TopicReturn
+from heliostat.operate.reversing.values import ReturnState, Reversal, Tail, TopicReturn
 from heliostat.serve import reverse_routes
 from heliostat.serve.app import make_app
 from heliostat.serve.guard import Guard
@@ -53,7 +53,7 @@ def test_it_is_looked_at_first_and_done_once_the_name_is_typed(
     assert (refused.status_code, refused.json()["field"]) == (422, "confirm")
     done = client.post(PATH, json={**body, "confirm": "l"})
     assert ReversalOutcome.model_validate(done.json()).is_written
-    words = [{"tail": Tail.KEEP, "dry_run": each} for each in (True, False)]
+    words = [{"tail": Tail.KEEP, "dry_run": each, "by": "api"} for each in (True, False)]
     assert calls == [("l", "l", ["t"], each) for each in words]
     course = ReverseCourse.model_validate(client.get(PATH).json())
     assert (course.state, course.text) == ("done", "t: ready: both logs are equal")

@@ -69,9 +69,12 @@ def create(
     rows = [
         kind(
             name=topic.name,
-            num_partitions=topic.partitions,
-            replication_factor=topic.replication_factor,
-            assignments=[],
+            num_partitions=-1 if topic.replicas else topic.partitions,
+            replication_factor=-1 if topic.replicas else topic.replication_factor,
+            assignments=[
+                kind.CreatableReplicaAssignment(partition_index=number, broker_ids=list(brokers))
+                for number, brokers in sorted(topic.replicas.items())
+            ],
             configs=[
                 kind.CreatableTopicConfig(name=key, value=value)
                 for key, value in sorted(topic.configs.items())

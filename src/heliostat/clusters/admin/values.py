@@ -107,6 +107,8 @@ class NewTopic:
     partitions: int = -1
     replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
+    replicas: Mapping[PartitionId, tuple[BrokerId, ...]] = field(default_factory=dict)
+    """The brokers of each partition, in place of both numbers."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from heliostat.names import Alias, TopicName
 from heliostat.operate.drilling.driver import Driver
 from heliostat.operate.drilling.load import Load, ends_at, numbers_at
 from heliostat.operate.failover import failover
-from heliostat.operate.reverse import Tail, reverse
+from heliostat.operate.reverse import reverse
+from heliostat.operate.reversing.values import Tail
 from heliostat.operate.switch import SwitchWish, switch
 
 COPIES_WITHIN_S = 180.0

@@ -25,8 +25,8 @@ from heliostat.handover.promotion import PromotedBy
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.log_bounds import bounds_of
 from heliostat.operate.promotion import promote
+from heliostat.operate.source_fence import SourceFence, note_fenced
 from heliostat.operate.status import link_picture
-from heliostat.operate.switching.fence import SourceFence
 from heliostat.operate.switching.groups import groups_seen
 from heliostat.operate.switching.opening import open_target
 from heliostat.operate.switching.preflight import all_problems
@@ -85,6 +85,7 @@ class LinkDesk:
         self._is_reported = False
         self._clock = SystemClock()
         self._fence = SourceFence(order.config, order.link, source, both.target)
+        self._is_fenced = False
 
     def wall_ms(self) -> int:
         """Return the wall clock."""
@@ -209,7 +210,9 @@ class LinkDesk:
 
     def put_up_fence(self) -> FenceAnswer:
         """Keep the source's producers out by rules, as far as there may be any."""
-        return self._fence.put_up(self._order.topics)
+        answer = self._fence.put_up(self._order.topics)
+        self._is_fenced = answer.is_whole and answer.by_rules
+        return answer
 
     def lift_fence(self) -> str:
         """Let producers in again."""
@@ -258,6 +261,8 @@ class LinkDesk:
             by=order.by,
             why=order.why,
         )
+        if self._is_fenced:
+            note_fenced(order.config, order.link, order.topics)
         by = "the link's owner" if given.fenced_by.value == "owner" else "leases that are over"
         return Answer(
             f"{len(given.promotions):,} mirrors are given away, fenced by {by}",

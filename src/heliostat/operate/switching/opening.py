@@ -13,6 +13,7 @@ from heliostat.config import Config, LinkConfig
 from heliostat.handover.desk import Answer
 from heliostat.names import TopicName
 from heliostat.operate.access import grant_rights
+from heliostat.schemas.opening import OpeningPlan, only_named_after
 from heliostat.state.connections import LinkConnections
 from heliostat.state.link_state import Stored
 
@@ -38,9 +39,10 @@ def open_target(
     with closing(both.state()) as state:
         stored = state.read()
     promoted = _mirrors_of(stored, topics)
+    kept = {name: record.target for name, record in stored.mirrors.items() if name not in topics}
     came_to = {
         "rights": _grant(config, link, topics),
-        "registry": _open_registry(config, link, target, promoted),
+        "registry": _open_registry(config, link, target, promoted, kept),
     }
     return Answer("; ".join(f"{what}: {text}" for what, text in came_to.items()), came_to)
 
@@ -68,8 +70,13 @@ def _open_registry(
     link: LinkConfig,
     target: ClusterAdmin,
     promoted: Mapping[TopicName, TopicName],
+    kept: Mapping[TopicName, TopicName],
 ) -> str:
-    """Let producers register in the subjects of these topics."""
+    """Let producers register in the subjects of these topics.
+
+    While the link keeps other mirrors, subjects that are not named after these topics stay closed:
+    what is open gets no new version of the source's, and records of the others would wait for it.
+    """
     if link.schemas.strategy == "off":
         return NOT_CONFIGURED
     if link.schemas.strategy == "rewrite":
@@ -80,7 +87,20 @@ def _open_registry(
 
     with registries_of(config, link) as (_, registry):
         plan = planned_modes(link, promoted, target.describe_topics(), registry, None)
+        shared = OpeningPlan()
+        if kept:
+            names = {*promoted, *promoted.values()}
+            plan, shared = only_named_after(plan, names)
         done = change_modes(plan, registry)
-    kept = "".join(f"; {each.scope} stays {each.mode.value}: {each.reason}" for each in done.kept)
-    notes = "".join(f"; {note}" for note in done.notes)
-    return f"{len(done.changes):,} subjects opened{kept}{notes}"
+    return _opened(done, len(shared.changes))
+
+
+def _opened(done: OpeningPlan, shared: int) -> str:
+    """Return what opening came to."""
+    kept = [f"{each.scope} stays {each.mode.value}: {each.reason}" for each in done.kept]
+    if shared:
+        kept.append(
+            f"{shared:,} of records, or of all topics, stay closed while the link has other "
+            "mirrors: `heliostat schemas open`"
+        )
+    return "; ".join([f"{len(done.changes):,} subjects opened", *kept, *done.notes])

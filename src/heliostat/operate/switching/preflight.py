@@ -31,6 +31,7 @@ def all_problems(
         *_of_link(status, topics),
         *_unknown(copied),
         *_one_way(link, stored, topics),
+        *_of_schemas(link),
         *_of_transactions(*transactions),
         *_of_fence(deny),
         *_of_groups(groups),
@@ -94,6 +95,16 @@ def _one_way(link: LinkConfig, stored: Stored, topics: Collection[TopicName]) ->
     if shared:
         text = f"in a slot of a topic that several sources share: {', '.join(shared)}"
         yield Problem("one_way", text, hint, Weight.ASKS)
+
+
+def _of_schemas(link: LinkConfig) -> Iterator[Problem]:
+    if link.schemas.strategy == "rewrite":
+        yield Problem(
+            "other_ids",
+            "records have schema ids of the target's own (schemas.strategy: rewrite)",
+            "only a way back with rewrite gives them the source's again; any other is refused",
+            Weight.TOLD,
+        )
 
 
 def _of_transactions(lines: list[str], refused: list[str]) -> Iterator[Problem]:

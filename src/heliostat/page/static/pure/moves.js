@@ -110,7 +110,7 @@ function movedLines(moved, verb) {
 const RETURNS = { ready: "can be copied back", done: "are copied back already", left: "are left as they are", refused: "can’t be copied back" };
 
 /** @param {any} reversal @returns {Foretold} */
-function reverseForetold({ topics, back }) {
+function reverseForetold({ topics, back, groups = [], open_subjects = [] }) {
   const of = (/** @type {string} */ state) => topics.filter((/** @type {any} */ each) => each.state === state);
   /** @type {Line[]} */
   const lines = [];
@@ -123,7 +123,14 @@ function reverseForetold({ topics, back }) {
   }
   const tail = topics.reduce((/** @type {number} */ sum, /** @type {any} */ each) => sum + each.tail, 0);
   if (tail) lines.push({ text: `Up to ${counted(tail, "record")} at the old source never crossed: rescue the tail first.`, tone: "lag" });
-  lines.push({ text: `Start link ${back} afterwards: it copies what came since.` });
+  const anew = topics.filter((/** @type {any} */ each) => each.is_recreated);
+  if (anew.length) lines.push({ text: `${counted(anew.length, "topic")} ${anew.length === 1 ? "is" : "are"} deleted at the old source and made anew: ${listedNames(anew.map((/** @type {any} */ each) => each.topic))}`, tone: "lag" });
+  const stay = groups.filter((/** @type {any} */ each) => each.has_members);
+  const back_set = groups.length - stay.length;
+  if (back_set) lines.push({ text: `${counted(back_set, "offset")} of groups at the old source ${back_set === 1 ? "is" : "are"} set back to the promotion.` });
+  for (const each of stay.slice(0, NAMES_MAX)) lines.push({ text: `Group ${each.group} runs at the old source: its offset of ${each.topic}-${each.partition} stays.`, tone: "lag" });
+  for (const text of open_subjects.slice(0, NAMES_MAX)) lines.push({ text, tone: "lag" });
+  lines.push({ text: `Start link ${back} afterwards, unless it runs: it copies what came since.` });
   return { lines, mayGo: of("ready").length > 0 };
 }
 

@@ -1,0 +1,289 @@
+"""`bench/compare failover`: the source is killed under load, and a group moves to the target.
+
+A producer writes numbers at the source, a group reads them there, commits each second, and a
+replicator publishes its offsets each 5 s. Then the source is killed. Ours is failed over by the
+command of its users; MirrorMaker 2 has none, so its clients move at once. A producer goes on at the
+target, and the group begins there. Measured from the kill: when the target takes the first new
+record, and when the group reads the first one; of the old numbers, which the group reads again, and
+which it never reads though the target has them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import live_main
+import live_report
+import machine
+import ours
+import peer
+import report
+from clusters import KAFKA_VERSION, Pair, create_topics, pair_of_clusters
+from groups import OFTEN, PRECISE, SYNCED
+from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from measure import Part, Tree, running
+from rich.console import Console
+from rich.table import Table
+
+from heliostat_sandbox import find_java
+
+NAME = "failover"
+TOPIC, GROUP = "moved-live", "moved-readers"
+PARTITIONS = 4
+COMMIT_EVERY_MS = 1_000
+POLL_MS = 100
+NEW = b"new"
+"""Begins the value of a record that was written at the target."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """The load, how long it runs before the kill, and how long is waited afterwards."""
+
+    rate: int = 2_000
+    load_s: float = 90.0
+    ready_s: float = 180.0
+    moved_s: float = 180.0
+
+
+SMALL = Scenario(rate=200, load_s=30.0)
+
+
+class Writing:
+    """Writes numbers at a rate until it is stopped, or its cluster is gone."""
+
+    def __init__(self, bootstrap: str, topic: str, rate: int, prefix: bytes = b"") -> None:
+        self._producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")
+        self._topic, self._rate, self._prefix = topic, rate, prefix
+        self._is_over = threading.Event()
+        self.accepted_s: float | None = None
+        """When the first record was acknowledged, by the monotonic clock."""
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        number, began_s = 0, time.monotonic()
+        while not self._is_over.wait(0.005):
+            while number < (time.monotonic() - began_s) * self._rate:
+                value = self._prefix + b"%d" % number
+                sent = self._producer.send(self._topic, value, partition=number % PARTITIONS)
+                if self.accepted_s is None:
+                    sent.add_callback(self._accept)
+                number += 1
+
+    def _accept(self, _: object) -> None:
+        self.accepted_s = self.accepted_s or time.monotonic()
+
+    def stop(self, *, is_dead: bool = False) -> None:
+        """Stop; a dead cluster is not waited for."""
+        self._is_over.set()
+        self._thread.join()
+        self._producer.close(timeout=0 if is_dead else 30)
+
+
+class Reading:
+    """A member of the group, which reads until it is stopped."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        self._consumer = KafkaConsumer(
+            bootstrap_servers=bootstrap.split(","),
+            group_id=GROUP,
+            auto_offset_reset="earliest",
+            enable_auto_commit=True,
+            auto_commit_interval_ms=COMMIT_EVERY_MS,
+        )
+        self._consumer.subscribe([topic])
+        self._is_over = threading.Event()
+        self.numbers: list[int] = []
+        self.first_new_s: float | None = None
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._is_over.is_set():
+            for records in self._consumer.poll(timeout_ms=POLL_MS).values():
+                for record in records:
+                    self._take(record.value)
+
+    def _take(self, value: bytes) -> None:
+        if value.startswith(NEW):
+            self.first_new_s = self.first_new_s or time.monotonic()
+        else:
+            self.numbers.append(int(value))
+
+    def stop(self, *, is_dead: bool = False) -> None:
+        """Stop; with a dead cluster as a process does that is killed: without a last commit."""
+        self._is_over.set()
+        self._thread.join()
+        self._consumer.close(autocommit=not is_dead)
+
+
+@dataclass(slots=True)
+class Moved:
+    """What the move came to; times in seconds from the kill."""
+
+    command_s: float | None = None
+    said_again: int | None = None
+    said_at_most: int | None = None
+    lines: list[str] = field(default_factory=list)
+
+
+def run(given: argparse.Namespace, folder: Path) -> int:
+    """Measure the requested parts, each on its own clusters, and report."""
+    scenario = SMALL if given.small else Scenario()
+    shape = {"rate": scenario.rate, "load_s": scenario.load_s, "partitions": PARTITIONS}
+    results = live_report.earlier(given.json, shape) if given.json else {}
+    about: dict[str, Any] = {}
+    for name in (each for each in live_main.REPLICATORS if each in given.part):
+        with pair_of_clusters(small=given.small) as pair:
+            about = about or machine.describe(find_java(), KAFKA_VERSION, pair.logs)
+            results[name] = {NAME: measured(name, scenario, pair, folder / name)}
+        live_main.note(f"{name}: {results[name][NAME]}")
+        if given.json:
+            parts = {part: {"cases": dict(cases)} for part, cases in results.items()}
+            head = {"scenario": NAME, "shape": shape, "machine": about}
+            report.write(given.json, {**head, **parts})
+    show(results)
+    return 0 if all(results[name][NAME]["finished"] for name in results) else 1
+
+
+def measured(name: str, scenario: Scenario, pair: Pair, folder: Path) -> dict[str, Any]:
+    """Load, kill the source, move, and read what there is."""
+    create_topics(pair.source, {TOPIC: PARTITIONS})
+    part, mirror, file = replicator_of(name, pair, folder)
+    with running(part) as process:
+        tree = Tree(process.pid)
+        writing = Writing(pair.source, TOPIC, scenario.rate)
+        is_ready = wait_ready(pair.target, mirror, scenario.ready_s)
+        there = Reading(pair.source, TOPIC)
+        time.sleep(scenario.load_s)
+        tree.look()
+        killed_s = time.monotonic()
+        pair.a.brokers[0].kill()
+        writing.stop(is_dead=True)
+        there.stop(is_dead=True)
+        moved = fail_over(file, killed_s) if name == "ours" else Moved()
+        more = Writing(pair.target, mirror, scenario.rate, NEW)
+        here = Reading(pair.target, mirror)
+        until_s = time.monotonic() + scenario.moved_s
+        while here.first_new_s is None and time.monotonic() < until_s:
+            time.sleep(0.05)
+        time.sleep(2 * COMMIT_EVERY_MS / 1000)
+        more.stop()
+        here.stop()
+    landed = numbers_of(pair.target, mirror)
+    return {
+        "finished": is_ready and here.first_new_s is not None,
+        "command_s": moved.command_s,
+        "accepted_s": since(killed_s, more.accepted_s),
+        "first_new_s": since(killed_s, here.first_new_s),
+        "read_at_source": len(there.numbers),
+        "landed": len(landed),
+        "read_again": len(set(there.numbers) & set(here.numbers)),
+        "skipped": len(landed - set(there.numbers) - set(here.numbers)),
+        "said_again": moved.said_again,
+        "said_at_most": moved.said_at_most,
+    }
+
+
+def replicator_of(name: str, pair: Pair, folder: Path) -> tuple[Part, str, Path]:
+    """Return the command to start, the mirror's name, and the folder's configuration."""
+    if name == "ours":
+        wanted = ours.config(*pair.ways(), [TOPIC])
+        wanted["links"][0]["groups"] = {"sync": True, "include": [GROUP]}
+        command = ours.command(folder, wanted)
+        part = live_main.live_part(name, command, folder, signal.SIGTERM)
+        return part, ours.target_topic(TOPIC), folder / ours.CONFIG_FILE
+    often = {"sync.group.offsets.interval.seconds": "5", **OFTEN}
+    best = {**peer.CANDIDATES["2 tasks, 5 in flight"], **PRECISE} if name == "mm2_tuned" else {}
+    properties = peer.properties(*pair.ways(), TOPIC, "none", best)
+    command = peer.command(find_java(), folder, {**properties, **often, **best, **SYNCED})
+    part = live_main.live_part(name, command, folder, signal.SIGKILL)
+    return part, peer.target_topic(TOPIC), folder
+
+
+def wait_ready(bootstrap: str, mirror: str, within_s: float) -> bool:
+    """Wait until something of the topic is at the target."""
+    until_s = time.monotonic() + within_s
+    while time.monotonic() < until_s:
+        if numbers_of(bootstrap, mirror, enough=1):
+            return True
+        time.sleep(1.0)
+    return False
+
+
+def fail_over(file: Path, killed_s: float) -> Moved:
+    """Call the command that users call; return how long after the kill it had ended."""
+    words = ["failover", ours.LINK, "--yes", "--json", "-c", str(file)]
+    done = subprocess.run(
+        [sys.executable, "-m", "heliostat.cli.entry", *words],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    took_s = round(time.monotonic() - killed_s, 2)
+    if done.returncode != 0:
+        raise SystemExit(f"heliostat failover: {done.stderr}")
+    said = json.loads(done.stdout)
+    again = [row["again"] for row in said["groups"]]
+    known = None if None in again else sum(again)
+    return Moved(took_s, known, sum(row["at_most"] for row in said["groups"]))
+
+
+def numbers_of(bootstrap: str, topic: str, enough: int | None = None) -> set[int]:
+    """Return the numbers of the source that a topic has, read without a group."""
+    consumer = KafkaConsumer(bootstrap_servers=bootstrap.split(","), enable_auto_commit=False)
+    try:
+        partitions = [
+            TopicPartition(topic, number) for number in consumer.partitions_for_topic(topic) or ()
+        ]
+        numbers: set[int] = set()
+        if not partitions:
+            return numbers
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        ends = consumer.end_offsets(partitions)
+        while any(consumer.position(each) < end for each, end in ends.items()):
+            for records in consumer.poll(timeout_ms=POLL_MS).values():
+                values = (record.value for record in records)
+                numbers |= {int(value) for value in values if not value.startswith(NEW)}
+            if enough is not None and len(numbers) >= enough:
+                break
+        return numbers
+    finally:
+        consumer.close()
+
+
+def since(began_s: float, at_s: float | None) -> float | None:
+    """Return the seconds between, to a hundredth."""
+    return None if at_s is None else round(at_s - began_s, 2)
+
+
+def show(results: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> None:
+    """Print the table."""
+    table = Table("part")
+    keys = {
+        "command_s": "command ended s",
+        "accepted_s": "first accepted s",
+        "first_new_s": "first new read s",
+        "read_at_source": "read before",
+        "read_again": "read again",
+        "said_at_most": "said, at most",
+        "skipped": "skipped",
+    }
+    for heading in keys.values():
+        table.add_column(heading, justify="right")
+    for name, blocks in results.items():
+        cells = [blocks[NAME][key] for key in keys]
+        table.add_row(name, *("-" if cell is None else f"{cell:,}" for cell in cells))
+    Console(width=140).print(table)

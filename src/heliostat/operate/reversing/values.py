@@ -1,0 +1,167 @@
+"""What becomes of each topic on the way back; pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from heliostat.handover.promotion import PartitionPromotion
+from heliostat.handover.recreation import Recreation
+from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.topics.values import MirrorRecord
+
+
+class Tail(StrEnum):
+    """What becomes of a topic whose old source has records that never crossed."""
+
+    REFUSE = "refuse"
+    KEEP = "keep"
+    """They stay; copying goes on behind them, and offsets differ from there on."""
+    RECREATE = "recreate"
+    """The topic is deleted at the old source, made again as it was, and copied whole."""
+    LEAVE = "leave"
+    """The topic is not copied back."""
+
+
+class ReturnState(StrEnum):
+    """What becomes of a topic."""
+
+    READY = "ready"
+    """It can be copied back, or is from now on."""
+    LEFT = "left"
+    REFUSED = "refused"
+    DONE = "done"
+    """The link that leads back has it already."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReturn:
+    """One partition: where both logs are equal, and where copying goes on."""
+
+    partition: PartitionId
+    promotion: PartitionPromotion
+    old_end: Offset
+    """Log end at the old source."""
+    tail: int
+    """Records there that never crossed, at most; 0: none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReturn:
+    """One topic, by its name at the old source."""
+
+    topic: TopicName
+    mirror: TopicName
+    """Its name at the new primary."""
+    state: ReturnState
+    why: str
+    partitions: tuple[PartitionReturn, ...] = ()
+    record: MirrorRecord | None = None
+    recreation: Recreation | None = None
+    """How it is made again at the old source; None: what is there stays."""
+
+    @property
+    def tail(self) -> int:
+        """Records at the old source that never crossed, at most."""
+        return sum(each.tail for each in self.partitions)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSetBack:
+    """A group's offset at the old source, beyond where the mirror was given away.
+
+    Parameters
+    ----------
+    offset, until
+        Where it is, and the promotion's, to which it is set.
+    has_members
+        Whether the group runs there: then it stays where it is, and goes on behind the tail.
+    """
+
+    group: GroupId
+    partition: TopicPartition
+    offset: Offset
+    until: Offset
+    metadata: str
+    has_members: bool
+
+    def text(self) -> str:
+        """Return a line about it."""
+        at = f"group {self.group} at {self.partition}: offset {self.offset:,}"
+        if self.has_members:
+            return f"{at} stays, as the group runs there; the promotion was at {self.until:,}"
+        return f"{at} is set back to the promotion, {self.until:,}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for `--json`."""
+        return {
+            "group": self.group,
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "offset": self.offset,
+            "until": self.until,
+            "has_members": self.has_members,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Reversal:
+    """What becomes, or became, of all topics."""
+
+    link: LinkName
+    back: LinkName
+    topics: tuple[TopicReturn, ...]
+    groups: tuple[GroupSetBack, ...] = ()
+    """Groups at the old source whose offsets lie beyond the promotion."""
+    open_subjects: tuple[str, ...] = ()
+    """Lines about subjects of the old source's registry that stay open, and why."""
+    is_written: bool = False
+
+    @property
+    def ready(self) -> list[TopicReturn]:
+        """Topics that can be copied back."""
+        return [each for each in self.topics if each.state is ReturnState.READY]
+
+    @property
+    def refused(self) -> list[TopicReturn]:
+        """Topics that can't."""
+        return [each for each in self.topics if each.state is ReturnState.REFUSED]
+
+    def describe(self) -> Iterator[str]:
+        """Yield a line for each topic, and for each group whose offset is set back."""
+        yield from (f"{each.topic}: {each.state.value}: {each.why}" for each in self.topics)
+        yield from (each.text() for each in self.groups)
+        yield from self.open_subjects
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for `--json`."""
+        return {
+            "link": self.link,
+            "back": self.back,
+            "is_written": self.is_written,
+            "topics": [
+                {
+                    "topic": each.topic,
+                    "mirror": each.mirror,
+                    "state": each.state.value,
+                    "why": each.why,
+                    "tail": each.tail,
+                    "is_recreated": each.recreation is not None,
+                    "partitions": [
+                        {
+                            "partition": part.partition,
+                            "source_end": part.promotion.source_end,
+                            "target_end": part.promotion.target_end,
+                            "old_end": part.old_end,
+                            "tail": part.tail,
+                        }
+                        for part in each.partitions
+                    ],
+                }
+                for each in self.topics
+            ],
+            "groups": [each.to_json() for each in self.groups],
+            "open_subjects": list(self.open_subjects),
+        }
