@@ -1,21 +1,21 @@
-"""Requests about who may do what: ACLs, client quotas, SCRAM users."""
+"""Requests about who may do what (ACLs, client quotas, SCRAM users), and what disks hold."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
 from heliostat.clusters.acl import AclBinding
-from heliostat.clusters.admin import acl_calls, quota_calls, scram_calls
+from heliostat.clusters.admin import acl_calls, log_dir_calls, quota_calls, scram_calls
 from heliostat.clusters.admin.caller import Caller
 from heliostat.clusters.admin.each_broker import each_broker
 from heliostat.clusters.client_quota import QuotaEntity, Quotas
 from heliostat.clusters.scram_user import ScramCredential, ScramUpsertion
-from heliostat.errors import BrokerError
+from heliostat.errors import BrokerError, HeliostatError
 from heliostat.names import BrokerId
 
 
 class SecurityAdmin:
-    """ACLs, client quotas and SCRAM users of a cluster; `ClusterAdmin.security`.
+    """ACLs, client quotas, SCRAM users and sizes of logs of a cluster; `ClusterAdmin.security`.
 
     Every method raises `ConnectionLost` if no broker answers.
     """
@@ -48,6 +48,10 @@ class SecurityAdmin:
     ) -> Mapping[AclBinding, bool | BrokerError]:
         """Delete exactly these bindings; whether each was there."""
         return acl_calls.delete(self._caller, bindings)
+
+    def log_sizes(self) -> Mapping[BrokerId, log_dir_calls.Sizes | HeliostatError]:
+        """Bytes of all replicas by the brokers that have them, or a broker's error."""
+        return log_dir_calls.log_sizes(self._caller)
 
     def describe_quotas(self) -> Quotas:
         """Limits of all entities, as one broker knows them.
