@@ -141,6 +141,8 @@ def test_questions_are_asked_again_until_a_cluster_answers(
     assert len(file.read_text().splitlines()) <= 12
 
 
+@pytest.mark.spark
+@pytest.mark.long
 def test_each_command_of_the_page_does_what_the_page_says(
     cluster_pair: ClusterPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
 ) -> None:

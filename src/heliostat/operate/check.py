@@ -6,7 +6,7 @@ Everything is asked at the same time, and what hangs costs some seconds: it is o
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
@@ -15,7 +15,7 @@ from heliostat.clusters.keyed_topic import COMPACTED, STATE_REPLICAS, kept_safe
 from heliostat.config import ClusterConfig, Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, code_of
 from heliostat.names import Alias, LinkName, TopicName
-from heliostat.operate.acls import link_grants
+from heliostat.operate.acls import ClusterGrants, link_grants
 from heliostat.operate.check_machine import machine_findings, spark_findings
 from heliostat.operate.check_rights import all_rights, rights_asked, rights_findings
 from heliostat.operate.check_target import try_target
@@ -43,6 +43,8 @@ CLUSTER_WITHIN_S = 8.0
 """A cluster that has said nothing within this hangs."""
 LINK_WITHIN_S = 30.0
 """Thousands of topics are looked at within this, over a long line too."""
+TRY_WITHIN_S = 90.0
+"""A try that takes longer leaves its topic, which the next one removes."""
 LINKS_AT_ONCE = 8
 SKEW_S = 5.0
 """Clocks that differ by more make lag and starts by time wrong by that much."""
@@ -91,7 +93,7 @@ def check(
         for link in links
         if not {f"cluster {link.source}", f"cluster {link.target}"} & dead
     }
-    of_links = _all_within(asks, LINK_WITHIN_S, LINKS_AT_ONCE)
+    of_links = _all_within(asks, TRY_WITHIN_S if tries else LINK_WITHIN_S, LINKS_AT_ONCE)
     skipped = [
         note(
             *(f"link {link.name}", "NOT_CHECKED"),
@@ -208,19 +210,36 @@ def _of_link(config: Config, link: LinkConfig, *, tries: bool) -> list[Finding]:
     except HeliostatError as error:
         findings.append(problem_of(subject, error, "what it would do can't be planned"))
     source, target = link_grants(config, link)
-    pairs = (
-        (source, link.source, [mirror.source for mirror in plan.mirrors]),
-        (target, link.target, [mirror.target for mirror in plan.mirrors]),
-    )
-    for side, alias, topics in pairs:
-        with ClusterAdmin(config.clusters[alias].access(), CLIENT_ID) as admin:
-            asked = rights_asked(side.grants, topics)
-            findings += rights_findings(subject, side, asked, admin.may(all_rights([asked])))
-            if side is target:
-                findings += _dry_run(subject, link, admin, plan)
+    parts: dict[str, Callable[[], Iterable[Finding]]] = {
+        "rights at the source": partial(
+            _rights, config, link.source, subject, source, [each.source for each in plan.mirrors]
+        ),
+        "rights at the target": partial(
+            _rights, config, link.target, subject, target, [each.target for each in plan.mirrors]
+        ),
+        "what the target would refuse": partial(_dry_run, config, link, subject, plan),
+    }
     if tries:
-        findings += try_target(config, link)
+        parts["a try at the target"] = partial(try_target, config, link)
+    for what, part in parts.items():
+        try:
+            findings += part()
+        except HeliostatError as error:  # the other parts say more
+            findings.append(problem_of(subject, error, what))
     return findings
+
+
+def _rights(
+    config: Config,
+    alias: Alias,
+    subject: str,
+    side: ClusterGrants,
+    topics: Collection[TopicName],
+) -> Iterator[Finding]:
+    asked = rights_asked(side.grants, topics)
+    with ClusterAdmin(config.clusters[alias].access(), CLIENT_ID) as admin:
+        answers = admin.may(all_rights([asked]))
+    return rights_findings(subject, side, asked, answers)
 
 
 def _planned(subject: str, plan: TopicPlan) -> Iterator[Finding]:
@@ -246,27 +265,26 @@ def _planned(subject: str, plan: TopicPlan) -> Iterator[Finding]:
         yield note(subject, "PLAN", line)
 
 
-def _dry_run(
-    subject: str, link: LinkConfig, target: ClusterAdmin, plan: TopicPlan
-) -> Iterator[Finding]:
-    """Yield what the target's policies would refuse, by requests that it only validates."""
+def _dry_run(config: Config, link: LinkConfig, subject: str, plan: TopicPlan) -> Iterator[Finding]:
+    """Return what the target's policies would refuse, by requests that it only validates."""
     name = LinkName(link.name)
     own = [TopicName(each(name)) for each in (state_topic, control_topic, progress_topic)]
-    described = target.describe_topics(own)
-    replicas = link.state.replication_factor or min(STATE_REPLICAS, len(target.brokers()))
-    new = [
-        NewTopic(each, 1, replicas, {**COMPACTED, **kept_safe(replicas)})
-        for each in own
-        if described[each].is_missing
-    ]
-    new += [
-        NewTopic(each.target, each.partitions, each.replication_factor, each.configs)
-        for each in plan.create
-    ]
-    answers: dict[TopicName, object] = dict(target.create_topics(new, validate_only=True))
     changes = {each.target: each.changes for each in plan.configure}
-    answers |= target.alter_configs(changes, validate_only=True)
-    yield from refused_findings(subject, answers)
+    with ClusterAdmin(config.clusters[link.target].access(), CLIENT_ID) as target:
+        described = target.describe_topics(own)
+        replicas = link.state.replication_factor or min(STATE_REPLICAS, len(target.brokers()))
+        new = [
+            NewTopic(each, 1, replicas, {**COMPACTED, **kept_safe(replicas)})
+            for each in own
+            if described[each].is_missing
+        ]
+        new += [
+            NewTopic(each.target, each.partitions, each.replication_factor, each.configs)
+            for each in plan.create
+        ]
+        answers: dict[TopicName, object] = dict(target.create_topics(new, validate_only=True))
+        answers |= target.alter_configs(changes, validate_only=True)
+    return refused_findings(subject, answers)
 
 
 def refused_findings(subject: str, answers: Mapping[TopicName, object]) -> Iterator[Finding]:
