@@ -145,15 +145,15 @@ def _link(wanted: Wanted) -> FirstLink:
         include=(entry,),
         prefix=_prefix(wanted, chosen, first),
         groups=_groups(wanted, at_source),
-        seen=f"{chosen.text()} when this was written",
+        count=f"{chosen.text()} when this was written",
     )
 
 
 def _names(wanted: Wanted, source: FirstCluster, target: FirstCluster) -> tuple[Alias, Alias]:
     proposed = proposed_aliases(*(cluster_at(each.addresses) for each in (source, target)))
     first, second = (
-        Alias(given or (_asked(f"Name of the {side}", alias) if wanted.asks else alias))
-        for side, given, alias in zip(SIDES, wanted.names, proposed, strict=True)
+        Alias(name or (_asked(f"Name of the {side}", alias) if wanted.asks else alias))
+        for side, name, alias in zip(SIDES, wanted.names, proposed, strict=True)
     )
     return first, second
 
@@ -213,16 +213,16 @@ def _cluster(
     from heliostat.operate.first_link import looked_at
 
     address, file = wanted.addresses[side], wanted.security[side]
-    given: dict[str, Any] = security_in(file) if file is not None else {}
+    security: dict[str, Any] = security_in(file) if file is not None else {}
     is_asked = address is None
     while True:  # ends when the cluster answers, or nobody can be asked
         if is_asked:
             address = _asked(f"Address of the {SIDES[side]}, host:port", address)
-            given = security_in(file) if file is not None else _asked_security(given)
+            security = security_in(file) if file is not None else _asked_security(security)
         assert address is not None
-        first = FirstCluster(Alias(SIDES[side]), address, given)
+        first = FirstCluster(Alias(SIDES[side]), address, security)
         try:
-            seen = looked_at(cluster_at(address, given, first.alias), other)
+            content = looked_at(cluster_at(address, security, first.alias), other)
         except HeliostatError as error:
             if not wanted.asks:
                 raise
@@ -230,10 +230,11 @@ def _cluster(
             is_asked = True
             continue
         click.echo(
-            f"  it answers: {len(seen.brokers)} brokers, Kafka {seen.release or '?'} or newer, "
-            f"{len(seen.mirrored)} topics, {len(seen.groups)} groups"
+            f"  it answers: {len(content.brokers)} brokers, "
+            f"Kafka {content.release or '?'} or newer, "
+            f"{len(content.mirrored)} topics, {len(content.groups)} groups"
         )
-        return first, seen
+        return first, content
 
 
 def _asked(text: str, default: str | None = None) -> str:
@@ -265,14 +266,14 @@ def _asked_security(before: dict[str, Any]) -> dict[str, Any]:
     return security
 
 
-def _show_topics(seen: ScannedCluster) -> None:
+def _show_topics(content: ScannedCluster) -> None:
     from heliostat.ops.shown import size_text
 
-    for topic in seen.mirrored[:SHOWN]:
+    for topic in content.mirrored[:SHOWN]:
         size = "size not shown" if topic.bytes is None else size_text(topic.bytes)
         click.echo(f"    {topic.name}: {topic.partitions} partitions, {size}")
-    if len(seen.mirrored) > SHOWN:
-        click.echo(f"    … {len(seen.mirrored) - SHOWN} more (heliostat scan lists them)")
+    if len(content.mirrored) > SHOWN:
+        click.echo(f"    … {len(content.mirrored) - SHOWN} more (heliostat scan lists them)")
 
 
 def _write(path: Path, text: str) -> None:

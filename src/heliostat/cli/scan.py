@@ -99,14 +99,16 @@ def scan_command(
     """
     from heliostat.operate.scan import scan
 
-    seen = scan(cluster_of(cluster, config_file, security_file), window_s=window_s, topics=topics)
+    content = scan(
+        cluster_of(cluster, config_file, security_file), window_s=window_s, topics=topics
+    )
     if as_json:
-        click.echo(json.dumps(seen.to_json(), indent=2))
+        click.echo(json.dumps(content.to_json(), indent=2))
     elif markdown:
-        for line in markdown_lines(seen):
+        for line in markdown_lines(content):
             click.echo(line)
     else:
-        for line in text_lines(seen, None if shows_all else ROWS):
+        for line in text_lines(content, None if shows_all else ROWS):
             click.echo(line)
 
 
@@ -131,23 +133,27 @@ def cluster_of(name: str, config_file: Path, security_file: Path | None) -> Clus
     return clusters[Alias(name)]
 
 
-def _headline(seen: ScannedCluster) -> Iterator[str]:
-    total = sum(topic.bytes or 0 for topic in seen.topics)
-    unknown = any(topic.bytes is None for topic in seen.topics)
+def _headline(content: ScannedCluster) -> Iterator[str]:
+    total = sum(topic.bytes or 0 for topic in content.topics)
+    unknown = any(topic.bytes is None for topic in content.topics)
     rights = {True: "rights are checked", False: "no rights are checked", None: "rights not shown"}
-    yield f"{seen.name} ({seen.addresses}), cluster id {seen.cluster_id}"
+    yield f"{content.name} ({content.addresses}), cluster id {content.cluster_id}"
     yield (
-        f"{len(seen.brokers)} brokers, Kafka {seen.release or '?'} or newer, "
-        f"{rights[seen.has_authorizer]}"
+        f"{len(content.brokers)} brokers, Kafka {content.release or '?'} or newer, "
+        f"{rights[content.has_authorizer]}"
     )
     yield (
-        f"{len(seen.topics)} topics, {len(seen.mirrored)} of them can be mirrored, "
-        f"{sum(topic.partitions for topic in seen.topics)} partitions, "
-        f"{'at least ' if unknown else ''}{size_text(total)}, {len(seen.groups)} groups"
+        f"{len(content.topics)} topics, {len(content.mirrored)} of them can be mirrored, "
+        f"{sum(topic.partitions for topic in content.topics)} partitions, "
+        f"{'at least ' if unknown else ''}{size_text(total)}, {len(content.groups)} groups"
     )
-    parts = ((seen.acls, "ACLs"), (seen.quotas, "quotas"), (seen.scram_users, "SCRAM users"))
+    parts = (
+        (content.acls, "ACLs"),
+        (content.quotas, "quotas"),
+        (content.scram_users, "SCRAM users"),
+    )
     counts = [f"{len(part)} {what}" for part, what in parts if part is not None]
-    counts += [f"{seen.subjects} subjects of schemas"] if seen.subjects is not None else []
+    counts += [f"{content.subjects} subjects of schemas"] if content.subjects is not None else []
     if counts:
         yield ", ".join(counts)
 
@@ -169,8 +175,8 @@ def _topic_row(topic: ScannedTopic) -> tuple[str, ...]:
     )
 
 
-def _group_rows(seen: ScannedCluster) -> list[tuple[str, ...]]:
-    rows = sorted(seen.groups, key=lambda each: (-(each.lag or 0), each.group))
+def _group_rows(content: ScannedCluster) -> list[tuple[str, ...]]:
+    rows = sorted(content.groups, key=lambda each: (-(each.lag or 0), each.group))
     return [
         (
             each.group,
@@ -183,20 +189,20 @@ def _group_rows(seen: ScannedCluster) -> list[tuple[str, ...]]:
     ]
 
 
-def text_lines(seen: ScannedCluster, rows: int | None) -> Iterator[str]:
+def text_lines(content: ScannedCluster, rows: int | None) -> Iterator[str]:
     """Yield lines for a terminal."""
-    yield from _headline(seen)
-    topics = [_topic_row(topic) for topic in seen.mirrored]
-    for heads, table in ((_TOPIC_HEADS, topics), (_GROUP_HEADS, _group_rows(seen))):
+    yield from _headline(content)
+    topics = [_topic_row(topic) for topic in content.mirrored]
+    for heads, table in ((_TOPIC_HEADS, topics), (_GROUP_HEADS, _group_rows(content))):
         if table:
             yield ""
             yield from _columns(heads, table[:rows])
             if rows is not None and len(table) > rows:
                 yield f"  … {len(table) - rows} more (--all)"
-    if seen.care:
+    if content.care:
         yield "\ncare"
-    yield from (f"  {care.code}: {care.line()}" for care in seen.care)
-    yield from (f"  not shown: {line}" for line in seen.unread)
+    yield from (f"  {care.code}: {care.line()}" for care in content.care)
+    yield from (f"  not shown: {line}" for line in content.unread)
 
 
 def _columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -206,29 +212,29 @@ def _columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[st
         yield "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
 
 
-def markdown_lines(seen: ScannedCluster) -> Iterator[str]:
+def markdown_lines(content: ScannedCluster) -> Iterator[str]:
     """Yield a page in Markdown."""
-    yield f"# {seen.name}\n"
-    yield from (f"- {line}" for line in _headline(seen))
-    topics = [_topic_row(topic) for topic in seen.mirrored]
-    for heads, table in ((_TOPIC_HEADS, topics), (_GROUP_HEADS, _group_rows(seen))):
+    yield f"# {content.name}\n"
+    yield from (f"- {line}" for line in _headline(content))
+    topics = [_topic_row(topic) for topic in content.mirrored]
+    for heads, table in ((_TOPIC_HEADS, topics), (_GROUP_HEADS, _group_rows(content))):
         if table:
             yield f"\n## {heads[0].capitalize()}s\n"
             yield "| " + " | ".join(heads) + " |"
             yield "|---" * len(heads) + "|"
             yield from ("| " + " | ".join(_cell(cell) for cell in row) + " |" for row in table)
-    if seen.care or seen.unread:
+    if content.care or content.unread:
         yield "\n## Care\n"
-    for care in seen.care:
+    for care in content.care:
         yield f"- `{care.code}`: {care.text}: {', '.join(f'`{item}`' for item in care.items)}"
-    yield from (f"- not shown: {line}" for line in seen.unread)
-    for title, lines in (("ACLs", seen.acls), ("SCRAM users", seen.scram_users)):
+    yield from (f"- not shown: {line}" for line in content.unread)
+    for title, lines in (("ACLs", content.acls), ("SCRAM users", content.scram_users)):
         if lines:
             yield f"\n## {title}\n"
             yield from (f"- {line}" for line in lines)
-    if seen.quotas:
+    if content.quotas:
         yield "\n## Quotas\n"
-        for entity, limits in seen.quotas.items():
+        for entity, limits in content.quotas.items():
             yield f"- {entity}: {', '.join(f'{key}={value:g}' for key, value in limits.items())}"
 
 

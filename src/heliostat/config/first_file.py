@@ -38,7 +38,7 @@ class FirstLink:
         Put before names at the target; empty: same names.
     groups
         Whether offsets of groups are published.
-    seen
+    count
         What the expressions select now, for a comment.
     """
 
@@ -47,7 +47,7 @@ class FirstLink:
     include: tuple[str, ...]
     prefix: str = ""
     groups: bool = False
-    seen: str = ""
+    count: str = ""
 
     @property
     def name(self) -> str:
@@ -78,8 +78,8 @@ class FirstLink:
         yield f"    source: {_flow(str(self.source.alias))}"
         yield f"    target: {_flow(str(self.target.alias))}"
         naming = {"naming": {"prefix": self.prefix}} if self.prefix else {}
-        seen = f"  # {self.seen}" if self.seen else ""
-        yield f"    topics: {_flow({'include': list(self.include), **naming})}{seen}"
+        count = f"  # {self.count}" if self.count else ""
+        yield f"    topics: {_flow({'include': list(self.include), **naming})}{count}"
         state = "follow at the target" if self.groups else "don't: groups begin anew there"
         yield f"    groups: {_flow({'sync': self.groups})}  # offsets of consumer groups {state}"
 

@@ -88,10 +88,10 @@ class _Trial:
         replicas = link.topics.replication_factor
         self._replicas = replicas or min(STATE_REPLICAS, len(admin.brokers(LATELY_S)))
         inherited = admin.inherited_configs()
-        known = {} if isinstance(inherited, BrokerError) else inherited
+        defaults = {} if isinstance(inherited, BrokerError) else inherited
         nothing = SourceTopic(self.topic, None, 1, self._replicas, {})
-        self._wanted = wanted_configs(link.topics, nothing, None, known)
-        self._settings = self._wanted.of_new_topic(known)
+        self._wanted = wanted_configs(link.topics, nothing, None, defaults)
+        self._settings = self._wanted.of_new_topic(defaults)
 
     def left_over(self) -> Iterator[Finding]:
         """Remove what a killed run has left."""

@@ -26,13 +26,14 @@ def looked_at(cluster: ClusterConfig, other: ScannedCluster | None = None) -> Sc
     Refused
         It is the same cluster as the other.
     """
-    seen = scan(cluster)
-    if other is not None and seen.cluster_id == other.cluster_id:
+    content = scan(cluster)
+    if other is not None and content.cluster_id == other.cluster_id:
         raise Refused(
-            f"{seen.addresses} is the same cluster as {other.addresses} (id {seen.cluster_id})",
+            f"{content.addresses} is the same cluster as {other.addresses} "
+            f"(id {content.cluster_id})",
             hint="give the address of the other cluster",
         )
-    return seen
+    return content
 
 
 @dataclass(frozen=True, slots=True)

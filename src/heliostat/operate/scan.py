@@ -34,6 +34,8 @@ from heliostat.schemas.registry.retries import Retries
 
 CLIENT_ID = "heliostat-scan"
 AT_ONCE = 8
+REQUEST_MS = 10_000
+"""A broker that hangs costs this, not half a minute."""
 REGISTRY_S = 5.0
 CARED_FOR = (
     "cleanup.policy",
@@ -67,7 +69,7 @@ def scan(cluster: ClusterConfig, *, window_s: float = 0.0, topics: str = ".*") -
     """
     require_answer(cluster)
     access = cluster.access()
-    with ClusterAdmin(access, CLIENT_ID) as admin:
+    with ClusterAdmin(access, CLIENT_ID, request_timeout_ms=REQUEST_MS) as admin:
         return _Scan(cluster, admin, topics).scanned(window_s)
 
 

@@ -72,8 +72,8 @@ def add_check(app: FastAPI, asking: Asking) -> None:
         return asking.answer(request, f"scan {alias}", ask, shown)
 
 
-def _scanned(seen: ScannedCluster, *, after: str, limit: int) -> dict[str, Any]:
-    answer = seen.to_json()
+def _scanned(content: ScannedCluster, *, after: str, limit: int) -> dict[str, Any]:
+    answer = content.to_json()
     for part in ("acls", "quotas", "scram_users"):
         answer[part] = None if answer[part] is None else len(answer[part])
     return page(answer, "topics", lambda row: str(row["name"]), after, limit)
