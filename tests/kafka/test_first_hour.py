@@ -30,6 +30,8 @@ PAGE = ROOT / "docs" / "first-link.md"
 ADDRESSES = ("summit.example.org:9092", "usdf.example.org:9092")
 ANSWER_S = 60.0
 NOW_MS = time.time_ns() // 1_000_000
+OWN_CODE = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+"""Processes run in folders of their own."""
 OWN_PORT = "service: {listen: '127.0.0.1:0'}\n"
 
 
@@ -75,7 +77,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             cwd=folder,
-            env={**os.environ, "TERM": "dumb"},
+            env={**OWN_CODE, "TERM": "dumb"},
         )
         os.close(theirs)
         self.text = ""
@@ -195,4 +197,4 @@ def typed(words: list[str]) -> int:
 
 def started(words: list[str], folder: Path) -> subprocess.Popen[bytes]:
     """Start a verb that goes on until it is stopped."""
-    return subprocess.Popen([sys.executable, "-c", RUN, *words], cwd=folder)
+    return subprocess.Popen([sys.executable, "-c", RUN, *words], cwd=folder, env=OWN_CODE)
