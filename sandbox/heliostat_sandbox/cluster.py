@@ -71,6 +71,8 @@ class ClusterSpec:
     security: SandboxSecurity | None = None
     own_settings: Mapping[int, Mapping[str, str]] = field(default_factory=dict)
     """Settings of single brokers, by broker id from 1 on; they win over `settings`."""
+    jars: Sequence[Path] = ()
+    """Further classes of its brokers, such as policies."""
     line: FarLine | None = None
     """What clients of `bootstrap_far` and of secured listeners connect through."""
 
@@ -396,7 +398,7 @@ def _prepare(site: _Site, broker_id: BrokerId, java: Path, jars: Sequence[Path])
         format_folder(data, site.cluster_id, broker_id, checkpoint)
     command = (
         *(str(java), *options, *class_options(site.version.jars)),
-        *("-cp", ":".join(map(str, jars))),
+        *("-cp", ":".join(map(str, (*jars, *site.spec.jars)))),
         *(MAIN_CLASS, str(home / "server.properties")),
     )
     endpoint = Endpoint(LOOPBACK, own.clients)

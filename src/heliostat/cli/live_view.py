@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heliostat.cli import view
+from heliostat.ops.shown import size_text
 from heliostat.status.order import ORDERS, matching, ordered
 from heliostat.status.values import LinkStatus, TopicStatus
 
@@ -148,7 +149,7 @@ def head(status: LinkStatus, scene: Scene, columns: int) -> list[Text]:
     is_late = level_in_s is not None and (status.lag_s or 0.0) > CATCHING_UP_S
     host = status.owner.get("host")
     phrases = [
-        Text(f"{view.count(status.records_per_s)} rec/s  {view.size(status.bytes_per_s)}/s"),
+        Text(f"{view.count(status.records_per_s)} rec/s  {size_text(status.bytes_per_s)}/s"),
         Text(f"lag {view.lag_words(status)} rec, {view.age_words(status)}"),
         Text(f"level in ≈ {view.seconds(level_in_s)}" if is_late else "", style="cyan"),
         Text(scene.directions.get(status.link, ""), style="dim"),

@@ -38,6 +38,11 @@ VERBS: Mapping[str, Verb] = MappingProxyType(
         "demo": Verb(
             "heliostat_sandbox.demo_command:demo_command", "Mirror one local cluster to another."
         ),
+        "init": Verb("heliostat.cli.init:init_command", "Write a first configuration."),
+        "scan": Verb("heliostat.cli.scan:scan_command", "List what a cluster has; reads only."),
+        "check": Verb(
+            "heliostat.cli.check:check_command", "Say whether it would run, and why not."
+        ),
         "topics": Verb("heliostat.cli.topics:topics_command", "Preview what would be mirrored."),
         "plan": Verb("heliostat.cli.topics:plan_command", "Print planned changes and refusals."),
         "apply": Verb("heliostat.cli.apply:apply_command", "Do what is planned once, and end."),

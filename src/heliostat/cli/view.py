@@ -10,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from heliostat.groups.values import SETTLED
+from heliostat.ops.shown import size_text
 from heliostat.status.lag import Lag, summed
 from heliostat.status.loss import summed_losses
 from heliostat.status.values import LinkStatus, TopicStatus
@@ -41,7 +42,7 @@ def headline(status: LinkStatus) -> Text:
     text = Text.assemble(
         (f"{status.link} ", "bold"),
         (status.state, colour(status)),
-        f"  {count(status.records_per_s)} rec/s  {size(status.bytes_per_s)}/s",
+        f"  {count(status.records_per_s)} rec/s  {size_text(status.bytes_per_s)}/s",
         f"  lag {lag_words(status)} rec, {age_words(status)}",
         f"  latency p50 {milliseconds(status.latency_p50_ms)}"
         f" p99 {milliseconds(status.latency_p99_ms)}",
@@ -59,7 +60,8 @@ def line_words(status: LinkStatus) -> str:
     """Return round trip and bytes on the line of each side, as far as known."""
     sides = (("source", status.source_line), ("target", status.target_line))
     return "; ".join(
-        f"{side} {milliseconds(line.round_trip_ms)} away, {size(line.in_flight_bytes)} on the line"
+        f"{side} {milliseconds(line.round_trip_ms)} away, "
+        f"{size_text(line.in_flight_bytes)} on the line"
         for side, line in sides
         if line is not None
     )
@@ -184,7 +186,7 @@ def cells(topic: TopicStatus) -> list[RenderableType]:
         name,
         str(topic.partitions),
         count(topic.records_per_s),
-        size(topic.bytes_per_s),
+        size_text(topic.bytes_per_s),
         lag_words(topic),
         age_words(topic),
         states(topic.states),
@@ -292,15 +294,6 @@ def count(number: float) -> str:
     """Format a number with thousands separators; below 10 with one decimal if it has any."""
     is_small = 0 < number < 10 and number != int(number)
     return f"{number:,.1f}" if is_small else f"{number:,.0f}"
-
-
-def size(number: float) -> str:
-    """Format bytes with a decimal unit."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if number < 1000 or unit == "GB":
-            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
-        number /= 1000
-    raise AssertionError
 
 
 def seconds(number: float | None) -> str:

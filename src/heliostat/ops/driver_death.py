@@ -57,8 +57,8 @@ def begun(start: Callable[[], Any], context_kind: Any, tell: Tell = to_stderr) -
         There is no Java, or its JVM does not start.
     """
     had_jvm = gateway_of(context_kind) is not None
-    if not had_jvm:
-        _find_java()
+    if not had_jvm and "PYSPARK_GATEWAY_PORT" not in os.environ:
+        find_java()
     _silence_py4j()
     try:
         with passed_on(tell) as output, jvm_started_as(context_kind, JvmProcess(output)):
@@ -142,10 +142,14 @@ def _has_died(context_kind: Any) -> bool:
     return process is not None and process.poll() is not None
 
 
-def _find_java() -> None:
-    """Look for Java as Spark's own `spark-class` does, whose message says less."""
-    if "PYSPARK_GATEWAY_PORT" in os.environ:
-        return
+def find_java() -> str:
+    """Return where Spark's own `spark-class` finds Java, whose message says less.
+
+    Raises
+    ------
+    SparkUnavailable
+        There is none.
+    """
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home, "bin", "java")
@@ -154,11 +158,14 @@ def _find_java() -> None:
                 f"Spark needs Java, but JAVA_HOME points to none: {java}",
                 hint=INSTALL_HINT,
             )
-    elif shutil.which("java") is None:
+        return str(java)
+    on_path = shutil.which("java")
+    if on_path is None:
         raise SparkUnavailable(
             "Spark needs Java: JAVA_HOME is not set, and PATH has no java",
             hint=INSTALL_HINT,
         )
+    return on_path
 
 
 def _silence_py4j() -> None:

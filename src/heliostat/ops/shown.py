@@ -25,3 +25,12 @@ def bytes_of(text: str) -> bytes:
 def time_text(at_ms: int) -> str:
     """Return a time (ms since the epoch) as date and time of day in UTC."""
     return datetime.fromtimestamp(at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
+def size_text(number: float) -> str:
+    """Format bytes with a decimal unit."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if number < 1000 or unit == "GB":
+            return f"{number:.0f} {unit}" if unit == "B" else f"{number:.1f} {unit}"
+        number /= 1000
+    raise AssertionError

@@ -27,6 +27,7 @@ from heliostat.serve.answers import LinkParameter, answer, status_of
 from heliostat.serve.apply_routes import add_apply
 from heliostat.serve.bodies import Bodies
 from heliostat.serve.caller_routes import add_caller
+from heliostat.serve.check_routes import add_check
 from heliostat.serve.configuration_routes import add_configuration
 from heliostat.serve.connect.paths import ConnectPaths
 from heliostat.serve.drill_routes import add_drill
@@ -121,6 +122,7 @@ def make_app(
     add_groups(app, asking)
     add_gaps(app, asking)
     add_plans(app, asking)
+    add_check(app, asking)
     add_verify(app, asking, jobs or Jobs(watch))
     add_wishes(app, asking)
     add_restarts(app, asking)

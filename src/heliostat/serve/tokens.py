@@ -53,6 +53,11 @@ class Tokens:
         self._callers: dict[bytes, Caller] = {}
         self._refresh()
 
+    @property
+    def count(self) -> int:
+        """How many there were when the file was read last."""
+        return len(self._callers)
+
     def caller(self, authorization: str) -> Caller | None:
         """Return whose token is in an `Authorization` header, as Bearer or as Basic's password.
 

@@ -7,7 +7,7 @@ that failed, and the others' answers would be lost.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import inf
 from types import SimpleNamespace
 from typing import Any, TypeVar
@@ -111,6 +111,10 @@ class Caller:
             The cluster does not support it.
         """
         return self._with(None, lambda conn: _range_of(request, conn)[1])
+
+    def versions(self) -> Mapping[int, tuple[int, int]]:
+        """Lowest and highest version of each request that a broker supports, by API key."""
+        return self._with(None, lambda conn: conn.versions())
 
     def _sent(self, requests: Sequence[Any], broker: BrokerId | int | None) -> list[Any]:
         began_s = time.monotonic()

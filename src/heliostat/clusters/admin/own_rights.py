@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from kafka.protocol.admin import DescribeClusterRequest
 from kafka.protocol.metadata import MetadataRequest
 
+from heliostat.clusters.admin import quorum_calls, right_calls
 from heliostat.clusters.admin.caller import Caller, error_of
 from heliostat.clusters.admin.each_broker import each_broker
 from heliostat.clusters.kafka_codes import TOPIC_AUTHORIZATION_FAILED
@@ -36,6 +37,18 @@ class OwnRights:
     ) -> Mapping[BrokerId, MayWrite | HeliostatError]:
         """Whether each broker, asked itself, lets us write into topics."""
         return each_broker(self._caller, partial(may_write, self._caller, tuple(topics)))
+
+    def may(self, rights: Iterable[right_calls.Right]) -> right_calls.May:
+        """Whether one broker says that we have each right; None: it does not show it."""
+        return right_calls.may(self._caller, rights)
+
+    def clock_ahead_s(self) -> float:
+        """How far the controller's clock is ahead of ours; raises `BrokerError` if it is hidden."""
+        return quorum_calls.clock_ahead_s(self._caller)
+
+    def oldest_release(self) -> str:
+        """A release of Kafka that brokers are not older than, by what they support."""
+        return quorum_calls.oldest_release(self._caller)
 
     def may_alter_cluster(self) -> bool | BrokerError:
         """Whether we may change ACLs, by the word of one broker (KIP-700)."""

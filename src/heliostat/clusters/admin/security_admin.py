@@ -1,4 +1,4 @@
-"""Requests about who may do what: ACLs, client quotas, SCRAM users."""
+"""Requests about who may do what (ACLs, client quotas, SCRAM users), and what disks hold."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 from heliostat.clusters.acl import AclBinding
-from heliostat.clusters.admin import acl_calls, quota_calls, scram_calls
+from heliostat.clusters.admin import acl_calls, log_dir_calls, quota_calls, scram_calls
 from heliostat.clusters.admin.caller import Caller
 from heliostat.clusters.admin.each_broker import Answer, each_broker
 from heliostat.clusters.client_quota import QuotaEntity, Quotas
@@ -17,7 +17,7 @@ from heliostat.names import BrokerId
 
 
 class SecurityAdmin:
-    """ACLs, client quotas and SCRAM users of a cluster; `ClusterAdmin.security`.
+    """ACLs, client quotas, SCRAM users and sizes of logs of a cluster; `ClusterAdmin.security`.
 
     Every method raises `ConnectionLost` if no broker answers.
     """
@@ -53,6 +53,10 @@ class SecurityAdmin:
     ) -> Mapping[AclBinding, bool | BrokerError]:
         """Delete exactly these bindings; whether each was there."""
         return acl_calls.delete(self._caller, bindings)
+
+    def log_sizes(self) -> Mapping[BrokerId, log_dir_calls.Sizes | HeliostatError]:
+        """Bytes of all replicas by the brokers that have them, or a broker's error."""
+        return log_dir_calls.log_sizes(self._caller)
 
     def describe_quotas(self) -> Quotas:
         """Limits of all entities, as one broker knows them.
