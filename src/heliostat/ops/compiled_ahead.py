@@ -1,7 +1,7 @@
 """Has Numba compile all loops before the first lane begins, once for a machine and a version.
 
 A fresh installation has no machine code: its first lane would make it, 14 to 30 s of processor time
-in which a link seems to do nothing (docs/adr/0060). A file beside Numba's cache says that all of it
+in which a link seems to do nothing (docs/adr/0053). A file beside Numba's cache says that all of it
 is there. Run as a program, this module compiles.
 """
 
