@@ -89,6 +89,8 @@ class FollowedGroups:
         naming: GroupNaming = SAME_NAMES,
     ) -> None:
         self.groups: dict[GroupId, Followed] = {}
+        self.ran_there: set[GroupId] = set()
+        """Groups that had members at the target in the last pass, and none at the source."""
         self._config = config
         self._memory = memory
         self.naming = naming

@@ -148,8 +148,6 @@ class GroupSync:
         self._on_decided = on_decided
         self._followed = FollowedGroups(config, memory, clock, naming)
         self._has_read = False
-        self._ran_there: set[GroupId] = set()
-        """Groups that had members at the target in the last pass, and none at the source."""
         self._counts = SyncCounts()
 
     def report(self) -> dict[str, object]:
@@ -215,8 +213,8 @@ class GroupSync:
         """
         returned = {name for name, record in self._mirrors().items() if record.is_returned}
         running = running_there(decided.values()) if returned else set()
-        commits = commits_at_source(decided, target, returned, running | self._ran_there)
-        self._ran_there = running
+        commits = commits_at_source(decided, target, returned, running | self._followed.ran_there)
+        self._followed.ran_there = running
         if commits:
             self._guard()
             for error in refusals_of(self._source.commit_offsets(commits)):

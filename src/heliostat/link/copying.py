@@ -130,11 +130,10 @@ class Copying:
         self._target = target
         self._known = known
         self.refresh = Wake()  # set to have a reconciliation at once
-        pipelines = pipelines_from(context.link, source.cluster_id)
-        refused = resources.runner.refused(pipelines)
-        for text in refused.values():
+        pipelines, runner = pipelines_from(context.link, source.cluster_id), resources.runner
+        for text in (refused := runner.refused(pipelines)).values():
             context.events.warn(text)
-        self._faults = PipelineFaults(pipelines, refused, resources.runner.places.is_short)
+        self._faults = PipelineFaults(pipelines, refused, runner.places.is_short)
         self._schemas = self._schema_part(pipelines)
         if self._schemas is not None:
             template = replace(template, registries=self._schemas.registries)

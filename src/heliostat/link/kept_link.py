@@ -146,11 +146,12 @@ class KeptLink:
             service.stop()
         if service.failure is not None:
             raise service.failure
-        if service.gives_way:
+        if service.switch.gives_way.is_set():
             self._stopping.wait(GIVES_WAY_S)
 
     def _goes_on(self, service: LinkService) -> bool:
-        return service.failure is None and not service.gives_way and not self._stopping.is_set()
+        gives_way = service.switch.gives_way.is_set()
+        return service.failure is None and not gives_way and not self._stopping.is_set()
 
     def _rest(self, error: BaseException) -> Iterator[float]:
         """Halt, until it is to begin again."""

@@ -176,11 +176,6 @@ class LinkService:
         return self._context.owner.failure
 
     @property
-    def gives_way(self) -> bool:
-        """Whether it is to end, so that a verb can write the link's state."""
-        return self.switch.gives_way.is_set()
-
-    @property
     def restarts(self) -> RestartMemory | None:
         """What the target remembers of the link's restarts, read as the link began."""
         return self._wishes.restarts

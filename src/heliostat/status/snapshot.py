@@ -79,12 +79,7 @@ class Snapshot:
             found["turns"] = Alarm(f"lanes take turns: {turns}", "lanes take turns no more")
         for lane, text in self._failing_lanes().items():
             found[f"rounds of lane {lane}"] = Alarm(text, f"lane {lane}: its round works", lane)
-        for each in reported(driver):
-            ended = f"{each.source} does not stand still any more"
-            found[f"no progress of {each.source}"] = Alarm(each.text(), ended)
-        for item in _held_back(driver, self._now_ms):
-            if item.age_s > MAX_LAG_S:
-                found[item.key] = Alarm(item.text(), item.ended_text())
+        found |= _standing_alarms(driver, self._now_ms)
         return Alarms(found, self._reports.wanted_since.keys())
 
     def standstills(self) -> list[Standstill]:
@@ -404,6 +399,20 @@ def _limits(driver: Mapping[str, Any]) -> list[dict[str, Any]]:
     uses = {each["topic"]: each for each in driver.get("limits", ())}
     wished = driver.get("wishes", {}).get("limits", ())
     return [{**each, **nothing, **uses.get(each["topic"], {})} for each in wished]
+
+
+def _standing_alarms(driver: Mapping[str, Any], now_ms: int) -> dict[str, Alarm]:
+    """Return alarms about partitions that move nothing, and about transactions open for long."""
+    alarms = {
+        f"no progress of {each.source}": Alarm(
+            each.text(), f"{each.source} does not stand still any more"
+        )
+        for each in reported(driver)
+    }
+    for item in _held_back(driver, now_ms):
+        if item.age_s > MAX_LAG_S:
+            alarms[item.key] = Alarm(item.text(), item.ended_text())
+    return alarms
 
 
 def _held_back(driver: Mapping[str, Any], now_ms: int) -> list[HeldBack]:

@@ -135,7 +135,8 @@ def test_a_day_of_five_thousand_partitions_costs_the_driver_little() -> None:
     board, clock, target = StatusBoard(LinkName("l")), StillClock(), Target()
     efd = Efd(board)
     efd.report(BEGIN_MS, 1, is_whole=True)
-    part = HistoryPart(target, board, clock, Events(clock.wall_ms, None))  # type: ignore[arg-type]
+    target_double: Any = target
+    part = HistoryPart(target_double, board, clock, Events(clock.wall_ms, None))
     turns_s, cut_s = list[float](), list[float]()
     for minute in range(MINUTES):
         target.written.append(0)

@@ -47,6 +47,7 @@ class Service:
         self._ends = ends
         self.stops = self.looks = 0
         self.switch = self
+        self.gives_way = threading.Event()
 
     def start(self) -> bool:
         error = self._ends.pop(0) if self._ends else None
