@@ -44,4 +44,4 @@ def test_every_verb_for_links_knows_those_of_the_home() -> None:
     """Given a verb that reads the file alone / then it shows that file, or has just written it."""
     modules = Path(str(cli.__file__)).parent.glob("*.py")
     alone = {module.stem for module in modules if "load_config" in module.read_text()}
-    assert alone == {"configuration", "import_mm2"}
+    assert alone == {"configuration", "import_mm2", "init", "scan"}
