@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -112,7 +113,7 @@ def go_installed(package: str, version: str, tags: str) -> Path:
 
 
 def _built_once(package: str, build: Callable[[Path, str], None]) -> Path:
-    name = package.rpartition("/")[2]
+    name = re.sub(r"/v\d+$", "", package).rpartition("/")[2]  # a major version is no name
     folder = CACHE / f"go-{name}"
     if not (folder / name).is_file():
         assert shutil.which("go"), f"install Go, which builds {name}"

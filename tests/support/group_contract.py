@@ -94,12 +94,20 @@ def a_group_with_members_takes_no_commits_of_others(side: Side) -> None:
         assert code(side.admin.describe_members([group], "consumer")) == {group: 69}
         answer = commit(side, group, {at(name): 1, at(missing): 1})
         assert answer == {at(name): 25, at(missing): 3}
+        assert code(side.admin.delete_groups([group])) == {group: 68}
     until(lambda: side.admin.list_groups().groups[group].state == "Empty", "the member to leave")
     assert side.admin.list_groups().groups[group].protocol == "consumer"
     assert side.admin.describe_members([group]) == {group: ()}
     kept = side.admin.committed_offsets([group])[group]
     assert kept == {at(name): CommittedOffset(Offset(6))}
     assert commit(side, group, {at(name): 1}) == {at(name): None}
+    gone = GroupId(missing)
+    may = side.admin.group_operations([group, gone])
+    assert all(isinstance(each, frozenset) and {3, 6, 8} <= each for each in may.values())
+    assert may.keys() == {group, gone}
+    assert code(side.admin.delete_groups([group, gone])) == {group: None, gone: 69}
+    assert group not in side.admin.list_groups().groups
+    assert side.admin.committed_offsets([group]) == {group: {}}
 
 
 GROUP_SCRIPTS: Sequence[Callable[[Side], None]] = (

@@ -331,6 +331,16 @@ class SimulatedAdmin(ClusterAdmin):
         return simulated_groups.committed(self.cluster, groups)
 
     @override
+    def group_operations(
+        self, groups: Iterable[GroupId]
+    ) -> Mapping[GroupId, frozenset[int] | BrokerError]:
+        return simulated_groups.operations(self.cluster, groups)
+
+    @override
+    def delete_groups(self, groups: Iterable[GroupId]) -> Mapping[GroupId, BrokerError | None]:
+        return simulated_groups.delete(self.cluster, groups)
+
+    @override
     def commit_offsets(
         self, commits: Mapping[GroupId, Mapping[TopicPartition, CommittedOffset]]
     ) -> Mapping[GroupId, group_calls.CommitAnswers | BrokerError]:

@@ -14,7 +14,9 @@ from heliostat.errors import BrokerError
 from heliostat.names import BrokerId, GroupId, TopicPartition
 
 UNKNOWN_PARTITION, METADATA_TOO_LARGE, INVALID_GROUP, UNKNOWN_MEMBER = 3, 12, 24, 25
-NO_RIGHT, NOT_FOUND = 29, 69
+NO_RIGHT, NOT_EMPTY, NOT_FOUND = 29, 68, 69
+ALL_OPERATIONS = frozenset({3, 6, 8, 10, 11})
+"""Read, Delete, Describe, DescribeConfigs, AlterConfigs: of a cluster without an authorizer."""
 
 
 def list_groups(
@@ -53,6 +55,34 @@ def members(
             answers[name] = error(NOT_FOUND, f"describe group {name}")
         else:
             answers[name] = tuple(group.members)
+    return answers
+
+
+def operations(
+    cluster: SimulatedCluster, groups: Iterable[GroupId]
+) -> dict[GroupId, frozenset[int] | BrokerError]:
+    """Return that everything may be done with groups."""
+    asked = sorted(set(groups))
+    failed = cluster.take("group_operations", asked)
+    return {name: failed.get(name) or ALL_OPERATIONS for name in asked}
+
+
+def delete(
+    cluster: SimulatedCluster, groups: Iterable[GroupId]
+) -> dict[GroupId, BrokerError | None]:
+    """Delete groups without members, with their offsets."""
+    asked = sorted(set(groups))
+    failed = cluster.take("delete_groups", asked)
+    answers: dict[GroupId, BrokerError | None] = {}
+    for name in asked:
+        group = cluster.groups.get(name)
+        if name in failed or group is None:
+            answers[name] = failed.get(name) or error(NOT_FOUND, f"delete group {name}")
+        elif group.members:
+            answers[name] = error(NOT_EMPTY, f"delete group {name}")
+        else:
+            del cluster.groups[name]
+            answers[name] = None
     return answers
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -282,6 +283,9 @@ def test_a_prefix_is_taken_only_where_every_later_topic_has_a_rule() -> None:
     hidden = Rights(allowed, Authorizer(CLASS), frozenset(topics), Writer(LINK))
     deny = protection_of(hidden, Writer(LINK), topics, ["x."])
     assert {each.rule.name for each in deny.rules} == set(topics)
+    of_a_super_user = replace(hidden, viewer=Writer(LINK, is_super=True))  # sees all there are
+    assert not of_a_super_user.may_take("x.")
+    assert replace(of_a_super_user, authorizer=KNOWN).may_take("x.")
     rules = [rule(LINK, "x.", PatternKind.PREFIXED), *allowed]
     wide = Rights(rules, Authorizer(CLASS), frozenset(topics), Writer(LINK))
     deny = protection_of(wide, Writer(LINK), topics, ["x."])
