@@ -18,6 +18,7 @@ from heliostat.cli.stop_signal import STOP, StopSignal
 from heliostat.clock import SystemClock
 from heliostat.config import ServiceConfig, load_config
 from heliostat.errors import Refused
+from heliostat.ops.service_manager import ServiceManager
 from heliostat.serve.listener import bound
 
 if TYPE_CHECKING:
@@ -171,10 +172,11 @@ class Demo:
         surprise_after_s = min(SURPRISE_AFTER_S, (seconds or SURPRISE_AFTER_S) / 3)
         first = now_s + surprise_after_s
         headlines = None if self._is_live else Headlines(events, self._clock)
-        failure = follow(running, self._stop, headlines, first)
+        nobody = ServiceManager({}, self._clock)
+        failure = follow(running, self._stop, headlines, first, nobody)
         if failure is None and not self._stop.is_set.is_set():
             surprise.spring()
-            failure = follow(running, self._stop, headlines, ends_at_s)
+            failure = follow(running, self._stop, headlines, ends_at_s, nobody)
         return failure
 
     def _wait_level(self, running: Running) -> bool:

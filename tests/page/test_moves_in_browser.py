@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from support.browser import axe_script, chromium, shown_links
+from support.browser import axe_script, chromium, shown_links, watched_tab
 
 NAME = "summit-to-usdf"
 LINK = f"#/links/{NAME}"
@@ -31,15 +31,8 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
-    """A tab; an error in its console fails the test, but for what the browser tells of a status."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
-    context.set_default_timeout(WITHIN_MS)
-    tab, errors = context.new_page(), list[str]()
-    tab.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
-    tab.on("pageerror", lambda error: errors.append(str(error)))
-    yield tab
-    context.close()
-    assert [text for text in errors if "Failed to load resource" not in text] == []
+    with watched_tab(browser, WITHIN_MS) as tab:
+        yield tab
 
 
 def sent(page: Any) -> list[tuple[str, Any]]:

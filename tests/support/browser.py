@@ -23,6 +23,19 @@ AXE = "axe-core@4.14.1"
 FETCH_WITHIN_S = 600
 
 
+@contextmanager
+def watched_tab(browser: Any, within_ms: int) -> Iterator[Any]:
+    """Open a tab; an error in its console fails the test, but for what is told of a status."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+    context.set_default_timeout(within_ms)
+    tab, errors = context.new_page(), list[str]()
+    tab.on("console", lambda said: errors.append(said.text) if said.type == "error" else None)
+    tab.on("pageerror", lambda error: errors.append(str(error)))
+    yield tab
+    context.close()
+    assert [text for text in errors if "Failed to load resource" not in text] == []
+
+
 def chromium_path() -> str:
     """Return Debian's Chromium; install it if it is not there."""
     found = shutil.which("chromium")

@@ -133,8 +133,10 @@ class _Moves:
             self.report = report
         return report
 
-    def reverse(self, back: Any, topics: list[str], *, tail: Tail, dry_run: bool) -> Reversal:
-        del topics
+    def reverse(
+        self, back: Any, topics: list[str], *, tail: Tail, dry_run: bool, by: str
+    ) -> Reversal:
+        del topics, by
         time.sleep(STEP_S)
         has_tail = tail is Tail.REFUSE
         rows = (

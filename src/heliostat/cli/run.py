@@ -211,7 +211,7 @@ def follow(
     stop: StopSignal,
     headlines: Headlines | None,
     ends_at_s: float,
-    manager: ServiceManager | None = None,
+    manager: ServiceManager,
 ) -> BaseException | None:
     """Wait until the links are to stop, or have halted; return why they halted, if they did.
 
@@ -226,22 +226,19 @@ def follow(
     ends_at_s
         When to stop, in seconds of the monotonic clock.
     manager
-        Is told that the links have begun, how they are, and that they end; None: nobody is.
+        Is told that the links have begun, how they are, and that they end.
     """
     clock = SystemClock()
     failure: BaseException | None = None
     next_line_s = clock.monotonic_s() + VIEW_EVERY_S * 3
-    if manager is not None:
-        manager.ready()
+    manager.ready()
     while not stop.is_set.is_set() and clock.monotonic_s() < ends_at_s and failure is None:
         failure = running.wait(VIEW_EVERY_S / 4)
         if headlines is not None and clock.monotonic_s() >= next_line_s:
             next_line_s += LOG_EVERY_S
             headlines.write(running.statuses())
-        if manager is not None:
-            manager.alive(lambda: status_line(running.statuses()))
-    if manager is not None:
-        manager.stopping()
+        manager.alive(lambda: status_line(running.statuses()))
+    manager.stopping()
     if stop.is_set.is_set() and isinstance(failure, SparkUnavailable):
         return None  # who ends us may end Spark's JVM as well
     return failure

@@ -68,6 +68,9 @@ LAST_TO_MOVE: Mapping[Operation, str] = MappingProxyType(
 MADE_ANEW: Mapping[Operation, str] = MappingProxyType(
     {Operation.DELETE: "make topics anew whose tail was rescued (--tail recreate)"}
 )
+STATE_OF_OTHERS: Mapping[Operation, str] = MappingProxyType(
+    dict.fromkeys(STATE_OF_LINKS, "see which mirrors other links have, to leave them alone")
+)
 NOTES: Mapping[Operation, str] = MappingProxyType(
     {Operation.DELETE: "remove the topic of drills' rows"}
 )
@@ -118,11 +121,6 @@ def _at_target(link: LinkConfig) -> Iterator[VerbRight]:
     yield VerbRight(FAILOVER, cluster, Reach(CLUSTER_NAME), SHUT_OUT)
     yield from _made_up()
     yield VerbRight(DRILL, ResourceKind.TOPIC, Reach(f"{own}drills"), NOTES)
-
-
-STATE_OF_OTHERS: Mapping[Operation, str] = MappingProxyType(
-    dict.fromkeys(STATE_OF_LINKS, "see which mirrors other links have, to leave them alone")
-)
 
 
 def _made_up() -> Iterator[VerbRight]:

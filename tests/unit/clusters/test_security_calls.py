@@ -87,7 +87,7 @@ def listing(*bindings: AclBinding, kind: int | None = None) -> DescribeAclsRespo
                     resource.AclDescription(
                         principal=each.rule.principal,
                         host=each.host,
-                        operation=acl_calls._OPERATIONS[each.rule.operation],
+                        operation=acl_calls.OPERATION_CODES[each.rule.operation],
                         permission_type=acl_calls._PERMISSIONS[each.permission],
                     )
                 ],

@@ -286,6 +286,7 @@ def test_a_prefix_is_taken_only_where_every_later_topic_has_a_rule() -> None:
     of_a_super_user = replace(hidden, viewer=Writer(LINK, is_super=True))  # sees all there are
     assert not of_a_super_user.may_take("x.")
     assert replace(of_a_super_user, authorizer=KNOWN).may_take("x.")
+    assert not replace(hidden, authorizer=KNOWN).may_take("x."), "there may be others, unseen"
     rules = [rule(LINK, "x.", PatternKind.PREFIXED), *allowed]
     wide = Rights(rules, Authorizer(CLASS), frozenset(topics), Writer(LINK))
     deny = protection_of(wide, Writer(LINK), topics, ["x."])

@@ -39,7 +39,7 @@ _KINDS = {
     ResourceKind.USER: 7,
 }
 _PATTERNS = {PatternKind.LITERAL: 3, PatternKind.PREFIXED: 4}
-_OPERATIONS = {
+OPERATION_CODES = {
     Operation.ALL: 2,
     Operation.READ: 3,
     Operation.WRITE: 4,
@@ -55,6 +55,7 @@ _OPERATIONS = {
     Operation.DESCRIBE_TOKENS: 14,
     Operation.TWO_PHASE_COMMIT: 15,
 }
+"""`AclOperation`, in rules and among what a broker says that we may do."""
 _PERMISSIONS = {Permission.DENY: 2, Permission.ALLOW: 3}
 _Part = TypeVar("_Part", bound=Enum)
 Describing = AclListing | BrokerError
@@ -103,7 +104,7 @@ def create(caller: Caller, bindings: Iterable[AclBinding]) -> dict[AclBinding, B
                     resource_pattern_type=_PATTERNS[each.rule.pattern],
                     principal=each.rule.principal,
                     host=each.host,
-                    operation=_OPERATIONS[each.rule.operation],
+                    operation=OPERATION_CODES[each.rule.operation],
                     permission_type=_PERMISSIONS[each.permission],
                 )
                 for each in some
@@ -128,7 +129,7 @@ def delete(caller: Caller, bindings: Iterable[AclBinding]) -> dict[AclBinding, b
                     pattern_type_filter=_PATTERNS[each.rule.pattern],
                     principal_filter=each.rule.principal,
                     host_filter=each.host,
-                    operation=_OPERATIONS[each.rule.operation],
+                    operation=OPERATION_CODES[each.rule.operation],
                     permission_type=_PERMISSIONS[each.permission],
                 )
                 for each in some
@@ -168,7 +169,7 @@ def _as_many(rows: list[Any], asked: list[AclBinding]) -> list[Any]:
 def _binding(resource: Any, row: Any) -> AclBinding:
     rule = AclRule(
         row.principal,
-        _part(_OPERATIONS, row.operation, Operation.UNKNOWN),
+        _part(OPERATION_CODES, row.operation, Operation.UNKNOWN),
         _part(_KINDS, resource.resource_type, ResourceKind.UNKNOWN),
         resource.resource_name,
         _part(_PATTERNS, resource.pattern_type, PatternKind.UNKNOWN),

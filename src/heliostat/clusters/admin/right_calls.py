@@ -26,6 +26,7 @@ from kafka.record.default_records import DefaultRecordBatchBuilder
 
 from heliostat.clusters.acl import Operation, ResourceKind
 from heliostat.clusters.admin import config_calls, offset_calls, quota_calls
+from heliostat.clusters.admin.acl_calls import OPERATION_CODES
 from heliostat.clusters.admin.append_calls import ALL_IN_SYNC, TOPIC_NAMES_UP_TO
 from heliostat.clusters.admin.caller import Caller
 from heliostat.clusters.client_quota import QuotaEntity
@@ -55,16 +56,6 @@ _REFUSED = frozenset(
     }
 )
 _UNCLEAR = frozenset({-1, REQUEST_TIMED_OUT})
-_CODES = {  # `AclOperation`
-    Operation.READ: 3,
-    Operation.WRITE: 4,
-    Operation.CREATE: 5,
-    Operation.DELETE: 6,
-    Operation.ALTER: 7,
-    Operation.DESCRIBE: 8,
-    Operation.DESCRIBE_CONFIGS: 10,
-    Operation.ALTER_CONFIGS: 11,
-}
 _WAIT_MS = 100
 MAY_NAMES = 1000
 """Topics in a request."""
@@ -130,7 +121,9 @@ def _shown_topics(caller: Caller, names: Sequence[str]) -> dict[str, frozenset[O
         for row in caller.send(request).topics:
             if row.error_code == 0:
                 bits = row.authorized_operations or ()
-                shown[row.name] = frozenset(each for each, code in _CODES.items() if code in bits)
+                shown[row.name] = frozenset(
+                    each for each, code in OPERATION_CODES.items() if code in bits
+                )
     return shown
 
 

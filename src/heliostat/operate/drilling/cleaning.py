@@ -22,7 +22,7 @@ from heliostat.errors import BrokerError, ConnectionLost, Refused
 from heliostat.fencing import ClusterRules, Fence, RuleBook
 from heliostat.fencing.rule_book import rules_topic
 from heliostat.handover.drill import DrillNote, Way
-from heliostat.names import ClusterId, GroupId, LinkName, TopicName
+from heliostat.names import ClusterId, LinkName, TopicName
 from heliostat.operate.drilling.rights import is_moving
 from heliostat.operate.link_removal import owner_after
 
@@ -98,29 +98,22 @@ def delete_groups(config: Config, note: DrillNote) -> None:
     for access in accesses(config):
         with ClusterAdmin(access, CLIENT_ID) as admin:
             until_s = time.monotonic() + EMPTY_WITHIN_S
-            left: Collection[GroupId] = note.groups
+            left = list(note.groups)
             while left:
                 answers = admin.delete_groups(left)
-                busy = [
-                    group
-                    for group, error in answers.items()
-                    if is_moving(error)
-                    or (error is not None and error.kafka_code == NON_EMPTY_GROUP)
-                ]
+                left = []
                 for group, error in answers.items():
-                    if error is not None and not _is_fine(error, group, busy, until_s):
+                    if error is None or error.kafka_code == GROUP_ID_NOT_FOUND:
+                        continue
+                    is_busy = is_moving(error) or error.kafka_code == NON_EMPTY_GROUP
+                    if not is_busy or time.monotonic() >= until_s:
                         raise BrokerError(
                             f"group {group} can't be deleted at {access.described}: {error.text}",
                             kafka_code=error.kafka_code,
                         )
-                left = busy
+                    left.append(group)
                 if left:
                     time.sleep(LOOK_S)
-
-
-def _is_fine(error: BrokerError, group: GroupId, busy: Collection[GroupId], until_s: float) -> bool:
-    is_waited_for = group in busy and time.monotonic() < until_s
-    return is_waited_for or error.kafka_code == GROUP_ID_NOT_FOUND
 
 
 def existing(config: Config, note: DrillNote) -> list[str]:
