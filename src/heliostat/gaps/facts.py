@@ -88,8 +88,10 @@ def gather(
         return []
     seen = EndsThenMaps(lambda: _bounds(source, target, asks, at_source, at_target), maps)
     known, cause, target_id = seen.maps, CAUSE_OF_CODE[code], id_text(record.target_id)
-    sources = [ask.source for ask in asks if ask.source.partition < at_source]
-    diverged = _diverged(source, sources, copied, record) if _asks_epochs(cause) else {}
+    diverged: dict[TopicPartition, Divergence] = {}
+    if cause is Cause.SOURCE_TRUNCATED:
+        existing = [ask for ask in asks if ask.source.partition < at_source]
+        diverged = _diverged(source, existing, copied, record)
     found: list[Facts] = []
     for ask, (start, end, there, target_end) in seen.ends.items():
         if known.is_lost(ask.target, target_id):
@@ -165,11 +167,6 @@ def _offset(answer: ListedOffset | Offset | BrokerError) -> Offset | None:
     return Offset(answer.offset) if isinstance(answer, ListedOffset) else answer
 
 
-def _asks_epochs(cause: Cause) -> bool:
-    """Return whether leader epochs can show more."""
-    return cause is Cause.SOURCE_TRUNCATED
-
-
 def _copied_to(
     copied: CopiedTopic | None, partition: TopicPartition, record: MirrorRecord
 ) -> Offset | None:
@@ -180,14 +177,19 @@ def _copied_to(
 
 def _diverged(
     source: ClusterAdmin,
-    partitions: Sequence[TopicPartition],
+    asks: Sequence[Ask],
     copied: CopiedTopic | None,
     record: MirrorRecord,
 ) -> dict[TopicPartition, Divergence]:
-    """Return partitions whose source lost copied records, by its leader epochs."""
+    """Return partitions whose source lost copied records, by its leader epochs.
+
+    An epoch that a leader does not know may have been compacted away unless all offsets are
+    records.
+    """
     rows = copied_of(copied, id_text(record.source_id))
-    known = {p: rows[p.partition] for p in partitions if p.partition in rows}
-    answers = truncations(source, known)
+    notes = {ask.source: rows[ask.source.partition] for ask in asks if ask.source.partition in rows}
+    compacted = set() if all(ask.is_dense for ask in asks) else {record.source}
+    answers = truncations(source, notes, compacted)
     return {
         partition: divergence for partition, divergence in answers.items() if divergence is not None
     }

@@ -9,10 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from heliostat.clusters.admin import EARLIEST, ListedOffset, PartitionInfo, TopicInfo
+from heliostat.clusters.admin import EARLIEST, EpochEnd, ListedOffset, PartitionInfo, TopicInfo
 from heliostat.errors import BrokerError
-from heliostat.gaps.choices import Facts
+from heliostat.gaps.choices import Facts, still_holds
 from heliostat.gaps.facts import Ask, gather
+from heliostat.gaps.ledger import CopiedTopic, CopyNote
 from heliostat.names import (
     ClusterId,
     LeaderEpoch,
@@ -61,6 +62,12 @@ class Side:
         self.asked.append("end")
         return {p: self.leader_error or Offset(self.end) for p in partitions}
 
+    def epoch_ends(
+        self, epochs: Mapping[TopicPartition, int], *, confirmed: bool = False
+    ) -> Mapping[TopicPartition, Any]:
+        """A leader whose last epoch before the next is 1, which ended at the log's end."""
+        return {p: EpochEnd(LeaderEpoch(1), Offset(self.end)) for p in epochs}
+
 
 class World:
     """A source [150, 200), a target [0, 100) whose offset map says that 100 is 120."""
@@ -79,17 +86,24 @@ class World:
         reader.take(MapRow(key, (Break(80, 100),)))
         return reader
 
-    def facts(self, *, fills: bool = False) -> list[Facts]:
+    def facts(
+        self,
+        *,
+        fills: bool = False,
+        code: str = "SOURCE_OVERTOOK",
+        copied: CopiedTopic | None = None,
+        is_dense: bool = True,
+    ) -> list[Facts]:
         source: Any = self.source
         target: Any = self.target
         return gather(
             source,
             target,
-            [Ask(P, P, Offset(0))],
+            [Ask(P, P, Offset(0), is_dense)],
             record=RECORD,
-            code="SOURCE_OVERTOOK",
+            code=code,
             maps=self.maps,
-            copied=None,
+            copied=copied,
             fills=fills,
         )
 
@@ -137,3 +151,12 @@ def test_a_mapped_mirror_stays_mapped_though_the_link_fills(fills: bool, has_hol
     world.has_holes = has_holes
     [facts] = world.facts(fills=fills)
     assert facts.fills is (fills and not has_holes)
+
+
+@pytest.mark.parametrize("is_dense", [True, False])
+def test_an_epoch_that_compaction_may_have_taken_is_no_loss(is_dense: bool) -> None:
+    """Given a leader without the epoch copied from / then only a dense log has lost records."""
+    copied = CopiedTopic(id_text(RECORD.source_id), {P.partition: CopyNote(120, LeaderEpoch(3))})
+    [facts] = World().facts(code="SOURCE_TRUNCATED", copied=copied, is_dense=is_dense)
+    assert (facts.is_known_truncated, facts.diverged_at) == (is_dense, None)
+    assert still_holds(facts) is is_dense
