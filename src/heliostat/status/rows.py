@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from heliostat.names import LaneId
 from heliostat.records.copier.lane import PartitionReport, PartitionState
+from heliostat.records.transport.progress_reports import MOVED_EVERY_S
 
 OVERRULES_FOR_S = 60.0
 """Longer than rounds overlap, and than a partition goes unreported."""
@@ -39,6 +40,8 @@ class PartitionRow:
     rate: float = 0.0
     """Records a second, as of `rated_ms`."""
     rated_ms: int = 0
+    has_stood: bool = False
+    """Whether its position is the same as in the report before."""
 
     def replace(self, lane: LaneId, plan: int, item: PartitionReport, at_ms: int) -> None:
         """Take a newer report, but keep the figures while a new round has no position yet."""
@@ -48,6 +51,7 @@ class PartitionRow:
             self.starting_ms = self.starting_ms or item.since_ms
         else:
             self.starting_ms = 0
+            self.has_stood = 0 <= self.report.position == item.position
             self.report, self.reported_in = item, plan
         self.lane, self.plan, self.at_ms = lane, plan, at_ms
         self.left_ms = 0
@@ -57,6 +61,16 @@ class PartitionRow:
         passed_s = max(0.0, (at_ms - self.rated_ms) / 1000)
         self.rate = self.rate * math.exp(-passed_s / RATE_S) + records / RATE_S
         self.rated_ms = max(self.rated_ms, at_ms)
+
+    def holds_until_ms(self, now_ms: int, newest_ms: int) -> int:
+        """Return when the record that it reports as missing was missing last, as far as is known.
+
+        A record is on its way whenever a report is made. It may have arrived since, unless the
+        position stood still, or the lane, whose newest report is of `newest_ms`, has had the time
+        to report another one.
+        """
+        stands = self.has_stood or newest_ms - self.at_ms >= MOVED_EVERY_S * 1000
+        return now_ms if stands else self.at_ms
 
     def rate_now(self, now_ms: int) -> float:
         """Return records a second, assuming that nothing was copied since the last count."""

@@ -97,10 +97,11 @@ class Snapshot:
         now_ms, state = self._now_ms, self.state
         silent = self._silent_lanes() if state == "running" else {}
         failing = self._failing_lanes() if state == "running" else {}
-        sums = Sums(now_ms, self._ends, _open_since_ms(self._reports.driver))
+        sums = Sums(self._ends, _open_since_ms(self._reports.driver))
         rows = self._rows()
         for row, shown, reading in rows:
-            sums.add(row, state=shown, reading=reading)
+            until_ms = self._holds_until_ms(row, reading)
+            sums.add(row, state=shown, reading=reading, until_ms=until_ms)
         lag, loss = sums.close(self._unreported(len(rows)))
         absent = _without_mirror(self._reports.driver)
         latency = LatencyHistogram()
@@ -176,10 +177,11 @@ class Snapshot:
         for row, shown, reading in self._rows():
             item = row.report
             ends, since_ms = self._ends.get(item.source), open_since_ms.get(item.source, -1)
-            lag = lag_of(item, reading, self._now_ms, ends)
+            until_ms = self._holds_until_ms(row, reading)
+            lag = lag_of(item, reading, until_ms, ends)
             loss = lag
             if not is_lost_as_lag(item, reading):
-                loss = loss_of(item, reading, self._now_ms, ends, since_ms)
+                loss = loss_of(item, reading, until_ms, ends, since_ms)
             found.append(
                 PartitionStatus(
                     source=item.source.topic,
@@ -233,6 +235,12 @@ class Snapshot:
                 shown, reading = "", Reading.CURRENT if is_own else Reading.OUTDATED
             found.append((row, shown, reading))
         return found
+
+    def _holds_until_ms(self, row: PartitionRow, reading: Reading) -> int:
+        lane = self._reports.lanes.get(row.lane)
+        if reading is not Reading.CURRENT or lane is None:
+            return self._now_ms
+        return row.holds_until_ms(self._now_ms, lane.newest.at_ms)
 
     def _failing_lanes(self) -> dict[LaneId, str]:
         """Return lanes whose rounds fail, with the reason: once, or again and again."""

@@ -26,18 +26,13 @@ class Sums:
 
     Parameters
     ----------
-    now_ms
-        Wall time of the status, in ms since the epoch.
     ends
         Where logs end, of partitions for which that was read.
     open_since_ms
         When transactions began that are open at the source, by partition.
     """
 
-    def __init__(
-        self, now_ms: int, ends: Ends, open_since_ms: Mapping[TopicPartition, int]
-    ) -> None:
-        self._now_ms = now_ms
+    def __init__(self, ends: Ends, open_since_ms: Mapping[TopicPartition, int]) -> None:
         self._ends = ends
         self._open_since_ms = open_since_ms
         self._lags: dict[TopicName, list[Lag]] = {}
@@ -48,15 +43,15 @@ class Sums:
         self.problems: list[PartitionProblem] = []
         self.states: Counter[str] = Counter()
 
-    def add(self, row: PartitionRow, *, state: str, reading: Reading) -> None:
+    def add(self, row: PartitionRow, *, state: str, reading: Reading, until_ms: int) -> None:
         """Add a partition.
 
         Parameters
         ----------
         state
             Its state if its last report is outdated; empty: that of the report.
-        reading
-            How far its last report holds.
+        reading, until_ms
+            How far its last report holds, and until when (wall ms).
         """
         item = row.report
         topic = self.topics.get(item.source.topic)
@@ -70,12 +65,12 @@ class Sums:
         topic.open_records += item.open_records
         topic.mapped += item.breaks > 0
         ends = self._ends.get(item.source) if self._ends else None
-        lag = lag_of(item, reading, self._now_ms, ends)
+        lag = lag_of(item, reading, until_ms, ends)
         self._lags.setdefault(item.source.topic, []).append(lag)
         loss = lag
         if not is_lost_as_lag(item, reading):
             since_ms = self._open_since_ms.get(item.source, -1)
-            loss = loss_of(item, reading, self._now_ms, ends, since_ms)
+            loss = loss_of(item, reading, until_ms, ends, since_ms)
             self._with_loss.add(item.source.topic)
         self._losses.setdefault(item.source.topic, []).append(loss)
         if item.reason:

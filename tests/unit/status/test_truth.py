@@ -385,6 +385,42 @@ def test_what_is_told_while_a_fault_lasts(case: Case) -> None:
         assert not events.recent(9)
 
 
+@pytest.mark.parametrize(
+    ("reports", "age_s"),
+    [
+        pytest.param([(4_000, 9)], 0.02, id="on its way when it was reported"),
+        pytest.param([(6_000, 8), (4_000, 9)], 0.02, id="another one on its way"),
+        pytest.param([(4_000, 9), (0, None)], 0.02, id="arrived, not yet reported"),
+        pytest.param([(5_000, 9), (0, None)], 5.02, id="still so when it would be reported again"),
+        pytest.param([(6_000, 9), (1_000, 9)], 6.02, id="still so in the next report"),
+    ],
+)
+def test_a_record_on_its_way_grows_no_older_by_waiting_for_a_report(
+    reports: list[tuple[int, int | None]], age_s: float
+) -> None:
+    """Given many partitions, reported in turn / then the age is a record's, not a reading's.
+
+    A report is how long ago it was made (ms), and the position; None: only others are in it. The
+    record was written 20 ms before the first report in which it is missing.
+    """
+    board = StatusBoard(LinkName("l"))
+    written: dict[int, int] = {}
+    for number, (ago_ms, position) in enumerate(reports):
+        report = RoundReport(LaneId(0), 1, 0, 0, 0, "", [], [])
+        report.lane_partitions, report.plan, report.number = 1, 1, number
+        rows = []
+        if position is not None:
+            missing_ms = written.setdefault(position, NOW_MS - ago_ms - 20)
+            rows = [partition(position=position, high_watermark=10, missing_ms=missing_ms)]
+        for record in encode_progress(report, rows, NOW_MS - ago_ms, is_whole=not number):
+            board.consume("lane/0", json.loads(record))
+    board.consume("driver", {**DRIVER, "at_ms": NOW_MS - 7_000})
+    board.consume("driver", DRIVER)
+    status = board.status(NOW_MS, {})
+    assert status.lag_s == pytest.approx(age_s)
+    assert [row.lag_s for row in board.partitions(NOW_MS)] == [status.lag_s]
+
+
 def test_a_target_that_does_not_answer_has_no_lag() -> None:
     status = unreachable(LinkName("l"), NOW_MS, ConnectionLost("gone"))
     assert (status.lag_records, status.lag_s) == (None, None)
