@@ -51,8 +51,8 @@ def sent(page: Any) -> list[tuple[str, Any]]:
 
 def press(page: Any, name: str) -> None:
     """Open a dialog by keys, and wait for what its dry run says."""
-    page.get_by_role("button", name=re.compile(f"^{name}")).first.focus()
-    page.keyboard.press("Enter")
+    button = page.get_by_role("button", name=re.compile(f"^{name}"), disabled=False).first
+    button.press("Enter")  # it is disabled until it is known what the caller may do
     page.wait_for_selector("dialog .move-lines, dialog [aria-busy=false]")
 
 
