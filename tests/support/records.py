@@ -20,7 +20,7 @@ from heliostat.clusters.wire import markers, produce
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.connection import Connection, DialSettings
 from heliostat.clusters.wire.primitives import request_header
-from heliostat.names import PartitionId, TopicName
+from heliostat.names import BrokerId, PartitionId, TopicName
 
 Headers = Sequence[tuple[str, bytes | None]]
 READ_WITHIN_S = 30.0
@@ -78,19 +78,22 @@ def write_batches(
 
 
 def write_everywhere(cluster: Reachable, topics: Mapping[str, int], batch: bytes) -> None:
-    """Append a batch to each partition of topics of one broker; a client of Kafka's waits for
-    metadata topic by topic."""
+    """Append a batch to each partition of topics, in one request to each leader; a client of
+    Kafka's waits for metadata topic by topic."""
     names = [TopicName(topic) for topic in topics]
+    items: dict[BrokerId, list[produce.ProducePartition]] = {}
     with closing(WireCluster(cluster, DialSettings())) as wire:
         found = wire.metadata(names)
-        broker = found[names[0]].partitions[PartitionId(0)].broker
-        items = [
-            produce.ProducePartition(name, found[name].topic_id, number, [batch], len(batch))
-            for name in names
-            for number in range(topics[name])
-        ]
-        with closing(wire.open_data(broker)) as connection:
-            _append(connection, wire.produce_version(broker), items)
+        for name in names:
+            for number in range(topics[name]):
+                items.setdefault(found[name].partitions[PartitionId(number)].broker, []).append(
+                    produce.ProducePartition(
+                        name, found[name].topic_id, number, [batch], len(batch)
+                    )
+                )
+        for broker, its_items in items.items():
+            with closing(wire.open_data(broker)) as connection:
+                _append(connection, wire.produce_version(broker), its_items)
 
 
 def write_marked(cluster: Reachable, topic: str, count: int) -> None:

@@ -11,8 +11,9 @@ from heliostat.names import TopicPartition
 from heliostat.records.copier.lane import PartitionReport
 from heliostat.status.lag import missing_records
 
-QUIET_S = 5.0
-"""Lanes report what moves each second, and the rest within half a minute: nothing has moved."""
+QUIET_S = 10.0
+"""Lanes report what moves each second: nothing has moved, though they have had the time to look for
+new leaders and to give up dead connections."""
 
 
 class DrainEnd(StrEnum):

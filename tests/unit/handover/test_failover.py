@@ -243,7 +243,7 @@ def test_all_rows_stand_in_each_form_of_the_report() -> None:
             "2 partitions) are given away",
             "the link's driver has given them up, 1.2 s",
             "at least 10 records; of 1 partitions nothing is known",
-            "nothing moved for 5 s after 6.0 s, 4 records were copied; 1 partitions are not level",
+            "nothing moved for 10 s after 6.0 s, 4 records were copied; 1 partitions are not level",
             IN_PART,
             "is open since offset 91",
             "1 group resumes",

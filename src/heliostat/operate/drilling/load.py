@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from heliostat.access import Reachable
-from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
 from heliostat.clusters.plain_records import PlainReader
 from heliostat.clusters.steady_clients import GroupReader, SteadyProducer, Written, number_of
+from heliostat.errors import BrokerError
 from heliostat.handover.drill import DrillNote
 from heliostat.handover.drill_report import Check
 from heliostat.names import GroupId, PartitionId, TopicPartition
@@ -172,6 +173,19 @@ def ends_at(cluster: Reachable, note: DrillNote) -> dict[TopicPartition, int]:
     with ClusterAdmin(cluster) as admin:
         infos = admin.describe_topics(note.topics)
         return dict(log_ends_of(admin, [info for info in infos.values() if not info.error]))
+
+
+def commits_at(cluster: Reachable, note: DrillNote) -> dict[GroupId, int]:
+    """Return the sum of the offsets that each of a drill's groups has at a cluster."""
+    with ClusterAdmin(cluster) as admin:
+        return {
+            group: sum(
+                commit.offset
+                for commit in ({} if isinstance(answer, BrokerError) else answer).values()
+                if isinstance(commit, CommittedOffset)
+            )
+            for group, answer in admin.committed_offsets(note.groups).items()
+        }
 
 
 def numbers_at(cluster: Reachable, note: DrillNote) -> dict[TopicPartition, list[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from heliostat.access import ClusterAccess
@@ -14,9 +14,9 @@ from heliostat.handover.drill import Came, DrillNote, DrillWish, Way
 from heliostat.handover.drill_report import Check, Measured
 from heliostat.handover.drill_steps import WATCH_S
 from heliostat.handover.run import Run, RunState, StepState
-from heliostat.names import Alias, TopicName
+from heliostat.names import Alias, GroupId, TopicName
 from heliostat.operate.drilling.driver import Driver
-from heliostat.operate.drilling.load import Load, ends_at, numbers_at
+from heliostat.operate.drilling.load import Load, commits_at, ends_at, numbers_at
 from heliostat.operate.failover import failover
 from heliostat.operate.reverse import reverse
 from heliostat.operate.reversing.values import Tail
@@ -180,13 +180,28 @@ class Moves:
         reversal = reverse(self._config, other, link, tail=Tail.KEEP)
         for each in reversal.refused:
             raise Refused(f"{each.topic}: {each.why}")
+        commits = commits_at(self._access(link.target), self._note)
         self._start_driver(way)
         self._begin_load(way)
         if tail := sum(each.tail for each in reversal.topics):
             text = f"{len(reversal.ready):,} topics are copied to {link.target} behind a tail"
             return Came(f"{text} of {tail:,} records", self._await_all_at(link))
         self._await_level(way)
+        if self._has_groups:
+            self._await_published(link, commits)
         return Came(f"{len(reversal.ready):,} topics are copied to {link.target}")
+
+    def _await_published(self, link: LinkConfig, before: Mapping[GroupId, int]) -> None:
+        """Wait until the link has published all groups: a real one had days for it."""
+        target = self._access(link.target)
+        await_(
+            lambda: all(
+                commit > before.get(group, 0)
+                for group, commit in commits_at(target, self._note).items()
+            ),
+            COPIES_WITHIN_S,
+            f"{link.name} does not publish offsets of groups",
+        )
 
     def _await_all_at(self, link: LinkConfig) -> tuple[Check, ...]:
         """Wait until all that was accepted is at the target, where offsets differ."""
