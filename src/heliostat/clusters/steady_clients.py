@@ -31,6 +31,8 @@ REFUSED_AGAIN_S = 0.5
 """Pause of a producer that is kept out."""
 SESSION_MS = 10_000
 READS_TO_END_S = 60.0
+METADATA_MS = 1_000
+"""Topics are new: a group that joined before its broker knew them would read nothing for long."""
 CLIENT_ID = "heliostat-drill"
 FILLER = b"." * 90
 
@@ -106,6 +108,7 @@ class SteadyProducer:
                 retries=0,
                 max_in_flight_requests_per_connection=1,
                 linger_ms=5,
+                metadata_max_age_ms=METADATA_MS,
             )
         except (KafkaError, OSError, RuntimeError) as error:
             raise translated(error, access, "cannot open a producer") from error
@@ -189,6 +192,7 @@ class GroupReader:
                 allow_auto_create_topics=False,
                 auto_offset_reset="earliest",
                 session_timeout_ms=SESSION_MS,
+                metadata_max_age_ms=METADATA_MS,
             )
             self._consumer.subscribe(list(topics))
         except (KafkaError, OSError, RuntimeError) as error:
