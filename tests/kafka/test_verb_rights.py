@@ -38,7 +38,7 @@ class Writing:
         self._is_over = threading.Event()
         self.accepted = 0
         self.refused = 0
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
