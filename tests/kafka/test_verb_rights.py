@@ -143,11 +143,9 @@ def test_a_switch_and_a_drill_need_no_more_rights_than_are_printed(scene: Scene)
         wish = DrillWish(partitions=6, records_a_second=60, still_s=2.0, load_s=1.0, by="test")
         report = drill(scene.file, scene.link, wish, lambda step: print(step.line(), flush=True))
         assert report.verdict is Verdict.READY, report.markdown()
-        assert all(
-            step.facts["by_rules"]
-            for step in report.steps
-            if step.name in {"back", "switch", "return"}
-        )
+        fenced = {step.name: step.facts for step in report.steps if "by_rules" in step.facts}
+        assert fenced.keys() == {"back", "switch", "return"}
+        assert all(facts["by_rules"] for facts in fenced.values()), fenced
         assert writing.refused == 0
         asked = SwitchWish(options=SwitchOptions(still_s=3.0, watch_s=1.0), by="test")
         plan = plan_switch(scene.file.config, scene.link, asked)

@@ -28,6 +28,8 @@ class Why(Enum):
     REFUSED = "refused"
 
 
+ABOUT_SUPER_USERS = frozenset({Why.SUPER_USERS, Why.SUPER_USERS_HIDDEN})
+"""Most clusters have some: brokers are."""
 _WORDS = {
     Why.NO_AUTHORIZER: "the brokers have no authorizer: everybody may write",
     Why.MAY_NOT_SEE: "the link may not see rules: grant it Describe and Alter on the cluster",

@@ -22,7 +22,7 @@ from heliostat.clusters.acl import (
     ResourceKind,
 )
 from heliostat.fencing.authorizer import Authorizer
-from heliostat.fencing.cannot import Cannot, Why, gathered
+from heliostat.fencing.cannot import ABOUT_SUPER_USERS, Cannot, Why, gathered
 from heliostat.fencing.patterns import TopicPattern, patterns_for, shared_prefixes
 from heliostat.fencing.rule_index import RuleIndex
 from heliostat.names import TopicName
@@ -46,6 +46,12 @@ class DenyRules:
     cannot: tuple[Cannot, ...] = ()
     topics: frozenset[TopicName] = frozenset()
     """Topics where nobody is left who may write but the link and super users."""
+
+    def keeps_out(self, topics: Collection[TopicName]) -> bool:
+        """Return whether these rules keep all out of topics but super users, if any."""
+        return self.topics >= set(topics) and all(
+            each.why in ABOUT_SUPER_USERS for each in self.cannot
+        )
 
 
 @dataclass(frozen=True, slots=True)

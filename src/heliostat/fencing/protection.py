@@ -128,7 +128,9 @@ class ProtectionKeeper:
         if not is_sure:  # a broker that is silent may know why they are needed
             obsolete -= _covering(obsolete, mirrors)
         new = wanted - fence.laid
-        up = fence.put_up(wanted - obsolete if new or wanted - shown else ())
+        # A broker that still shows what was lifted hides that it must be laid again.
+        stand = frozenset.intersection(*(v for v in views.values() if isinstance(v, frozenset)))
+        up = fence.put_up(wanted - obsolete if new or wanted - stand else ())
         down = fence.take_down(obsolete) if obsolete else Standing()
         return Protection(
             len(mirrors),

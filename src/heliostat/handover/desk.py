@@ -158,13 +158,16 @@ class FenceAnswer:
     is_whole
         Whether it stands; without rules this is for the operator, and shown by ends that stand.
     by_rules
-        Whether rules keep producers out.
+        Whether rules keep producers out, all but super users.
+    is_closed
+        Whether they keep all out: there are no super users.
     """
 
     is_whole: bool
     by_rules: bool
     text: str
     facts: Mapping[str, Any] = field(default_factory=dict)
+    is_closed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

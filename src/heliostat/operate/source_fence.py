@@ -90,9 +90,11 @@ class SourceFence:
                 text = f"producers are to be stopped by hand, as no rule is laid: {why}"
                 return FenceAnswer(is_whole=True, by_rules=False, text=text, facts=facts)
             standing = fence.put_up(deny.rules)
-            is_closed = deny.topics >= set(topics) and not cannot
+            by_rules = deny.keeps_out(topics)
             text = "; ".join([f"nobody may write: {standing.text()}", *cannot])
-            return FenceAnswer(standing.is_whole, is_closed, text, facts)
+            return FenceAnswer(
+                standing.is_whole, by_rules, text, facts, is_closed=by_rules and not cannot
+            )
 
     def lift(self) -> str:
         """Lift all rules that were laid for this purpose."""

@@ -190,9 +190,9 @@ class TailDesk:
         topics = {each.topic for each in partitions}
         target = self.config.clusters[self.link.target].access()
         fence = SourceFence(self.config, self.link, self.source, target, RESCUE).put_up(topics)
-        is_fenced = fence.by_rules and fence.is_whole
-        require_rest(self.source, partitions, self.clock, is_fenced=is_fenced)
-        if is_fenced:
+        is_closed = fence.is_closed and fence.is_whole
+        require_rest(self.source, partitions, self.clock, is_fenced=is_closed)
+        if fence.by_rules and fence.is_whole:
             note_fenced(self.config, self.link, topics)
 
 

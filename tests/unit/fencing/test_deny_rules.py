@@ -291,3 +291,21 @@ def test_a_prefix_is_taken_only_where_every_later_topic_has_a_rule() -> None:
     wide = Rights(rules, Authorizer(CLASS), frozenset(topics), Writer(LINK))
     deny = protection_of(wide, Writer(LINK), topics, ["x."])
     assert {each.rule.name for each in deny.rules} == {"x."}
+
+
+@pytest.mark.parametrize(
+    ("authorizer", "bindings", "keeps_out"),
+    [
+        pytest.param(KNOWN, [rule("User:a", "a")], True, id="brokers are super users"),
+        pytest.param(Authorizer(CLASS), [rule("User:a", "a")], True, id="hidden super users"),
+        pytest.param(Authorizer(CLASS), [], False, id="no rule there"),
+        pytest.param(Authorizer(), [rule("User:a", "a")], False, id="no authorizer"),
+    ],
+)
+def test_a_fence_keeps_out_whom_rules_concern(
+    authorizer: Authorizer, bindings: list[AclBinding], keeps_out: bool
+) -> None:
+    deny = fence_of(Rights(bindings, authorizer), [EVERYBODY], [TopicName("a")])
+    assert deny.keeps_out([TopicName("a")]) is keeps_out
+    assert deny.cannot
+    assert not deny.keeps_out([TopicName("a"), TopicName("another")])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sim.sim_clock import SimClock
 from support.simulated_rules import Died, Killer, MemoryOfRules, SimulatedRules
@@ -185,6 +185,7 @@ RIGHTS = [
     ),
     st.integers(1, 30),
 )
+@example([({RIGHTS[1], RIGHTS[3]}, {A, B}), (set(), set()), ({RIGHTS[1], RIGHTS[3]}, {A, B})], 7)
 def test_whoever_dies_its_successor_has_the_rules_right(
     turns: list[tuple[set[AclBinding], set[TopicName]]], dies_at: int
 ) -> None:
