@@ -194,12 +194,15 @@ class GroupReader:
                 session_timeout_ms=SESSION_MS,
                 metadata_max_age_ms=METADATA_MS,
             )
+            # A member that leads its group hands out only what it knows partitions of.
+            for topic in topics:
+                self._consumer.partitions_for_topic(topic)
             self._consumer.subscribe(list(topics))
         except (KafkaError, OSError, RuntimeError) as error:
             raise translated(error, self._access, f"cannot read as group {group}") from error
         self.read: dict[TopicPartition, list[int]] = {}
         """Numbers in the order in which they came."""
-        self._error: BaseException | None = None
+        self._error: KafkaError | OSError | RuntimeError | None = None
         self._ends: Mapping[TopicPartition, int] | None = None
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"reader {group}", daemon=True)
@@ -226,11 +229,19 @@ class GroupReader:
         if self._thread.is_alive():
             self.stop()
             raise ConnectionLost(f"group {self.group} did not read to the end in time")
+        self.check()
+
+    def check(self) -> None:
+        """See that it has not failed.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            It has.
+        """
         if self._error is not None:
             what = f"group {self.group} can't go on"
-            if isinstance(self._error, (KafkaError, OSError, RuntimeError)):
-                raise translated(self._error, self._access, what) from self._error
-            raise self._error
+            raise translated(self._error, self._access, what) from self._error
 
     def stop(self) -> None:
         """Leave now, without a last commit; may be called again."""

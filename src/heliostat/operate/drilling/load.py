@@ -66,7 +66,15 @@ class Load:
         return self._last_s
 
     def read_counts(self) -> list[int]:
-        """Return how many records each group that reads now has read."""
+        """Return how many records each group that reads now has read.
+
+        Raises
+        ------
+        ConnectionLost, BrokerError
+            One can't go on.
+        """
+        for reader in self._readers:
+            reader.check()
         return [reader.count for reader in self._readers]
 
     def stop_writing(self) -> None:
