@@ -14,7 +14,12 @@ from functools import partial
 from typing import Any
 
 from kafka import KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaError, TopicAuthorizationFailedError
+from kafka.errors import (
+    CommitFailedError,
+    KafkaError,
+    RebalanceInProgressError,
+    TopicAuthorizationFailedError,
+)
 
 from heliostat.access import Reachable, access_of
 from heliostat.clusters.credentials import client_settings
@@ -252,12 +257,9 @@ class GroupReader:
         try:
             while not self._is_over.is_set():
                 polled = self._consumer.poll(timeout_ms=200)
-                for place, records in polled.items():
-                    partition = TopicPartition(TopicName(place.topic), PartitionId(place.partition))
-                    numbers = [number_of(record.value) for record in records]
-                    self.read.setdefault(partition, []).extend(numbers)
-                if polled:
-                    self._consumer.commit()
+                if polled and not self._commits():
+                    continue
+                self._take(polled)
                 if self._is_at_end():
                     break
         except (KafkaError, OSError, RuntimeError) as error:
@@ -265,6 +267,20 @@ class GroupReader:
         finally:
             with suppress(KafkaError, OSError, RuntimeError):
                 self._consumer.close()
+
+    def _commits(self) -> bool:
+        """Commit; return whether it did. A group that is joined anew reads again what was not."""
+        try:
+            self._consumer.commit()
+        except (CommitFailedError, RebalanceInProgressError):
+            return False
+        return True
+
+    def _take(self, polled: Mapping[Any, Sequence[Any]]) -> None:
+        for place, records in polled.items():
+            partition = TopicPartition(TopicName(place.topic), PartitionId(place.partition))
+            numbers = [number_of(record.value) for record in records]
+            self.read.setdefault(partition, []).extend(numbers)
 
     def _is_at_end(self) -> bool:
         if self._ends is None:

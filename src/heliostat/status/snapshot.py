@@ -100,9 +100,9 @@ class Snapshot:
         sums = Sums(self._ends, _open_since_ms(self._reports.driver))
         rows = self._rows()
         for row, shown, reading in rows:
-            until_ms = self._holds_until_ms(row, reading)
+            until_ms = _holds_until_ms(self._reports, row, reading, now_ms)
             sums.add(row, state=shown, reading=reading, until_ms=until_ms)
-        lag, loss = sums.close(self._unreported(len(rows)))
+        lag, loss = sums.close(_unreported(self._reports, len(rows)))
         absent = _without_mirror(self._reports.driver)
         latency = LatencyHistogram()
         for lane in self._reports.lanes.values():
@@ -177,7 +177,7 @@ class Snapshot:
         for row, shown, reading in self._rows():
             item = row.report
             ends, since_ms = self._ends.get(item.source), open_since_ms.get(item.source, -1)
-            until_ms = self._holds_until_ms(row, reading)
+            until_ms = _holds_until_ms(self._reports, row, reading, self._now_ms)
             lag = lag_of(item, reading, until_ms, ends)
             loss = lag
             if not is_lost_as_lag(item, reading):
@@ -236,12 +236,6 @@ class Snapshot:
             found.append((row, shown, reading))
         return found
 
-    def _holds_until_ms(self, row: PartitionRow, reading: Reading) -> int:
-        lane = self._reports.lanes.get(row.lane)
-        if reading is not Reading.CURRENT or lane is None:
-            return self._now_ms
-        return row.holds_until_ms(self._now_ms, lane.newest.at_ms)
-
     def _failing_lanes(self) -> dict[LaneId, str]:
         """Return lanes whose rounds fail, with the reason: once, or again and again."""
         driver, found = self._reports.driver, {}
@@ -257,10 +251,6 @@ class Snapshot:
                 times = "the last round" if lately == 1 else f"{lately} rounds within a minute"
                 found[number] = f"lane {number}: {times} failed: {row['why_failed']}"
         return found
-
-    def _unreported(self, reported: int) -> int:
-        """Return the number of partitions assigned to lanes that no lane has reported."""
-        return max(0, int(self._reports.driver.get("partitions", 0)) - reported)
 
     def _silent_lanes(self) -> dict[LaneId, str]:
         """Return lanes that have not reported for too long, with a line about each."""
@@ -297,6 +287,18 @@ class Snapshot:
         if not newest:
             return "unknown"
         return "silent" if _is_silent(newest, self._now_ms) else "running"
+
+
+def _holds_until_ms(reports: Reports, row: PartitionRow, reading: Reading, now_ms: int) -> int:
+    lane = reports.lanes.get(row.lane)
+    if reading is not Reading.CURRENT or lane is None:
+        return now_ms
+    return row.holds_until_ms(now_ms, lane.newest.at_ms)
+
+
+def _unreported(reports: Reports, reported: int) -> int:
+    """Return the number of partitions assigned to lanes that no lane has reported."""
+    return max(0, int(reports.driver.get("partitions", 0)) - reported)
 
 
 def _add_rates(sums: Sums, lanes: Iterable[LaneReports]) -> dict[LaneId, float]:
