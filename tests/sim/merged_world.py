@@ -39,7 +39,15 @@ from heliostat.merge.producers import SiteProducers
 from heliostat.names import LinkName, Offset, ProducerId
 from heliostat.records.batches.crossed import leave_crossed
 from heliostat.records.copier.copier import Copier
-from heliostat.records.copier.network import Appended, BrokerProblem, LastBatch, LogRange, Send
+from heliostat.records.copier.network import (
+    Appended,
+    BrokerProblem,
+    LastBatch,
+    LogRange,
+    MirrorEnd,
+    Send,
+    SourceSays,
+)
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.records.copier.partition_report import copied_in
 
@@ -177,6 +185,8 @@ class OwnLog:
 
     def append(self, data: bytes) -> tuple[int, int]:
         """Append; the answer's place is that of the number which the sequence names."""
+        if self.log.leader_epoch != self._link.led_by[self._link.target.logs.index(self.log)]:
+            return NOT_LEADER, -1  # it went to the former leader
         code, self.landed_at = self.log.append(data)
         return code, fields_of(data).sequence if code == NONE else -1
 
@@ -305,6 +315,8 @@ class Link:
         log, note, crossing = self.target.logs[at], self.durable[at].note, self.crossings[at]
         if self.world.forgets_ms is not None:
             log.expire_producers(self.world.clock.wall_ms(), self.world.forgets_ms)
+        if self.led_by[at] != log.leader_epoch:  # what is late goes to the former leader
+            self.world.late = sorted(row for row in self.world.late if row[2].index != at)
         self.led_by[at] = log.leader_epoch
         cut_to = epoch_end(log, note.epoch).end
         note = cut_back(note, cut_to, self.durable[at].landed.landed_before(cut_to))
@@ -373,9 +385,15 @@ class MergedNetwork(SimNetwork):
         return found
 
     @override
+    def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:
+        """Nothing is compared with a source whose producers can't all be judged now."""
+        wrote = {fields_of(b.data).producer_id for log in self.link.source.logs for b in log.batches}
+        if not self.link.reads_rows(frozenset(wrote)):
+            return {}
+        return super().compare_ends(ends)
+
+    @override
     def _serve(self, send: Send) -> Appended:
-        if self.link.target.logs[send.index].leader_epoch != self.link.led_by[send.index]:
-            return Appended(send, NOT_LEADER, -1, "")
         answer = super()._serve(send)
         if answer.error == NONE:
             own = self.world.target[send.index]
@@ -404,13 +422,9 @@ class Sites:
         ]
 
     def elect(self) -> None:
-        """An unclean election; what is on its way to the former leader is refused there."""
-        site = self.chance.choice(list(self.sites.values()))
-        at = self.chance.randrange(PARTITIONS)
-        site.elect(at)
-        for link in self.links:
-            if link.target is site:
-                link.world.late = [row for row in link.world.late if row[2].index != at]
+        """An unclean election at one of the sites; the former leader refuses what comes late."""
+        names = sorted(self.sites)
+        self.sites[names[self.seed % len(names)]].elect(self.chance.randrange(PARTITIONS))
 
     def forget_producers(self) -> None:
         """Records are three days old, and brokers forget their producers at any time."""
@@ -420,13 +434,15 @@ class Sites:
             link.world.late_s, link.world.replicas_s = self.chance.choice([(0.05, 0.0), (1.0, 10.0)])
 
     def into(self, site: Site) -> dict[Site, Crossing]:
-        """What has crossed to a site, as its links know it."""
+        """What has crossed to a site, as its links know it once they have looked at the log."""
         found = {}
         for link in self.links:
             if link.target.name != site:
                 continue
             crossing = copy.deepcopy(link.crossings[0])
             crossing.sent = link.world.offset_map(0)
+            log, start = link.target.logs[0], crossing.complete_to
+            crossing.learn_log(places(log, start), link.ids, start, log.end)
             if link.copier is not None and link.copier.partitions[0].phase.name == "COPY":
                 crossing.passed = Offset(max(0, link.copier.partitions[0].progress.position))
             found[link.source.name] = crossing
@@ -487,11 +503,14 @@ class Sites:
                     mine = [each for each in values if each.startswith(name.encode())]
                     assert mine == sorted(mine), f"seed {self.seed}: {name} out of order at {site.name}"
 
-    def expire(self) -> None:
-        """A broker forgets what it knows of its logs' producers, as if all were old."""
-        for log in self.chance.choice(list(self.sites.values())).logs:
-            if not log.open:
-                log.producers.clear()
+    def rebuild(self) -> None:
+        """A link's state is rebuilt: it goes on with another producer id, when nothing is late."""
+        link = self.chance.choice(self.links)
+        link.kill()
+        self.clock.sleep(35.0)
+        for each in self.links:
+            each.world.settle_late()
+        link.take_id()
 
     def retain(self) -> None:
         """Retention takes from a site what all links from there have noted as carried."""

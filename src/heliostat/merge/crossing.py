@@ -97,6 +97,18 @@ class Crossing:
         behind = self.sent.source_of(number - 1) + 1 if number else 0
         return max(Offset(behind), self.passed)
 
+    def behind_run(self, target: int) -> Offset:
+        """Return the target offset behind the run of own records in which an offset lies.
+
+        The offset itself, if the record there is none of them.
+        """
+        number = self.landed.target_of(target)
+        if number >= self.count or self.landed.source_of(number) != target:
+            return Offset(target)
+        following = next(self.landed.breaks(after=number), None)
+        stop = self.count if following is None else min(self.count, following.target)
+        return Offset(target + stop - number)
+
     def between(self, start: int, end: int) -> int:
         """Return how many own records have landed at target offsets `[start, end)`."""
         first, last = (min(self.landed.target_of(at), self.count) for at in (start, end))

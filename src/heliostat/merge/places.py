@@ -73,10 +73,8 @@ def place_at(site: Site, read: ReadTo, into: Mapping[Site, Crossing], end: Offse
     end
         The partition's end at this site, read before the crossings were.
     """
-    unread = [
-        each.at_target(read.get(origin, Offset(0))) for origin, each in into.items()
-    ]
-    own = read.get(site, Offset(0))
+    unread = [each.at_target(read.get(origin, Offset(0))) for origin, each in into.items()]
+    own = _own_from(read.get(site, Offset(0)), into, end)
     offset = min(own, end, *unread)
     crossed = sum(each.between(offset, own) for each in into.values())
     again = own - offset - crossed
@@ -85,3 +83,13 @@ def place_at(site: Site, read: ReadTo, into: Mapping[Site, Crossing], end: Offse
         for origin, each in into.items()
     )
     return Place(offset, again)
+
+
+def _own_from(offset: Offset, into: Mapping[Site, Crossing], end: Offset) -> Offset:
+    """Return the first offset from here on at which no record is that has crossed."""
+    while offset < end:
+        behind = max((each.behind_run(offset) for each in into.values()), default=offset)
+        if behind == offset:
+            break
+        offset = behind
+    return offset
