@@ -1,8 +1,8 @@
 """Sites that write one topic, copied to each other under seeded faults: each seed is one run.
 
-The production `Copier` runs unchanged over the log of a link's own records (`merged_world`). Checked:
-each record once at each site, each site's records in their order there, nothing comes back; and when
-all is quiet, each link that was not stopped has carried all (docs/adr/0059).
+The production `Copier` runs unchanged over the log of a link's own records (`merged_world`).
+Checked: each record once at each site, each site's records in their order there, nothing comes
+back; and when all is quiet, each link that was not stopped has carried all (docs/adr/0059).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from sim.merged_world import Link, Sites
+from sim.merged_sites import Sites
+from sim.merged_world import Link
 from sim.seeds import IS_WHOLE, chunks
 
 from heliostat.merge.places import Published, Site, place_at, read_to, with_earlier

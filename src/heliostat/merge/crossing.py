@@ -14,6 +14,8 @@ from heliostat.merge.own_end import BatchPlace, own_batches
 from heliostat.names import Offset
 from heliostat.offsets.offset_map import Break, OffsetMap
 
+START = Offset(0)
+
 
 @dataclass(slots=True)
 class Crossing:
@@ -25,9 +27,9 @@ class Crossing:
     """Target offsets by number."""
     count: int = 0
     """How many have landed, of which `landed` knows where."""
-    complete_to: Offset = Offset(0)
+    complete_to: Offset = START
     """Target offset below which no own record is missing in `landed`."""
-    passed: Offset = Offset(0)
+    passed: Offset = START
     """Source offset below which all that is the source's own has landed."""
 
     def learn(self, number: int, records: int, offset: int) -> None:

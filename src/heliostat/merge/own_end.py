@@ -117,7 +117,8 @@ def own_end(known: Evidence, own: Collection[int]) -> OwnEnd:
     if is_whole(log, note.complete_to, known.end):
         begins = [number for number, _ in own_log]
         lost = next(
-            (at for at, begin in zip([note.number, *ends], begins, strict=False) if begin > at), None
+            (at for at, begin in zip([note.number, *ends], begins, strict=False) if begin > at),
+            None,
         )
         if lost is not None:
             text = f"its target has later records of the link, and not those from number {lost} on"

@@ -1,8 +1,8 @@
-"""Where a consumer group goes on that moves between sites of a merged topic, and what it reads again.
+"""Where a consumer group goes on that moves between sites of a merged topic; what it reads again.
 
 What a group has read of a partition is, of each site, all that the site's producers wrote before
-some offset there: both sites keep each site's order. At the other site it goes on at the first record
-that it has not read. Behind that place are records that it has: it reads these again.
+some offset there: both sites keep each site's order. At the other site it goes on at the first
+record that it has not read. Behind that place are records that it has: it reads these again.
 """
 
 from __future__ import annotations
