@@ -4,7 +4,9 @@ Each batch of the other site is a break. Lanes write the breaks of a fetch as on
 written again as it grows (docs/adr/0007); so bytes depend on how many breaks come with each fetch.
 Times are the process's CPU time, the best of several passes.
 
-FIGURES
+2026-11-28, CPython 3.11, two cores with other work on them: a break takes 2.0 bytes; with 1, 4 and
+16 breaks a fetch 587, 148 and 38 bytes a break in rows of 512 breaks, 149, 38 and 10 in rows of 64;
+1.4 us to tell whose a batch is; 7 us for a group's place in a map of 5,000 breaks.
 """
 
 from __future__ import annotations
@@ -69,11 +71,11 @@ def main() -> None:
     """Print the table."""
     found = breaks(BREAKS)
     alone = len(encode_breaks(found)) / len(found)
-    print(f"a break takes {alone:.1f} bytes, kept once")  # noqa: T201
+    print(f"a break takes {alone:.1f} bytes, kept once")
     for each_fetch in (1, 4, 16, 64):
         for row_max in (ROW_BREAKS_MAX, 64):
             rows, size = row_bytes(found, each_fetch, row_max)
-            print(  # noqa: T201
+            print(
                 f"{each_fetch} a fetch, rows of {row_max}: {size / rows:.0f} bytes a row, "
                 f"{size / len(found):.0f} bytes a break"
             )
@@ -83,13 +85,13 @@ def main() -> None:
         producers.rows_read(links, [LINK_ID])
         buffer = bytearray(stored)
         each_us = best_s(lambda b=buffer, p=producers: leave_crossed(b, 0, len(b), p)) * 1e3
-        print(f"a batch that is {name}: {each_us:.2f} us to tell")  # noqa: T201
+        print(f"a batch that is {name}: {each_us:.2f} us to tell")
     crossing = Crossing(OffsetMap.of(found), OffsetMap.of(found), found[-1].target)
     here, there = Site("here"), Site("there")
     end = Offset(found[-1].source)
     read = read_to(here, end, {there: crossing})
     each_us = best_s(lambda: place_at(here, read, {there: crossing}, end)) * 1e6
-    print(f"a group's place in a map of {len(found)} breaks: {each_us:.0f} us")  # noqa: T201
+    print(f"a group's place in a map of {len(found)} breaks: {each_us:.0f} us")
 
 
 if __name__ == "__main__":

@@ -47,7 +47,7 @@ def codes(links: list[Link]) -> Counter[str]:
     return Counter(text.split()[0] for link in links for text in link.stopped.values())
 
 
-@pytest.mark.parametrize("part", chunks(1 / 2, size=50))
+@pytest.mark.parametrize("part", chunks(1 / 3, size=50))
 def test_two_sites_have_each_record_once(part: range) -> None:
     """Given kills, faults and links with new producer ids / then each record is once at each."""
     for seed in part:
@@ -56,6 +56,7 @@ def test_two_sites_have_each_record_once(part: range) -> None:
         assert not codes(sites.links), f"seed {seed}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", chunks(1 / 5, size=50))
 def test_a_mesh_of_three_has_each_record_once(part: range) -> None:
     """Given a link for each ordered pair / then what crossed goes no further, and nothing lacks."""
@@ -65,6 +66,7 @@ def test_a_mesh_of_three_has_each_record_once(part: range) -> None:
         assert not codes(sites.links), f"seed {seed}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", chunks(1 / 5, size=50))
 def test_forgotten_producers_and_retention_do_no_harm(part: range) -> None:
     """Given old records, producers forgotten at any time, and logs that lose their beginnings.
@@ -81,6 +83,7 @@ def test_forgotten_producers_and_retention_do_no_harm(part: range) -> None:
     assert found.total() <= len(part) // 10 + 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", chunks(1 / 5, size=50))
 def test_compaction_at_either_site_moves_no_record(part: range) -> None:
     """Given cleaners between rounds (`merge_compacted`) / then once, in order, nothing back."""
@@ -113,6 +116,7 @@ def test_unclean_elections_at_a_site_double_nothing(part: range) -> None:
         assert set(codes(away)) <= expected, f"seed {seed}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("names", ["AB", "ABC"])
 def test_groups_that_move_ten_times_skip_nothing(names: str) -> None:
     """Given a group that moves while links are killed / then it skips no record.
@@ -155,6 +159,7 @@ def move_ten_times(seed: int, names: str) -> None:
         offset = place.offset
 
 
+@pytest.mark.thorough
 def test_rows_of_a_topic_that_both_sites_write_in_turn_stay_few() -> None:
     """Given two sites that write in turn / then each fetch has at most a row, of few bytes a break.
 
