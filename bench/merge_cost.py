@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import partial
 from itertools import accumulate, cycle, islice
 
 from convert_speed import answer
@@ -84,7 +85,7 @@ def main() -> None:
         producers = SiteProducers(links)
         producers.rows_read(links, [LINK_ID])
         buffer = bytearray(stored)
-        each_us = best_s(lambda b=buffer, p=producers: leave_crossed(b, 0, len(b), p)) * 1e3
+        each_us = best_s(partial(leave_crossed, buffer, 0, len(buffer), producers)) * 1e3
         print(f"a batch that is {name}: {each_us:.2f} us to tell")
     crossing = Crossing(OffsetMap.of(found), OffsetMap.of(found), found[-1].target)
     here, there = Site("here"), Site("there")

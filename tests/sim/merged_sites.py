@@ -33,9 +33,16 @@ class Sites:
         ]
 
     def elect(self) -> None:
-        """An unclean election at one of the sites; the former leader refuses what comes late."""
+        """An unclean election at one of the sites; the former leader refuses what comes late.
+
+        Links from there have noted leader epochs: a first report is noted at once.
+        """
         names = sorted(self.sites)
-        self.sites[names[self.seed % len(names)]].elect(self.chance.randrange(PARTITIONS))
+        site = self.sites[names[self.seed % len(names)]]
+        away = [each for each in self.links if each.source is site]
+        at = self.chance.randrange(PARTITIONS)
+        if all(each.durable[at].copied for each in away):
+            site.elect(at)
 
     def forget_producers(self) -> None:
         """Records are three days old, and brokers forget their producers at any time."""
@@ -134,7 +141,7 @@ class Sites:
         links = [each for each in self.links if each.source is site]
         for at, log in enumerate(site.logs):
             carried = [each.durable[at].copied for each in links]
-            upto = min(row[0] if row else 0 for row in carried)
+            upto = min(row[0] if row and row[2] >= 0 else 0 for row in carried)
             if log.start < upto <= log.end:
                 self.look()
                 log.delete_before(self.chance.randrange(log.start, upto + 1))

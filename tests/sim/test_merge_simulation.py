@@ -23,12 +23,12 @@ STEPS = 150
 WRITES, KILLS, NOTES, RARE = 0.25, 0.02, 0.06, 0.02
 
 
-def run(sites: Sites, rare: str = "", *, steps: int = STEPS) -> None:
+def run(sites: Sites, rare: str = "", *, steps: int = STEPS, transactions: bool = True) -> None:
     """Write, copy, kill and note; and do now and then what the scenario is about."""
     for _ in range(steps):
         chance = sites.chance.random()
         if chance < WRITES:
-            sites.write()
+            sites.write(transactions=transactions)
         elif chance < WRITES + KILLS:
             sites.chance.choice(sites.links).kill()
         elif chance < WRITES + KILLS + NOTES:
@@ -103,11 +103,12 @@ def test_unclean_elections_at_a_site_double_nothing(part: range) -> None:
     """Given a site that loses its newest records / then links that bring them bring them again.
 
     Links that carry them away stop, as those of mirrors do: the other site has records of it that
-    it has not. Nothing is there twice, and nothing out of order.
+    it has not itself. Nothing is there twice, and nothing out of order. Without transactions: an
+    election that takes a marker of an aborted one brings its records back, for mirrors as well.
     """
     for seed in part:
         sites = Sites(seed + 35_000_000, "AB")
-        run(sites, "elect")
+        run(sites, "elect", transactions=False)
         hit = sorted(sites.sites)[sites.seed % 2]
         away = [each for each in sites.links if each.source.name == hit]
         found = codes([each for each in sites.links if each not in away])

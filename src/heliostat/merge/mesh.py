@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
+from typing_extensions import override
+
 from heliostat.merge.places import Site
 from heliostat.names import LinkName, TopicName
 
@@ -38,6 +40,7 @@ class MissingWay(NamedTuple):
     origin: Site
     site: Site
 
+    @override
     def __str__(self) -> str:
         """Return it in words."""
         return (
@@ -54,6 +57,7 @@ class WrongWay(NamedTuple):
     """The links by which records come to its source from the topic itself, none if it is one of
     its sites; None: they don't come there."""
 
+    @override
     def __str__(self) -> str:
         """Return why it is refused."""
         into = f"{self.copy.target.topic} at {self.copy.target.site}"
