@@ -19,7 +19,7 @@ pytestmark = pytest.mark.thorough
 
 MUTATIONS = run.read_mutations()
 PARTS = {
-    *("data_path", "drill", "fencing", "gaps", "groups", "lanes", "offset_maps"),
+    *("data_path", "drill", "fencing", "gaps", "groups", "lanes", "merge", "offset_maps"),
     *("pipelines", "record_errors", "rescue", "schema_ids", "schemas", "state", "status", "topics"),
     *("verify", "wire"),
 }

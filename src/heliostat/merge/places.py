@@ -1,0 +1,95 @@
+"""Where a consumer group goes on that moves between sites of a merged topic; what it reads again.
+
+What a group has read of a partition is, of each site, all that the site's producers wrote before
+some offset there: both sites keep each site's order. At the other site it goes on at the first
+record that it has not read. Behind that place are records that it has: it reads these again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple, NewType
+
+from heliostat.merge.crossing import Crossing
+from heliostat.names import Offset
+
+Site = NewType("Site", str)
+"""A cluster that has the topic, by its alias."""
+ReadTo = Mapping[Site, Offset]
+"""Offset at each site before which all records of its own producers have been read."""
+
+
+class Place(NamedTuple):
+    """Where a group goes on."""
+
+    offset: Offset
+    again: int
+    """How many records behind it the group has read already; where a log has offsets without
+    records, at most so many."""
+
+
+class Published(NamedTuple):
+    """A place that a group was given at a site, and what it had read then."""
+
+    offset: Offset
+    read_to: ReadTo
+
+
+def read_to(site: Site, offset: Offset, into: Mapping[Site, Crossing]) -> dict[Site, Offset]:
+    """Return what a group has read that stands at an offset of a site.
+
+    Parameters
+    ----------
+    site, offset
+        Where it goes on there.
+    into
+        What has crossed to this site, by where it is from.
+    """
+    return {site: offset} | {origin: each.at_source(offset) for origin, each in into.items()}
+
+
+def with_earlier(now: ReadTo, offset: Offset, published: Published | None) -> ReadTo:
+    """Return what a group has read that also read elsewhere before it came.
+
+    A group that stands before the offset it was given was reset: it wants to read again.
+    """
+    if published is None or offset < published.offset:
+        return now
+    earlier = published.read_to
+    return {site: max(at, earlier.get(site, at)) for site, at in now.items()}
+
+
+def place_at(site: Site, read: ReadTo, into: Mapping[Site, Crossing], end: Offset) -> Place:
+    """Return where at a site a group goes on.
+
+    Parameters
+    ----------
+    site
+        Where it goes on.
+    read
+        What it has read; sites that are not named: nothing.
+    into
+        What has crossed to this site, by where it is from.
+    end
+        The partition's end at this site, read before the crossings were.
+    """
+    unread = [each.at_target(read.get(origin, Offset(0))) for origin, each in into.items()]
+    own = _own_from(read.get(site, Offset(0)), into, end)
+    offset = min(own, end, *unread)
+    crossed = sum(each.between(offset, own) for each in into.values())
+    again = own - offset - crossed
+    again += sum(
+        max(0, each.before(read.get(origin, Offset(0))) - each.landed_before(offset))
+        for origin, each in into.items()
+    )
+    return Place(offset, again)
+
+
+def _own_from(offset: Offset, into: Mapping[Site, Crossing], end: Offset) -> Offset:
+    """Return the first offset from here on at which no record is that has crossed."""
+    while offset < end:
+        behind = max((each.behind_run(offset) for each in into.values()), default=offset)
+        if behind == offset:
+            break
+        offset = behind
+    return offset

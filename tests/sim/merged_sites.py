@@ -1,0 +1,160 @@
+"""Sites, a link between each two of them, and what happens there."""
+
+from __future__ import annotations
+
+import copy
+import random
+
+from sim.merged_world import PARTITIONS, Broker, Link, places
+from sim.sim_clock import SimClock
+from sim.test_copy_simulation import DAY_MS, WALL_MS
+
+from heliostat.merge.crossing import Crossing
+from heliostat.merge.places import Site
+from heliostat.names import Offset
+
+
+class Sites:
+    """Sites and the links between each two of them."""
+
+    def __init__(self, seed: int, names: str, *, fault_rate: float | None = None) -> None:
+        self.seed = seed
+        self.chance = random.Random(seed)
+        self.clock = SimClock(WALL_MS)
+        self.age_ms = 0
+        """How old records are when they are written."""
+        rate = self.chance.choice([0.0, 0.02, 0.1]) if fault_rate is None else fault_rate
+        self.sites = {Site(name): Broker(name, self.chance) for name in names}
+        self.links = [
+            Link(source, target, self.clock, rate)
+            for source in self.sites.values()
+            for target in self.sites.values()
+            if source is not target
+        ]
+
+    def elect(self) -> None:
+        """An unclean election at one of the sites; the former leader refuses what comes late.
+
+        Links from there have noted leader epochs: a first report is noted at once.
+        """
+        names = sorted(self.sites)
+        site = self.sites[names[self.seed % len(names)]]
+        away = [each for each in self.links if each.source is site]
+        at = self.chance.randrange(PARTITIONS)
+        if all(each.durable[at].copied for each in away):
+            site.elect(at)
+
+    def forget_producers(self) -> None:
+        """Records are three days old, and brokers forget their producers at any time."""
+        self.age_ms = 3 * DAY_MS
+        for link in self.links:
+            link.world.forgets_ms = DAY_MS
+            link.world.late_s, link.world.replicas_s = self.chance.choice(
+                [(0.05, 0.0), (1.0, 10.0)]
+            )
+
+    def into(self, site: Site) -> dict[Site, Crossing]:
+        """What has crossed to a site, as its links know it once they have looked at the log."""
+        found = {}
+        for link in self.links:
+            if link.target.name != site:
+                continue
+            crossing = copy.deepcopy(link.crossings[0])
+            crossing.sent = link.world.offset_map(0)
+            log, start = link.target.logs[0], crossing.complete_to
+            crossing.learn_log(places(log, start), link.ids, start, log.end)
+            if link.copier is not None and link.copier.partitions[0].phase.name == "COPY":
+                crossing.passed = Offset(max(0, link.copier.partitions[0].progress.position))
+            found[link.source.name] = crossing
+        return found
+
+    def write(self, *, transactions: bool = True) -> None:
+        site = self.chance.choice(list(self.sites.values()))
+        site.write(self.clock.wall_ms() - self.age_ms, transactions=transactions)
+
+    def turn(self) -> None:
+        """One turn of any link; what is late arrives everywhere."""
+        self.chance.choice(self.links).turn()
+        for link in self.links:
+            link.world.settle_late()
+
+    def copy_all(self, turns: int = 6000) -> None:
+        """Copy without faults until both have all, or all have stopped."""
+        for site in self.sites.values():
+            site.end_all(self.clock.wall_ms())
+        for link in self.links:
+            link.world.fault_rate = 0.0
+        for number in range(turns):
+            self.turn()
+            if number % 50 == 0 and self.is_level():
+                return
+        raise AssertionError(
+            f"seed {self.seed}: not level: {[each.stopped for each in self.links]}"
+        )
+
+    def is_level(self) -> bool:
+        """Whether each link that goes on has carried all that its source's producers wrote."""
+        self.look()
+        return all(not self.lacking(link) for link in self.links if not link.stopped)
+
+    def lacking(self, link: Link) -> list[bytes]:
+        """Records of its source's own producers, still there, that the target never had."""
+        mine, there = link.source, link.target
+        return [
+            record.value or b""
+            for at in range(PARTITIONS)
+            for _, record in mine.logs[at].committed()
+            if (record.value or b"").startswith(mine.name.encode())
+            and record.value not in there.seen[at].values()
+        ]
+
+    def look(self) -> None:
+        for site in self.sites.values():
+            site.look()
+
+    def check(self) -> None:
+        """Each record at most once at each site, and each site's in its order."""
+        self.look()
+        for site in self.sites.values():
+            for seen in site.seen:
+                values = [seen[offset] for offset in sorted(seen)]
+                twice = {each for each in values if values.count(each) > 1}
+                assert not twice, f"seed {self.seed}: twice at {site.name}: {sorted(twice)[:5]}"
+                for name in self.sites:
+                    mine = [each for each in values if each.startswith(name.encode())]
+                    assert mine == sorted(mine), (
+                        f"seed {self.seed}: {name} out of order at {site.name}"
+                    )
+
+    def rebuild(self) -> None:
+        """A link's state is rebuilt: it goes on with another producer id, when nothing is late."""
+        link = self.chance.choice(self.links)
+        link.kill()
+        self.clock.sleep(35.0)
+        for each in self.links:
+            each.world.settle_late()
+        link.take_id()
+
+    def retain(self) -> None:
+        """Retention takes from a site what all links from there have noted as carried."""
+        site = self.chance.choice(list(self.sites.values()))
+        links = [each for each in self.links if each.source is site]
+        for at, log in enumerate(site.logs):
+            carried = [each.durable[at].copied for each in links]
+            upto = min(row[0] if row and row[2] >= 0 else 0 for row in carried)
+            if log.start < upto <= log.end:
+                self.look()
+                log.delete_before(self.chance.randrange(log.start, upto + 1))
+
+    def compact(self) -> None:
+        """A cleaner's run at a site; appends of killed rounds have arrived before."""
+        for link in self.links:
+            link.kill()
+        self.clock.sleep(5.0)
+        for link in self.links:
+            link.world.settle_late()
+            link.is_compacted = True
+        self.look()
+        for log in self.chance.choice(list(self.sites.values())).logs:
+            if log.batches:
+                log.clean(self.chance.randrange(log.batches[-1].base_offset + 1))
