@@ -18,7 +18,15 @@ from typing import TYPE_CHECKING, Any
 
 from heliostat.errors import SparkUnavailable
 from heliostat.names import LaneId, LinkName
-from heliostat.ops.driver_death import begun, death, has_died, report_death, stopped
+from heliostat.ops.driver_death import (
+    HADOOP_HINT,
+    INSTALL_HINT,
+    begun,
+    death,
+    has_died,
+    report_death,
+    stopped,
+)
 from heliostat.ops.jvm_output import Tell, to_stderr
 from heliostat.ops.pyspark_private import (
     ask_numpy_converters_of_numpy_only,
@@ -33,6 +41,7 @@ from heliostat.ops.spark_session import (
     ShippedPackage,
     executors_of,
     is_local,
+    lacks_hadoop,
     session_settings,
     wait_executors,
 )
@@ -125,7 +134,10 @@ class SparkRounds:
         wanted = SparkConf().setAppName(app_name).setMaster(master).setAll(list(settings.items()))
         caught = signal.getsignal(signal.SIGINT)
         self.context: SparkContext = begun(
-            lambda: SparkContext.getOrCreate(wanted), SparkContext, tell
+            lambda: SparkContext.getOrCreate(wanted),
+            SparkContext,
+            tell,
+            HADOOP_HINT if lacks_hadoop(master) else INSTALL_HINT,
         )
         if threading.current_thread() is threading.main_thread():
             # PySpark's own handler would kill the rounds at Ctrl-C; ours ends them gracefully.
