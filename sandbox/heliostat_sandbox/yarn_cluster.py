@@ -228,6 +228,7 @@ class YarnCluster:
             "yarn.nodemanager.log-dirs": str(home / "containers"),
             "yarn.nodemanager.resource.memory-mb": str(NODE_MEMORY_MB),
             "yarn.nodemanager.resource.cpu-vcores": str(NODE_CORES),
+            "yarn.nodemanager.user-home-dir": str(Path.home()),  # `/home` by default
             "yarn.nodemanager.vmem-check-enabled": "false",
             # A disk of a machine for tests may be nearly full.
             "yarn.nodemanager.disk-health-checker.enable": "false",

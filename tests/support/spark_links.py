@@ -44,15 +44,16 @@ class Copied:
         self.written += batches * BATCH
 
     def arrived(self) -> bool:
-        return self._ends() == [self.written] * PARTITIONS
+        return self.ends() == [self.written] * PARTITIONS
 
     def write_much(self) -> None:
         """Enough to copy for a while; returns when some of it has arrived."""
         before = self.written
         self.write(25)
-        wait_for("copying under way", lambda: max(self._ends()) > before)
+        wait_for("copying under way", lambda: max(self.ends()) > before)
 
-    def _ends(self) -> list[int]:
+    def ends(self) -> list[int]:
+        """Return the ends of the copy's partitions."""
         return ends(self.target, {self.topic: PARTITIONS})[self.topic]
 
     def write_and_wait(self, within_s: float = FELT_S) -> float:

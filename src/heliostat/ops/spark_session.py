@@ -72,6 +72,9 @@ OVERHEAD_MB = 1024
 """Memory beside the JVM's for each core of an executor: two lanes (docs/spark.md). Spark's default
 is 384 MB in all, and YARN and Kubernetes kill what takes more than it asked for."""
 OVERHEAD_KEYS = ("spark.executor.memoryOverhead", "spark.executor.memoryOverheadFactor")
+KUBERNETES = "k8s://"
+POD_NAME = "POD_NAME"
+"""A variable with the name of the driver's own pod: its executors' pods go when it goes."""
 HADOOP_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
@@ -127,6 +130,9 @@ def _managed(master: str, conf: Mapping[str, str]) -> dict[str, str]:
     if is_local(master) or STANDALONE.match(master):
         return {}
     settings = {**MANAGED_SETTINGS, **(YARN_SETTINGS if master == YARN else {})}
+    pod = os.environ.get(POD_NAME, "")
+    if pod and master.startswith(KUBERNETES):
+        settings["spark.kubernetes.driver.pod.name"] = pod
     if not any(key in conf for key in OVERHEAD_KEYS):
         cores = conf.get("spark.executor.cores", "1")
         count = int(cores) if cores.isdigit() else 1  # Spark says what is wrong with it

@@ -133,7 +133,7 @@ def test_a_jvm_that_fails_to_start_is_reported_but_not_a_refused_setting(
         raise error
 
     start.side_effect = refused
-    with pytest.raises(SparkUnavailable, match="not start: org.*Application one failed") as told:
+    with pytest.raises(SparkUnavailable, match=r"not start: org.*Application one failed") as told:
         begun(start, no_jvm)
     assert "\n" not in str(told.value)
 

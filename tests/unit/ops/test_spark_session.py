@@ -90,6 +90,13 @@ def test_a_manager_that_counts_memory_is_asked_for_pythons_too(
     assert ("spark.yarn.am.attemptFailuresValidityInterval" in settings) == (master == "yarn")
 
 
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://10.0.0.1:6443"])
+def test_executors_pods_belong_to_the_drivers(monkeypatch: pytest.MonkeyPatch, master: str) -> None:
+    monkeypatch.setenv("POD_NAME", "heliostat-7d9-x")
+    name = session_settings(master, {}).get("spark.kubernetes.driver.pod.name")
+    assert name == ("heliostat-7d9-x" if master != "yarn" else None)
+
+
 @pytest.mark.parametrize("master", ["local[2]", "spark://127.0.0.1:7077"])
 def test_others_do_not_count_memory(master: str) -> None:
     assert OVERHEAD not in session_settings(master, {})
