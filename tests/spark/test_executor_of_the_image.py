@@ -27,7 +27,7 @@ variables = {
     "SPARK_HOME": home,
     "SPARK_JAVA_OPT_0": "-Dspark.driver.port=" + context.getConf().get("spark.driver.port"),
     "SPARK_JAVA_OPT_1": "-XX:+UseSerialGC",
-    "SPARK_EXECUTOR_MEMORY": "256m",
+    "SPARK_EXECUTOR_MEMORY": "512m",
     "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@127.0.0.1:"
     + context.getConf().get("spark.driver.port"),
     "SPARK_EXECUTOR_ID": "3",
