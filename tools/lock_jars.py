@@ -10,7 +10,16 @@ import json
 import tempfile
 from pathlib import Path
 
-from heliostat_sandbox.jars import APICURIO, KAFKA, LOCK_FILE, MIRROR, STREAMS, checksums, retrieve
+from heliostat_sandbox.jars import (
+    APICURIO,
+    KAFKA,
+    LOCK_FILE,
+    MIRROR,
+    STREAMS,
+    YARN,
+    checksums,
+    retrieve,
+)
 
 LOGGING = (
     "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
@@ -19,7 +28,7 @@ LOGGING = (
 """Kafka's modules include no binding of slf4j; without one a broker logs nothing."""
 
 BRIDGE = "org.apache.logging.log4j:log4j-1.2-api:2.25.4"
-"""Before 4.0 brokers call log4j 1 themselves; this forwards its calls to log4j 2."""
+"""Brokers before 4.0, and YARN, call log4j 1 themselves; this forwards its calls to log4j 2."""
 
 SETS = {
     KAFKA: ("org.apache.kafka:kafka_2.13:4.3.0", *LOGGING),
@@ -32,6 +41,12 @@ SETS = {
         *LOGGING,
     ),
     STREAMS: ("org.apache.kafka:kafka-streams:4.3.0", *LOGGING),
+    YARN: (
+        "org.apache.hadoop:hadoop-client-minicluster:3.5.0",
+        "org.bouncycastle:bcpkix-jdk18on:1.82",  # its proxy's certificates; left out of that module
+        *LOGGING,
+        BRIDGE,
+    ),
     APICURIO: ("io.apicurio:apicurio-registry-app:2.5.11.Final:all",),
 }
 

@@ -19,6 +19,10 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 UNRELEASED = "## Unreleased\n"
 VERSION = re.compile(r"\d+\.\d+\.\d+(?:rc\d+)?")
+IMAGE_PLACES = tuple(
+    f"deploy/kubernetes/{name}.yaml"
+    for name in ("base/deployment", "spark/master", "spark/workers", "executors/heliostat")
+)
 
 
 class NotReady(Exception):
@@ -32,7 +36,6 @@ def versions(root: Path) -> dict[str, str]:
         "project"
     ]
     chart = yaml.safe_load((root / "deploy/helm/heliostat/Chart.yaml").read_text(encoding="utf-8"))
-    deployment = (root / "deploy/kubernetes/base/deployment.yaml").read_text(encoding="utf-8")
     code = (root / "src/heliostat/__init__.py").read_text(encoding="utf-8")
     (extra,) = project["optional-dependencies"]["sandbox"]
     needed = next(each for each in sandbox["dependencies"] if each.startswith("heliostat=="))
@@ -44,7 +47,10 @@ def versions(root: Path) -> dict[str, str]:
         "src/heliostat/__init__.py": _one(r'__version__ = "(.+)"', code),
         "deploy/helm/heliostat/Chart.yaml, version": chart["version"],
         "deploy/helm/heliostat/Chart.yaml, appVersion": chart["appVersion"],
-        "deploy/kubernetes/base/deployment.yaml": _one(r"image: heliostat:(\S+)", deployment),
+        **{
+            name: _one(r"image: heliostat:(\S+)", (root / name).read_text(encoding="utf-8"))
+            for name in IMAGE_PLACES
+        },
     }
 
 

@@ -50,7 +50,7 @@ DECOMMISSION = signal.SIGPWR
 
 
 class SparkWorker:
-    """One worker of a `SparkCluster`; represents a machine.
+    """One worker of a `SparkCluster`, or a NodeManager of YARN; represents a machine.
 
     Parameters
     ----------
@@ -60,12 +60,21 @@ class SparkWorker:
         Folder of its logs and its executors.
     process
         Its process.
+    executor_class
+        Main class of its executors.
     """
 
-    def __init__(self, number: int, folder: Path, process: OwnProcess) -> None:
+    def __init__(
+        self,
+        number: int,
+        folder: Path,
+        process: OwnProcess,
+        executor_class: str = EXECUTOR_CLASS,
+    ) -> None:
         self.number = number
         self.folder = folder
         self.process = process
+        self._executor_class = executor_class
 
     @property
     def pid(self) -> int:
@@ -78,7 +87,7 @@ class SparkWorker:
 
     def executors(self) -> list[psutil.Process]:
         """Return its executors' JVMs; each has a Python daemon, whose children are the workers."""
-        return [each for each in self._children() if EXECUTOR_CLASS in _command_of(each)]
+        return [each for each in self._children() if self._is_executor(each)]
 
     def kill(self) -> None:
         """End it and its executors at once (SIGKILL), as a power cut of the machine would."""
@@ -91,6 +100,14 @@ class SparkWorker:
         if alive or not self.process.wait(STOP_TIMEOUT_S):
             raise SandboxError("a Spark worker can't be killed", pid=self.pid)
 
+    def kill_alone(self) -> list[psutil.Process]:
+        """Kill only its own process (SIGKILL); return what it had started, which may go on."""
+        whole = self._children()
+        self.process.signal(signal.SIGKILL)
+        if not self.process.wait(STOP_TIMEOUT_S):
+            raise SandboxError("a Spark worker can't be killed", pid=self.pid)
+        return whole
+
     def kill_executors(self) -> int:
         """Kill only its executors' JVMs (SIGKILL), and return how many there were."""
         victims = self.executors()
@@ -99,6 +116,11 @@ class SparkWorker:
                 process.kill()
         psutil.wait_procs(victims, timeout=STOP_TIMEOUT_S)
         return len(victims)
+
+    def _is_executor(self, process: psutil.Process) -> bool:
+        """Whether it is the JVM itself, and no shell that starts it."""
+        words = _command_of(process)
+        return bool(words) and Path(words[0]).name == "java" and self._executor_class in words
 
     def _children(self) -> list[psutil.Process]:
         found = self.process.identity.find()
@@ -240,7 +262,7 @@ class SparkCluster:
                 raise SandboxError(
                     "a Spark worker's executors did not end in time and were killed",
                     timeout_s=timeout_s,
-                    log=_log_tail(worker.folder),
+                    log=log_tail(worker.folder),
                 )
             time.sleep(LOOK_S)
         worker.kill()
@@ -306,10 +328,10 @@ class SparkCluster:
             processes += [(each.folder.name, each.process) for each in self.workers]
             for name, process in processes:
                 if not process.is_alive():
-                    log = _log_tail(self.folder / name)
+                    log = log_tail(self.folder / name)
                     raise SandboxError("a process of Spark ended", name=name, log=log)
             if time.monotonic() > deadline_s:
-                logs = "".join(_log_tail(self.folder / name) for name, _ in processes)
+                logs = "".join(log_tail(self.folder / name) for name, _ in processes)
                 raise SandboxError(f"Spark: {why}", timeout_s=timeout_s, log=logs)
             time.sleep(LOOK_S)
 
@@ -358,7 +380,8 @@ def _scala_version(home: Path) -> str:
     raise SandboxError("the package pyspark has no Spark jars", folder=str(home / "jars"))
 
 
-def _log_tail(folder: Path) -> str:
+def log_tail(folder: Path) -> str:
+    """Return the end of a daemon's log, for an error."""
     log = folder / "log"
     if not log.is_file():
         return "(no log)"
@@ -366,8 +389,8 @@ def _log_tail(folder: Path) -> str:
     return "\n".join(["", *lines[-LOG_TAIL_LINES:]])
 
 
-def _command_of(process: psutil.Process) -> str:
+def _command_of(process: psutil.Process) -> list[str]:
     try:
-        return " ".join(process.cmdline())
+        return process.cmdline()
     except psutil.Error:
-        return ""
+        return []

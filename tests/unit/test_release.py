@@ -22,6 +22,9 @@ PLACES = (
     "src/heliostat/__init__.py",
     "deploy/helm/heliostat/Chart.yaml",
     "deploy/kubernetes/base/deployment.yaml",
+    "deploy/kubernetes/spark/master.yaml",
+    "deploy/kubernetes/spark/workers.yaml",
+    "deploy/kubernetes/executors/heliostat.yaml",
 )
 
 release = load_tool("release")

@@ -17,9 +17,9 @@ from heliostat.config.service import ServiceTls
 from heliostat.errors import SparkUnavailable
 from heliostat.operate.finding import Finding, fine, note, problem, problem_of
 from heliostat.ops.certificates import validities
-from heliostat.ops.driver_death import find_java
+from heliostat.ops.driver_death import HADOOP_HINT, find_java
 from heliostat.ops.shown import size_text
-from heliostat.ops.spark_session import STANDALONE, is_local
+from heliostat.ops.spark_session import STANDALONE, is_local, lacks_hadoop
 
 MACHINE = "this machine"
 JAVA_MIN = 17
@@ -147,6 +147,9 @@ def spark_findings(config: Config, *, starts: bool) -> Iterator[Finding]:
 def _reached(master: str) -> Finding:
     import socket
 
+    if lacks_hadoop(master):
+        text = f"{master}: neither HADOOP_CONF_DIR nor YARN_CONF_DIR is set"
+        return problem("Spark", "SPARK_UNAVAILABLE", text, HADOOP_HINT)
     match = STANDALONE.match(master)
     if match is None:
         return note(

@@ -22,16 +22,26 @@ from heliostat.ops.pyspark_private import (
     JvmProcess,
     active_context,
     gateway_of,
+    java_exception,
     java_process,
     jvm_started_as,
     silence_accumulators,
 )
+from heliostat.ops.spark_session import essence
 
 DYING_S = 2.0
 """A killed JVM refuses connections shortly before its process is seen to have ended."""
 CUT = frozenset({"Py4JNetworkError", "Py4JError"})
 """What py4j raises for a call whose answer was cut off; Java's exceptions have other classes."""
 INSTALL_HINT = "install a Java runtime of version 17 or newer, or point JAVA_HOME at one"
+HADOOP_HINT = (
+    "set HADOOP_CONF_DIR to the folder with YARN's core-site.xml and yarn-site.xml; without it "
+    "Spark can't find the ResourceManager"
+)
+REFUSED_HINT = (
+    "correct spark.master or spark.conf if it names a setting; else see the cluster's own log: "
+    "YARN and Kubernetes refuse what they have no room or right for"
+)
 DEATH_HINT = (
     "check whether the machine ran out of memory, or Spark's JVM (its output says so then; give it "
     "more by spark.conf, spark.driver.memory), then start again: what was copied is intact, and "
@@ -39,7 +49,12 @@ DEATH_HINT = (
 )
 
 
-def begun(start: Callable[[], Any], context_kind: Any, tell: Tell = to_stderr) -> Any:
+def begun(
+    start: Callable[[], Any],
+    context_kind: Any,
+    tell: Tell = to_stderr,
+    hint: str = INSTALL_HINT,
+) -> Any:
     """Start Spark; return what `start` returns.
 
     Parameters
@@ -50,11 +65,13 @@ def begun(start: Callable[[], Any], context_kind: Any, tell: Tell = to_stderr) -
         PySpark's class `SparkContext`, which keeps a process's JVM.
     tell
         Receives what the JVM prints.
+    hint
+        What to do if the JVM ends while it starts.
 
     Raises
     ------
     SparkUnavailable
-        There is no Java, or its JVM does not start.
+        There is no Java, its JVM does not start, or Spark refuses in it.
     """
     had_jvm = gateway_of(context_kind) is not None
     if not had_jvm and "PYSPARK_GATEWAY_PORT" not in os.environ:
@@ -71,10 +88,13 @@ def begun(start: Callable[[], Any], context_kind: Any, tell: Tell = to_stderr) -
         # What PySpark and py4j raise then has no common base class. A setting that Spark refuses
         # does not end the JVM: Spark's own message says more.
         if had_jvm or not (gateway_of(context_kind) is None or _has_died(context_kind)):
-            raise
+            if java_exception(error) is None:
+                raise
+            why = essence(str(error)).removeprefix(": ")
+            raise SparkUnavailable(f"Spark did not start: {why}", hint=REFUSED_HINT) from error
         raise SparkUnavailable(
             "Spark's JVM ended while it started; its own output is above",
-            hint=INSTALL_HINT,
+            hint=hint,
         ) from error
     silence_accumulators(active_context(context_kind))
     return started

@@ -62,6 +62,20 @@ CLUSTER_SETTINGS = {
     "spark.executor.extraJavaOptions": " ".join(QUICK_JVM),
     "spark.executorEnv.NUMBA_CACHE_LOCATOR_CLASSES": ",".join(LOCATORS),
 }
+YARN = "yarn"
+FAILURES_COUNT_FOR = "1h"
+"""After a few executors that ended by themselves YARN and Kubernetes end the whole program, by
+default however long ago they did; a link runs for months. (A lost node never counts.)"""
+MANAGED_SETTINGS = {"spark.executor.failuresValidityInterval": FAILURES_COUNT_FOR}
+YARN_SETTINGS = {"spark.yarn.am.attemptFailuresValidityInterval": FAILURES_COUNT_FOR}
+OVERHEAD_MB = 1024
+"""Memory beside the JVM's for each core of an executor: two lanes (docs/spark.md). Spark's default
+is 384 MB in all, and YARN and Kubernetes kill what takes more than it asked for."""
+OVERHEAD_KEYS = ("spark.executor.memoryOverhead", "spark.executor.memoryOverheadFactor")
+KUBERNETES = "k8s://"
+POD_NAME = "POD_NAME"
+"""A variable with the name of the driver's own pod: its executors' pods go when it goes."""
+HADOOP_FOLDERS = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
 def is_local(master: str) -> bool:
@@ -100,6 +114,7 @@ def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         **({} if is_local(master) else CLUSTER_SETTINGS),
+        **_managed(master, conf),
     }
     address = _driver_address(master)
     if address is not None:
@@ -108,6 +123,26 @@ def session_settings(master: str, conf: Mapping[str, str]) -> dict[str, str]:
         if address == LOOPBACK:
             os.environ.setdefault("SPARK_LOCAL_IP", LOOPBACK)
     return {**settings, **conf}
+
+
+def _managed(master: str, conf: Mapping[str, str]) -> dict[str, str]:
+    """Return settings for YARN and Kubernetes, which keep a program to what it asked for."""
+    if is_local(master) or STANDALONE.match(master):
+        return {}
+    settings = {**MANAGED_SETTINGS, **(YARN_SETTINGS if master == YARN else {})}
+    pod = os.environ.get(POD_NAME, "")
+    if pod and master.startswith(KUBERNETES):
+        settings["spark.kubernetes.driver.pod.name"] = pod
+    if not any(key in conf for key in OVERHEAD_KEYS):
+        cores = conf.get("spark.executor.cores", "1")
+        count = int(cores) if cores.isdigit() else 1  # Spark says what is wrong with it
+        settings[OVERHEAD_KEYS[0]] = f"{OVERHEAD_MB * max(1, count)}m"
+    return settings
+
+
+def lacks_hadoop(master: str) -> bool:
+    """Whether this is YARN, and no variable says where its settings are."""
+    return master == YARN and not any(map(os.environ.get, HADOOP_FOLDERS))
 
 
 def _driver_address(master: str) -> str | None:

@@ -56,6 +56,7 @@ def test_it_starts_a_verb_with_options_that_exist_and_as_nobody() -> None:
     assert command[0] == run_command.name
     assert {word for word in command if word.startswith("-")} <= options
     assert ("USER", "10001:10001") in instructions()
+    assert any("useradd --uid 10001" in rest for _, rest in instructions())  # Spark needs a name
     assert not re.search(r"(?i)passw|secret|token", RECIPE.read_text())
 
 
@@ -94,6 +95,50 @@ def test_a_fresh_volume_gets_the_compiled_code_once(tmp_path: Path) -> None:
     (cache / "code").write_text("of this machine")
     assert started() == "run -c a b "
     assert (cache / "code").read_text() == "of this machine"
+
+
+def test_it_is_an_executor_where_spark_makes_pods(tmp_path: Path) -> None:
+    java = tmp_path / "java"
+    java.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    java.chmod(0o755)
+    given = {
+        "SPARK_HOME": "/spark",
+        "SPARK_JAVA_OPT_0": "-Dspark.driver.port=7078",
+        "SPARK_JAVA_OPT_1": "-XX:OnOutOfMemoryError=echo a b",
+        "SPARK_EXECUTOR_MEMORY": "512m",
+        "SPARK_DRIVER_URL": "spark://CoarseGrainedScheduler@10.0.0.7:7078",
+        "SPARK_EXECUTOR_ID": "3",
+        "SPARK_EXECUTOR_CORES": "4",
+        "SPARK_APPLICATION_ID": "spark-1",
+        "SPARK_EXECUTOR_POD_IP": "10.0.0.8",
+        "SPARK_EXECUTOR_POD_NAME": "heliostat-exec-3",
+        "SPARK_RESOURCE_PROFILE_ID": "0",
+    }
+
+    done = subprocess.run(
+        [FOLDER / "entrypoint", "executor"],
+        env={"PATH": f"{tmp_path}:{os.environ['PATH']}", "NUMBA_CACHE_DIR": "/", **given},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+
+    words = done.stdout.splitlines()
+    at = words.index("org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend")
+    assert words[:at] == [
+        *("-Dspark.driver.port=7078", "-XX:OnOutOfMemoryError=echo a b", "-Xms512m", "-Xmx512m"),
+        *("-cp", "/spark/conf:/spark/jars/*"),
+    ]
+    options = dict(zip(words[at + 1 :: 2], words[at + 2 :: 2], strict=True))
+    assert options == {
+        "--driver-url": given["SPARK_DRIVER_URL"],
+        "--executor-id": "3",
+        "--cores": "4",
+        "--app-id": "spark-1",
+        "--hostname": "10.0.0.8",
+        "--resourceProfileId": "0",
+        "--podName": "heliostat-exec-3",
+    }
 
 
 @pytest.mark.thorough

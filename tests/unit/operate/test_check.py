@@ -24,7 +24,11 @@ from heliostat.names import TopicName
 from heliostat.operate import check as checking
 from heliostat.operate.acls import ClusterGrants, Grant
 from heliostat.operate.check import refused_findings
-from heliostat.operate.check_machine import certificate_findings, machine_findings
+from heliostat.operate.check_machine import (
+    certificate_findings,
+    machine_findings,
+    spark_findings,
+)
 from heliostat.operate.check_rights import rights_asked, rights_findings
 from heliostat.operate.check_target import trial_topic
 from heliostat.operate.finding import Finding, Standing
@@ -151,6 +155,20 @@ def test_dead_clusters_and_this_machine_are_told_at_once(
     }
     assert all(row["hint"] for row in findings if row["standing"] == "problem")
     assert [row["subject"] for row in findings if row["code"] == "NOT_CHECKED"] == ["link one"]
+
+
+@pytest.mark.parametrize(
+    ("folder", "code"), [("", "SPARK_UNAVAILABLE"), ("/etc/hadoop/conf", "SPARK_NOT_TRIED")]
+)
+def test_yarn_is_found_by_a_folder_of_hadoops(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, code: str
+) -> None:
+    monkeypatch.delenv("YARN_CONF_DIR", raising=False)
+    monkeypatch.setenv("HADOOP_CONF_DIR", folder)
+    config = load_config(written(tmp_path, spark={"master": "yarn"}))
+    (found,) = spark_findings(config, starts=False)
+    assert found.code == code
+    assert "HADOOP_CONF_DIR" in found.text or folder
 
 
 @pytest.mark.parametrize(

@@ -99,6 +99,12 @@ def test_without_java_nothing_is_started(
     assert not start.called
 
 
+REFUSED = """An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.
+: org.apache.spark.SparkException: Application one failed 2 times
+\tat org.apache.spark.scheduler.cluster.YarnClientSchedulerBackend.start(Some.scala:67)
+"""
+
+
 def test_a_jvm_that_fails_to_start_is_reported_but_not_a_refused_setting(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, no_jvm: Any
 ) -> None:
@@ -120,6 +126,16 @@ def test_a_jvm_that_fails_to_start_is_reported_but_not_a_refused_setting(
     start.side_effect = came_up
     with pytest.raises(ValueError, match="no such setting"):
         begun(start, no_jvm)
+
+    def refused() -> None:
+        error = RuntimeError(REFUSED)
+        error.java_exception = object()  # type: ignore[attr-defined]
+        raise error
+
+    start.side_effect = refused
+    with pytest.raises(SparkUnavailable, match=r"not start: org.*Application one failed") as told:
+        begun(start, no_jvm)
+    assert "\n" not in str(told.value)
 
 
 def test_traces_of_py4j_are_kept_from_stderr_and_others_are_not() -> None:

@@ -67,6 +67,41 @@ def test_user_settings_win(monkeypatch: pytest.MonkeyPatch) -> None:
     assert os.environ["PYSPARK_PYTHON"] == "./environment/bin/python"
 
 
+OVERHEAD = "spark.executor.memoryOverhead"
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://10.0.0.1:6443"])
+@pytest.mark.parametrize(
+    ("conf", "overhead"),
+    [
+        ({}, "1024m"),
+        ({"spark.executor.cores": "4"}, "4096m"),
+        ({"spark.executor.cores": "many"}, "1024m"),
+        ({OVERHEAD: "3g", "spark.executor.cores": "4"}, "3g"),
+        ({f"{OVERHEAD}Factor": "0.5"}, None),
+    ],
+)
+def test_a_manager_that_counts_memory_is_asked_for_pythons_too(
+    master: str, conf: dict[str, str], overhead: str | None
+) -> None:
+    settings = session_settings(master, conf)
+    assert settings.get(OVERHEAD) == overhead
+    assert settings["spark.executor.failuresValidityInterval"] == "1h"
+    assert ("spark.yarn.am.attemptFailuresValidityInterval" in settings) == (master == "yarn")
+
+
+@pytest.mark.parametrize("master", ["yarn", "k8s://https://10.0.0.1:6443"])
+def test_executors_pods_belong_to_the_drivers(monkeypatch: pytest.MonkeyPatch, master: str) -> None:
+    monkeypatch.setenv("POD_NAME", "heliostat-7d9-x")
+    name = session_settings(master, {}).get("spark.kubernetes.driver.pod.name")
+    assert name == ("heliostat-7d9-x" if master != "yarn" else None)
+
+
+@pytest.mark.parametrize("master", ["local[2]", "spark://127.0.0.1:7077"])
+def test_others_do_not_count_memory(master: str) -> None:
+    assert OVERHEAD not in session_settings(master, {})
+
+
 @pytest.mark.thorough
 def test_the_archive_is_the_same_each_time_and_can_be_imported(tmp_path: Path) -> None:
     """Given the package / when zipped twice / then equal, and Python imports it from there."""

@@ -14,11 +14,19 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from heliostat.errors import SparkUnavailable
 from heliostat.names import LaneId, LinkName
-from heliostat.ops.driver_death import begun, death, has_died, report_death, stopped
+from heliostat.ops.driver_death import (
+    HADOOP_HINT,
+    INSTALL_HINT,
+    begun,
+    death,
+    has_died,
+    report_death,
+    stopped,
+)
 from heliostat.ops.jvm_output import Tell, to_stderr
 from heliostat.ops.pyspark_private import (
     ask_numpy_converters_of_numpy_only,
@@ -33,6 +41,7 @@ from heliostat.ops.spark_session import (
     ShippedPackage,
     executors_of,
     is_local,
+    lacks_hadoop,
     session_settings,
     wait_executors,
 )
@@ -42,13 +51,15 @@ from heliostat.records.copier.pipeline_steps import Pipeline
 from heliostat.records.spark import frames, row_workers
 from heliostat.records.spark.placement import Placement, lanes_for
 from heliostat.records.spark.row_failures import blame_by_classes
-from heliostat.records.spark.task import copy_rounds
+from heliostat.records.spark.task import copy_rounds, load_code
+from heliostat.records.spark.warm_executors import WarmExecutors
 from heliostat.records.spark.worker_daemon import HAS_PIPELINES, WORKER_DAEMON
 
 if TYPE_CHECKING:
     from pyspark import RDD, SparkContext
     from pyspark.sql import SparkSession
 
+_Row = TypeVar("_Row")
 LOCAL_SETTINGS = {
     "spark.python.daemon.module": WORKER_DAEMON,
     # Each round has a new process, a fork that takes milliseconds. Two rounds of a lane overlap
@@ -107,6 +118,7 @@ class SparkRounds:
         """Whether rounds run on this machine."""
         self._lock = threading.Lock()
         self._placement = Placement()
+        self._warm = WarmExecutors(self._load_code)
         settings = {
             "spark.task.cpus": f"{task_cpus:g}",
             "spark.driver.memory": "512m",
@@ -125,7 +137,10 @@ class SparkRounds:
         wanted = SparkConf().setAppName(app_name).setMaster(master).setAll(list(settings.items()))
         caught = signal.getsignal(signal.SIGINT)
         self.context: SparkContext = begun(
-            lambda: SparkContext.getOrCreate(wanted), SparkContext, tell
+            lambda: SparkContext.getOrCreate(wanted),
+            SparkContext,
+            tell,
+            HADOOP_HINT if lacks_hadoop(master) else INSTALL_HINT,
         )
         if threading.current_thread() is threading.main_thread():
             # PySpark's own handler would kill the rounds at Ctrl-C; ours ends them gracefully.
@@ -165,7 +180,7 @@ class SparkRounds:
         with report_death(context):
             if self.is_local:
                 return int(context.defaultParallelism)
-            return lanes_for(executors_of(context))
+            return lanes_for(self._warm.of(executors_of(context)))
 
     def run(self, lane: LaneSpec) -> RoundReport:
         """Run one round of `lane` as a Spark job; blocks until it ends.
@@ -188,7 +203,7 @@ class SparkRounds:
             return self._run_with_pipeline(lane, lane.row_pipeline)
         if self.is_local:
             return context.parallelize([lane], 1).mapPartitions(copy_rounds).collect()[0]
-        executors = self._wait_executors()
+        executors = self._warm.of(self._wait_executors())
         with self._lock:
             chosen = self._placement.take(place, lane.round_number, executors)
         assert chosen is not None
@@ -255,11 +270,17 @@ class SparkRounds:
         if self.is_local:
             return None
         with report_death(self.context):
-            executors = executors_of(self.context)
+            executors = self._warm.of(executors_of(self.context))
         with self._lock:
-            found = self._placement.misplaced(executors)
-        name, _, lane = (found or "").rpartition("/")
-        return LaneId(int(lane)) if name == link else None
+            place = self._placement.misplaced(executors) or ""
+            best = self._placement.best(place, executors)
+            is_leaving = not self._placement.is_on_one_of(place, executors)
+        name, _, lane = place.rpartition("/")
+        if name != link:
+            return None
+        # Who leaves must not wait: a worker that is shut down waits for it.
+        may_go = is_leaving or best is None or self._warm.has_process(best)
+        return LaneId(int(lane)) if may_go else None
 
     def why_ended(self) -> SparkUnavailable | None:
         """Return why Spark ended: its JVM died, or the cluster's master removed this program."""
@@ -295,6 +316,12 @@ class SparkRounds:
             self.context.setJobDescription("start the daemon of Python workers")
             self.context.parallelize([0], 1).mapPartitions(list).collect()
 
+    def _load_code(self, executor: Executor) -> None:
+        """Run a job that loads the copying code at an executor."""
+        text = f"load the copying code at executor {executor.number}"
+        self.context.setJobGroup(f"code/{executor.number}", text, True)
+        _placed(self.context, executor.number, executor).mapPartitions(load_code).collect()
+
     def _wait_executors(self) -> list[Executor]:
         """Return the running executors; waits for one when all are gone."""
         deadline_s = time.monotonic() + AN_EXECUTOR_WITHIN_S
@@ -327,8 +354,8 @@ def describe(lane: LaneSpec) -> str:
     )
 
 
-def _placed(context: Any, lane: LaneSpec, executor: Executor) -> RDD[LaneSpec]:
-    """Return one row, `lane`, for which Spark prefers `executor` (SparkContext.makeRDD).
+def _placed(context: Any, content: _Row, executor: Executor) -> RDD[_Row]:
+    """Return one row, `content`, for which Spark prefers `executor` (SparkContext.makeRDD).
 
     Python's `parallelize` takes no location. If this executor is gone, any other takes the row.
     """
@@ -339,7 +366,7 @@ def _placed(context: Any, lane: LaneSpec, executor: Executor) -> RDD[LaneSpec]:
     place = f"executor_{executor.host}_{executor.number}"  # Scala class TaskLocation
     wanted = jvm.PythonUtils.toSeq([place])
     pickles: Any = CPickleSerializer()
-    row = jvm.scala.Tuple2(pickles.dumps(lane), wanted)
+    row = jvm.scala.Tuple2(pickles.dumps(content), wanted)
     tag = getattr(getattr(jvm.scala.reflect, "ClassTag$"), "MODULE$").AnyRef()
     rows = scala_context(context).makeRDD(jvm.PythonUtils.toSeq([row]), tag)
     placed = jvm.org.apache.spark.api.java.JavaRDD.fromRDD(rows, tag)

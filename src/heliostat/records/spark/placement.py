@@ -24,6 +24,13 @@ class Placement:
         The lane's previous round, if it still runs, does not count: it is about to end.
         None when there are no executors.
         """
+        chosen = self.best(lane, executors)
+        if chosen is not None:
+            self._running[lane, number] = self._last[lane] = chosen.number
+        return chosen
+
+    def best(self, lane: str, executors: Sequence[Executor]) -> Executor | None:
+        """Return where the lane's next round would go."""
         taken = [where for (other, _), where in self._running.items() if other != lane]
         last = self._last.get(lane)
 
@@ -31,10 +38,11 @@ class Placement:
             load = (taken.count(executor.number) + 1) / max(1, executor.cores)
             return load, executor.number != last, executor.number
 
-        chosen = min(executors, key=cost, default=None)
-        if chosen is not None:
-            self._running[lane, number] = self._last[lane] = chosen.number
-        return chosen
+        return min(executors, key=cost, default=None)
+
+    def is_on_one_of(self, lane: str, executors: Sequence[Executor]) -> bool:
+        """Whether the lane was placed on one of these last."""
+        return any(each.number == self._last.get(lane) for each in executors)
 
     def misplaced(self, executors: Sequence[Executor]) -> str | None:
         """Return a lane whose round would have more of a core elsewhere; None: all are well placed.

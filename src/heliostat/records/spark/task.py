@@ -23,3 +23,10 @@ def copy_rounds(lanes: Iterable[LaneSpec]) -> Iterator[RoundReport]:
         # The driver learns about partitions from the progress topic. Sending thousands of rows
         # through Spark would take processor time from the next round, which begins just now.
         yield replace(copy_round(lane), partitions=[])
+
+
+def load_code(rows: Iterable[object]) -> Iterator[object]:
+    """Body of a task that only loads the copying code, and so gets it compiled."""
+    import heliostat.records.spark.copy_round  # noqa: F401
+
+    return iter(rows)
