@@ -129,7 +129,7 @@ def test_a_jvm_that_fails_to_start_is_reported_but_not_a_refused_setting(
 
     def refused() -> None:
         error = RuntimeError(REFUSED)
-        error.java_exception = object()  # type: ignore[attr-defined]
+        error.java_exception = object()  # type: ignore[attr-defined]  # as py4j sets it
         raise error
 
     start.side_effect = refused

@@ -119,21 +119,9 @@ class SparkRounds:
         self._lock = threading.Lock()
         self._placement = Placement()
         self._warm = WarmExecutors(self._load_code)
-        settings = {
-            "spark.task.cpus": f"{task_cpus:g}",
-            "spark.driver.memory": "512m",
-            "spark.speculation": "false",  # two attempts of one lane would only race
-            "spark.task.maxFailures": "1",  # a lane's next round is the retry, at the new position
-            "spark.task.reaper.enabled": "true",
-            # Python workers pass on each batch of rows at once, see `frames`.
-            "spark.python.udf.pipelined.enabled": "true",
-            "spark.driver.extraJavaOptions": (
-                f"{driver_java_options(has_rows=has_rows and self.is_local)} {_log_option()}"
-            ),
-            **(LOCAL_SETTINGS if self.is_local else {}),
-            **(DAEMON_OF_PIPELINES if has_pipelines and self.is_local else {}),
-            **session_settings(master, {**(EXECUTORS_WITH_ROWS if has_rows else {}), **conf}),
-        }
+        settings = _settings(
+            master, conf, task_cpus, has_pipelines=has_pipelines, has_rows=has_rows
+        )
         wanted = SparkConf().setAppName(app_name).setMaster(master).setAll(list(settings.items()))
         caught = signal.getsignal(signal.SIGINT)
         self.context: SparkContext = begun(
@@ -330,6 +318,27 @@ class SparkRounds:
                 raise SparkUnavailable("all of Spark's executors are gone")
             time.sleep(LOOK_S)
         return found
+
+
+def _settings(
+    master: str, conf: Mapping[str, str], task_cpus: float, *, has_pipelines: bool, has_rows: bool
+) -> dict[str, str]:
+    here = is_local(master)
+    return {
+        "spark.task.cpus": f"{task_cpus:g}",
+        "spark.driver.memory": "512m",
+        "spark.speculation": "false",  # two attempts of one lane would only race
+        "spark.task.maxFailures": "1",  # a lane's next round is the retry, at the new position
+        "spark.task.reaper.enabled": "true",
+        # Python workers pass on each batch of rows at once, see `frames`.
+        "spark.python.udf.pipelined.enabled": "true",
+        "spark.driver.extraJavaOptions": (
+            f"{driver_java_options(has_rows=has_rows and here)} {_log_option()}"
+        ),
+        **(LOCAL_SETTINGS if here else {}),
+        **(DAEMON_OF_PIPELINES if has_pipelines and here else {}),
+        **session_settings(master, {**(EXECUTORS_WITH_ROWS if has_rows else {}), **conf}),
+    }
 
 
 def _log_option() -> str:

@@ -27,6 +27,6 @@ def copy_rounds(lanes: Iterable[LaneSpec]) -> Iterator[RoundReport]:
 
 def load_code(rows: Iterable[object]) -> Iterator[object]:
     """Body of a task that only loads the copying code, and so gets it compiled."""
-    import heliostat.records.spark.copy_round  # noqa: F401
+    import heliostat.records.spark.copy_round  # noqa: F401 - loading it is all that is wanted
 
     return iter(rows)
