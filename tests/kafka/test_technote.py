@@ -90,5 +90,6 @@ def _tour(tour: ConnectTour) -> None:
         until(lambda: "mirror-source" not in client.run("list")[1], run.text)
         until(lambda: heliostat(tour.config, "status", "--json").json == [], run.text)
         assert tour.mirror() == [4, 3], "mirrors stay"
-        assert tour.mirror("src-") == [3, 2], "as those of other names"
+        # Their link may still have copied the last records before it ended.
+        assert tour.mirror("src-") in ([3, 2], [4, 3]), "as those of other names"
         assert run.stop() == 0, run.text()
