@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from support.clusters import create_topic, fresh_name
 from support.links import RunningLink, ends, wait_for, write_config
 
@@ -43,11 +43,14 @@ class Writing:
 
     def _run(self) -> None:
         while not self._is_over.wait(0.01):
-            self._producer.produce(self._topic, b"v", on_delivery=self._delivered)
+            try:
+                self._producer.produce(self._topic, b"v", on_delivery=self._delivered)
+            except KafkaException as error:  # once metadata says so, at once
+                self._delivered(error.args[0], None)
             self._producer.poll(0)
         self._producer.flush(30)
 
-    def _delivered(self, error: KafkaError | None, _: Message) -> None:
+    def _delivered(self, error: KafkaError | None, _: Message | None) -> None:
         if error is None:
             self.accepted += 1
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
