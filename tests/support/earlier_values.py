@@ -21,8 +21,10 @@ from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.values import Published, Sent
 from heliostat.handover.promotion import PromotedBy, Promotion
 from heliostat.names import (
+    Alias,
     ClusterId,
     GroupId,
+    LinkName,
     Offset,
     PartitionId,
     ProducerId,
@@ -48,14 +50,15 @@ SOURCE_ID, TARGET_ID = UUID(int=11), UUID(int=22)
 PLAIN, MAPPED, GIVEN, MAKING = (TopicName(f"ESS-{name}") for name in ("a", "b", "c", "d"))
 GROUP = GroupId("readers")
 ORDER_ID = "0123456789abcdef" * 2
-LINK = LinkConfig(name="east-to-west", source="east", target="west")
-TARGET = ClusterConfig(bootstrap=["127.0.0.1:1"])
+LINK = LinkConfig(name=LinkName("east-to-west"), source=Alias("east"), target=Alias("west"))
+TARGET = ClusterConfig(bootstrap=("127.0.0.1:1",))
 
 
 def mirror(name: TopicName) -> MirrorRecord:
     """Return a mirror's record."""
-    kinds = {"start": "earliest", "initial_partitions": 2, "synced_configs": ("retention.ms",)}
-    return MirrorRecord(name, name, SOURCE_ID, TARGET_ID, ClusterId("c"), **kinds)
+    settings = ("retention.ms",)
+    cluster = ClusterId("c")
+    return MirrorRecord(name, name, SOURCE_ID, TARGET_ID, cluster, "earliest", 2, settings)
 
 
 OWNER = Owner("a" * 32, "host", 7, 3, 9, AT_MS, 20_000, resigned=False)
