@@ -38,6 +38,11 @@ class MapTopic(NamedTuple):
     epoch: int = -1
     """Leader epoch of the last row read; -1: not known."""
 
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Self:
+        """Build from a row; fields of later versions are left alone."""
+        return cls(value["topic_id"], value["start"], value["end"], value.get("epoch", -1))
+
     def why_lost(self, now: MapTopic) -> str:
         """Say why rows that were there are missing; empty if none is.
 
@@ -99,7 +104,7 @@ class Marks:
     def take(self, key: str, value: Mapping[str, Any]) -> None:
         """Apply one row of the state topic, if it is a mark."""
         if key == TOPIC_KEY:
-            self.topic = MapTopic(**value)
+            self.topic = MapTopic.from_json(value)
         elif key.startswith(MAPPED_PREFIX):
             source = TopicName(key.removeprefix(MAPPED_PREFIX))
             self.mapped[source] = Mapped.from_json(value)
@@ -111,7 +116,7 @@ class Marks:
             else:
                 self.lost[name] = value["why"]
                 if value.get("had"):
-                    self.had[name] = MapTopic(**value["had"])
+                    self.had[name] = MapTopic.from_json(value["had"])
 
 
 class MapMarks:

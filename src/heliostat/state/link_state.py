@@ -47,6 +47,7 @@ from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schem
 from heliostat.state.owner_record import OWNER_KEY, OwnerRecord
 from heliostat.state.ownership import Owner
 from heliostat.state.promotions import PromotedMirror, PromotionBook
+from heliostat.state.row_format import FORMAT_KEY, check_format
 from heliostat.state.stops import Changed, StopBook, Stops, sound_stops_in, stop_key, stop_row
 from heliostat.state_topics import (
     DRIVER_KEY,
@@ -73,6 +74,7 @@ FRAMED_PREFIX = "framed/"
 """Topics whose records have schema ids that are replaced: without a registry's answer nothing else
 tells a new driver."""
 VITAL = (
+    FORMAT_KEY,
     PRODUCER_KEY,
     OWNER_KEY,
     MIRROR_PREFIX,
@@ -340,8 +342,10 @@ class LinkState:
 
     def read(self) -> Stored:
         """Return all that the state topic holds."""
-        stored = Stored()
-        for key, value in self._state.read_all().items():
+        stored, rows = Stored(), self._state.read_all()
+        with read_as_row(self._state.topic, FORMAT_KEY):
+            check_format(self._state.topic, rows)
+        for key, value in rows.items():
             with read_as_row(self._state.topic, key):
                 stored.take(key, value)
         return stored

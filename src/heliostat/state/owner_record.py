@@ -12,6 +12,7 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.ops.asked import PendingAnswer
 from heliostat.records.transport.announcements import CONTROL_KEY
 from heliostat.state.ownership import Owner
+from heliostat.state.row_format import FORMAT_KEY, check_format
 
 OWNER_KEY = "owner"
 OWNER_WITHIN_S = 16.0
@@ -72,22 +73,32 @@ class OwnerRecord:
 
     def read_owner(self) -> Owner | None:
         """Return the owner as of now."""
-        return self._owner_in(self._state.read_all(OWNER_WITHIN_S).get(OWNER_KEY))
+        return self._owner_in(self._state.read_all(OWNER_WITHIN_S))
 
     def watch_owner(self, *, anew: bool) -> Owner | None:
         """Return the owner as of now if `anew`, else as of the changes since. For one thread."""
         if anew:
             self._watch.close()
-            self._watched = self._owner_in(self._watch.read_all(OWNER_WITHIN_S).get(OWNER_KEY))
+            self._watched = self._owner_in(self._watch.read_all(OWNER_WITHIN_S))
             return self._watched
         for change in self._watch.poll(CHANGES_WITHIN_S):
+            rows = {} if change.value is None else {change.key: change.value}
             if change.key == OWNER_KEY:
-                self._watched = self._owner_in(change.value)
+                self._watched = self._owner_in(rows)
+            elif change.key == FORMAT_KEY:
+                self._check_format(rows)
         return self._watched
 
-    def _owner_in(self, value: Mapping[str, Any] | None) -> Owner | None:
+    def _owner_in(self, rows: Mapping[str, Mapping[str, Any]]) -> Owner | None:
+        """Return the owner, by rows that this version can read."""
+        self._check_format(rows)
         with read_as_row(self._state.topic, OWNER_KEY):
+            value = rows.get(OWNER_KEY)
             return None if value is None else Owner.from_json(value)
+
+    def _check_format(self, rows: Mapping[str, Mapping[str, Any]]) -> None:
+        with read_as_row(self._state.topic, FORMAT_KEY):
+            check_format(self._state.topic, rows)
 
     def end_watch(self) -> None:
         """Close the connection of `watch_owner`, once the link is claimed."""

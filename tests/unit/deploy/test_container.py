@@ -22,6 +22,8 @@ FOLDER = ROOT / "deploy" / "container"
 RECIPE = FOLDER / "Containerfile"
 PIN = re.compile(r"^([a-z0-9][a-z0-9._-]*)(?:\[[a-z-]+\])?==(\S+)", re.MULTILINE)
 TAKEN = ("src", "deploy", "docs/examples")
+LINE_OUT = ("SSL_CERT_FILE", "SSL_CERT_DIR", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy")
+"""How this machine reaches the index of packages: a build has it from whoever runs it."""
 
 
 def instructions() -> list[tuple[str, str]]:
@@ -165,6 +167,11 @@ def test_its_steps_make_a_program_that_runs(tmp_path: Path) -> None:
         "HOME": str(tmp_path),
         "PREFIX": str(prefix),
         "NUMBA_CACHE_DIR": str(tmp_path / "numba"),
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if name in LINE_OUT or name.startswith(("UV_", "PIP_"))
+        },
     }
     steps = [rest for word, rest in instructions() if word == "RUN" and "apt-get" not in rest]
     assert len(steps) == 4
