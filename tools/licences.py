@@ -192,9 +192,7 @@ def page_packages() -> Iterator[Package]:
         yield Package(row["package"], row["version"], row["licence"], at_run_time=True)
 
 
-def page(
-    found: Sequence[Package], in_page: Sequence[Package], of_site: Sequence[Package]
-) -> str:
+def page(found: Sequence[Package], in_page: Sequence[Package], of_site: Sequence[Package]) -> str:
     """Return the page's text."""
     site_rows = [f"| {each.name} | {each.version} | {each.licence} |" for each in of_site]
     rows = [

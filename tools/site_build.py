@@ -1,4 +1,4 @@
-"""Builds the site of docs/ into a folder: `python tools/site_build.py FOLDER`; fails at a broken link.
+"""Builds the site of docs/: `python tools/site_build.py FOLDER`; fails at a broken link.
 
 MkDocs and its theme stand in `requirements.site.lock` and are installed once into the cache, beside
 the project's packages, since nothing else needs them.

@@ -1,7 +1,7 @@
 """A hook of MkDocs: the site's pages that lie outside of docs/, and links to what is no page.
 
-Pages link to each other as files of the project, as on a code host. What lies outside of `docs/` gets
-a place below `project/`; links lead there. A link to code or a folder becomes plain text.
+Pages link to each other as files of the project, as on a code host. What lies outside of `docs/`
+gets a place below `project/`; links lead there. A link to code or a folder becomes plain text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What documents contain: links, headings' anchors, commands and configurations, for the tests of them."""
+"""What documents contain: links, anchors, commands and configurations, for the tests of them."""
 
 from __future__ import annotations
 

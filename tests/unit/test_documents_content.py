@@ -6,15 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import click
+import main as bench
 import pytest
 import yaml
 from support import documents
 from support.tools import ROOT, load_tool
 
-import main as bench
 from heliostat.cli.main import root
 from heliostat.config import SecurityConfig, load_config
 from heliostat.config.model import Config, LinkSettings
+from heliostat.errors import ConfigError
 
 site_files = load_tool("site_files")
 
@@ -31,9 +32,9 @@ def test_links_and_their_anchors_are_there(file: Path) -> None:
             continue
         path, _, anchor = link.partition("#")
         target = file.parent / path if path else file
-        if not target.exists():
-            broken.append(link)
-        elif anchor and target.suffix == ".md" and anchor not in documents.anchors(target):
+        if not target.exists() or (
+            anchor and target.suffix == ".md" and anchor not in documents.anchors(target)
+        ):
             broken.append(link)
     assert broken == []
 
@@ -77,7 +78,7 @@ def test_commands_of_the_benchmark_are_taken_by_its_parser(
     commands = set(re.findall(r"`bench/compare ([^`]+)`", text))
     assert len(commands) > 15
     for words in sorted(commands):
-        shown = re.sub(r" ?\[[^\]]*\]|\|\w+", "", words)  # what may be left out; what else may stand
+        shown = re.sub(r" ?\[[^\]]*\]|\|\w+", "", words)  # without options and alternatives
         given = shown.replace("SCENARIO", "bulk").replace(" N", " 5").split()
         monkeypatch.setattr("sys.argv", ["bench/compare", *given])
         try:
@@ -134,7 +135,7 @@ def test_configurations_are_accepted_by_our_own_loader(tmp_path: Path) -> None:
         file.write_text(yaml.safe_dump(value))
         try:
             load_config(file, env={})
-        except Exception as error:  # all at once, with their places
+        except ConfigError as error:  # all at once, with their places
             refused.append((place, str(error)))
     assert refused == []
 
@@ -182,7 +183,7 @@ def test_links_lead_to_places_of_the_site() -> None:
 
 
 def test_lists_and_tables_are_such_in_the_site_too() -> None:
-    """Python-Markdown wants an empty line before a list or a table, and four spaces below an item."""
+    """Python-Markdown wants an empty line before a list or table, four spaces below an item."""
     odd = []
     for file in documents.DOCUMENTS:
         before, is_fenced, in_list = "", False, False
