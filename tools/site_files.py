@@ -68,8 +68,18 @@ def decisions(folder: Path) -> str:
     return "\n".join([*lines, ""])
 
 
+def examples(folder: Path) -> str:
+    """Return the page that lists all examples: pages by their titles, then files."""
+    lines = ["# Examples", "", "`heliostat examples` prints each of these files.", ""]
+    for file in sorted(folder.glob("*/README.md")):
+        title = file.read_text(encoding="utf-8").partition("\n")[0].removeprefix("# ")
+        lines.append(f"- [{title}]({file.parent.name}/README.md)")
+    lines += [f"- [{file.name}]({file.name})" for file in sorted(folder.glob("*.yaml"))]
+    return "\n".join([*lines, ""])
+
+
 def on_files(files: Any, config: Any) -> Any:
-    """Add what lies outside of docs/, and the list of decisions."""
+    """Add what lies outside of docs/, and the lists of decisions and examples."""
     from mkdocs.structure.files import File
 
     copied = [
@@ -82,6 +92,8 @@ def on_files(files: Any, config: Any) -> Any:
         files.append(File.generated(config, place(path), abs_src_path=str(ROOT / path)))
     listed = decisions(Path(config.docs_dir) / "adr")
     files.append(File.generated(config, "adr/index.md", content=listed))
+    listed = examples(Path(config.docs_dir) / "examples")
+    files.append(File.generated(config, "examples/index.md", content=listed))
     return files
 
 
