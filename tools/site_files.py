@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE = ("ARCHITECTURE.md", "CHANGELOG.md", "bench/README.md")
 COPIED = ("deploy/monitoring",)
 """Folders whose files pages link to; they are laid beside the pages as they are."""
+LOOK_BACK = ("project/CHANGELOG", "adr/", "reference/errors-provoked")
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s#]*)(#[^)\s]*)?\)")
 FENCED = re.compile(r"(^```.*?^```$)", re.MULTILINE | re.DOTALL)
 
@@ -98,7 +99,9 @@ def on_files(files: Any, config: Any) -> Any:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
-    """Give each page the site's links."""
+    """Give each page the site's links; what is for a look back comes last in searches."""
     del config
+    if page.file.src_uri.startswith(LOOK_BACK):
+        page.meta.setdefault("search", {"boost": 0.01})
     there = {file.src_uri for file in files}
     return relinked(markdown, project_path(page.file.src_uri), there)
