@@ -17,6 +17,28 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "licences.md"
 LOCKS = ("requirements.lock", "requirements.uv.lock")
+SITE_LOCK = ROOT / "requirements.site.lock"
+SITE: Mapping[str, str] = {
+    # Packages that build the site of docs/ and are not in the project's environment; a test
+    # compares this with their own metadata when it builds the site.
+    "babel": "BSD-3-Clause",
+    "backrefs": "MIT",
+    "colorama": "BSD",
+    "ghp-import": "Apache-2.0",
+    "jinja2": "BSD",
+    "markdown": "BSD-3-Clause",
+    "markupsafe": "BSD-3-Clause",
+    "mergedeep": "MIT",
+    "mkdocs": "BSD-2-Clause",
+    "mkdocs-get-deps": "MIT",
+    "mkdocs-material": "MIT",
+    "mkdocs-material-extensions": "MIT",
+    "paginate": "MIT",
+    "platformdirs": "MIT",
+    "pymdown-extensions": "MIT",
+    "pyyaml-env-tag": "MIT",
+    "watchdog": "Apache-2.0",
+}
 PAGE_LOCK = ROOT / "src" / "heliostat" / "page" / "static" / "vendor" / "vendor.lock.json"
 """Files of npm packages that the web page consists of."""
 PROJECT = "heliostat"
@@ -154,14 +176,25 @@ def packages() -> Iterator[Package]:
         yield Package(name, version, licence_of(facts), name in run_time)
 
 
+def site_packages() -> Iterator[Package]:
+    """Return the packages that only the site of docs/ needs."""
+    known: dict[str, str] = {}
+    for lock in LOCKS:
+        known |= locked((ROOT / lock).read_text(encoding="utf-8"))
+    for name, version in sorted(locked(SITE_LOCK.read_text(encoding="utf-8")).items()):
+        if name not in known:
+            yield Package(name, version, SITE.get(name, UNKNOWN), at_run_time=False)
+
+
 def page_packages() -> Iterator[Package]:
     """Return the packages whose files are in the web page."""
     for row in json.loads(PAGE_LOCK.read_text(encoding="utf-8"))["packages"]:
         yield Package(row["package"], row["version"], row["licence"], at_run_time=True)
 
 
-def page(found: Sequence[Package], in_page: Sequence[Package]) -> str:
+def page(found: Sequence[Package], in_page: Sequence[Package], of_site: Sequence[Package]) -> str:
     """Return the page's text."""
+    site_rows = [f"| {each.name} | {each.version} | {each.licence} |" for each in of_site]
     rows = [
         f"| {each.name} | {each.version} | {each.licence} |"
         f" {'users' if each.at_run_time else 'developers'} |"
@@ -192,6 +225,14 @@ def page(found: Sequence[Package], in_page: Sequence[Package]) -> str:
         "|---|---|---|",
         *page_rows,
         "",
+        "## For the documentation's site",
+        "",
+        "`scripts/site` installs these besides, outside of the project's environment.",
+        "",
+        "| package | version | licence |",
+        "|---|---|---|",
+        *site_rows,
+        "",
         "## What is accepted",
         "",
         "| licence | why |",
@@ -204,11 +245,11 @@ def page(found: Sequence[Package], in_page: Sequence[Package]) -> str:
 
 def main(arguments: Sequence[str]) -> int:
     """Write the page or check it; 1 if something is wrong."""
-    found, in_page = list(packages()), list(page_packages())
-    refused = [each for each in (*found, *in_page) if not each.is_allowed]
+    found, in_page, of_site = list(packages()), list(page_packages()), list(site_packages())
+    refused = [each for each in (*found, *in_page, *of_site) if not each.is_allowed]
     for each in refused:
         print(f"{each.name} {each.version}: licence {each.licence!r} is not on the list")
-    text = page(found, in_page)
+    text = page(found, in_page, of_site)
     if "--check" in arguments:
         is_stale = not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text
         if is_stale:

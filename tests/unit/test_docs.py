@@ -1,4 +1,4 @@
-"""The documents are correct: generated pages are up to date, links resolve, verbs are listed."""
+"""The documents are correct: generated pages are up to date, verbs and states are listed."""
 
 import re
 from pathlib import Path
@@ -14,10 +14,6 @@ from heliostat.records.copier.lane_memory import process_bytes_max
 reference = load_tool("generate_reference")
 licences = load_tool("licences")
 
-DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "bench").glob("*.md")]
-)
-LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 SCRIPTS = sorted(file.name for file in (ROOT / "scripts").iterdir() if file.is_file())
 
 
@@ -32,28 +28,20 @@ def test_changed_missing_and_foreign_pages_are_stale(tmp_path: Path) -> None:
     assert {"-old", "+new", "+text", "foreign.md: no page of this tool"} <= set(said)
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda file: str(file.relative_to(ROOT)))
-def test_links_within_the_project_resolve(document: Path) -> None:
-    targets = [link.partition("#")[0] for link in LINK.findall(document.read_text())]
-    own = [link for link in targets if link and "://" not in link]
-    assert [link for link in own if not (document.parent / link).exists()] == []
-
-
 @pytest.mark.parametrize("verb", VERBS)
 def test_verb_is_in_the_operators_guide(verb: str) -> None:
     assert f"heliostat {verb}" in (ROOT / "docs" / "operators.md").read_text()
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_script_is_listed_and_says_what_it_does(script: str) -> None:
-    assert f"scripts/{script}" in (ROOT / "README.md").read_text()
+def test_script_says_what_it_does(script: str) -> None:
     shebang, comment = (ROOT / "scripts" / script).read_text().splitlines()[:2]
     assert shebang.startswith("#!")
     assert re.fullmatch(r"# .{20,}", comment)
 
 
 def test_states_are_explained_to_operators() -> None:
-    guide = (ROOT / "docs" / "operators.md").read_text()
+    guide = (ROOT / "docs" / "stops.md").read_text()
     assert [state.name for state in reference.PartitionState if state.name not in guide] == []
 
 
@@ -80,10 +68,11 @@ def test_example_configuration_is_accepted() -> None:
 
 def test_every_locked_package_has_an_accepted_licence() -> None:
     found, in_page = list(licences.packages()), list(licences.page_packages())
+    of_site = list(licences.site_packages())
     assert len(found) > 30
-    refused = [each for each in (*found, *in_page) if not each.is_allowed]
+    refused = [each for each in (*found, *in_page, *of_site) if not each.is_allowed]
     assert [(each.name, each.licence) for each in refused] == []
-    assert licences.PAGE.read_text() == licences.page(found, in_page)
+    assert licences.PAGE.read_text() == licences.page(found, in_page, of_site)
 
 
 @pytest.mark.parametrize(

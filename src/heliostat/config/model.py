@@ -328,7 +328,7 @@ class RecordsConfig(Frozen):
     latency_target_ms: Annotated[float, Field(title="Latency target", ge=0, le=1000)] = 2
     """Milliseconds by which a record may be delayed at most so that others share its requests.
     None waits after a pause, nor where the answer before held a single record. Less costs more
-    processor time here and at the brokers, see docs/scale.md."""
+    processor time here and at the brokers, see docs/tuning.md."""
     connections: Annotated[
         Annotated[Literal["auto"], Tag(":auto")] | Annotated[int, Field(ge=1, le=16), Tag(":int")],
         Discriminator(_count_kind),

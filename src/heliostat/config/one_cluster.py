@@ -65,7 +65,7 @@ def security_in(path: Path) -> dict[str, Any]:
         why = error.strerror if isinstance(error, OSError) else "it is no YAML"
         raise ConfigError(
             f"{path} can't be read: {why}",
-            hint="write the keys of clusters.*.security there, see docs/operators.md",
+            hint="write the keys of clusters.*.security there, see docs/security.md",
         ) from None
     inner = raw.get("security", raw) if isinstance(raw, dict) else None
     if not isinstance(inner, dict):

@@ -60,7 +60,7 @@ class PausedPlace(StandingWish):
 
 
 class LinkRestarts(BaseModel):
-    """How a link goes that has halted once, as docs/operators.md says."""
+    """How a link goes that has halted once, as docs/stops.md says."""
 
     phase: Literal["runs", "waits", "refused", "gave_up"]
     count: int
