@@ -1,4 +1,4 @@
-"""Examples of other shapes as they are shipped: one topic moved, both ways, three sites into one."""
+"""Examples of other shapes as shipped: one topic moved, both ways, three sites into one."""
 
 from __future__ import annotations
 

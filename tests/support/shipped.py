@@ -1,4 +1,4 @@
-"""Examples as they are shipped: copied to a folder, with variables for the sandbox, and their READMEs."""
+"""Examples as they are shipped, copied to a folder, and the commands of their pages."""
 
 from __future__ import annotations
 
