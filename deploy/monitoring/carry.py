@@ -12,8 +12,7 @@ Nothing is ever deleted. Needs Python 3.11 or newer, and nothing else.
 A site that asks for credentials: CARRY_FROM_AUTHORIZATION and CARRY_TO_AUTHORIZATION in the
 environment are sent as the header `Authorization` (`Bearer ...`, `Basic ...`), and never printed.
 
-Exit code 0: all is there, or would be; 1: something differs, or could not be carried; 2: it can't
-be begun.
+Exit code 0: all is there, or would be; 1: something differs, or failed; 2: it could not begin.
 """
 
 from __future__ import annotations
@@ -118,8 +117,8 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 _OPENER = urllib.request.build_opener(_NoRedirect)
 _HINTS = {
     301: "give the address that it leads to",
-    302: "it leads to a login page, perhaps: set the variable with the header `Authorization`",
-    307: "it leads to a login page, perhaps: set the variable with the header `Authorization`",
+    302: "to a login page, perhaps: set CARRY_FROM_AUTHORIZATION or CARRY_TO_AUTHORIZATION",
+    307: "to a login page, perhaps: set CARRY_FROM_AUTHORIZATION or CARRY_TO_AUTHORIZATION",
     308: "give the address that it leads to",
     401: "set CARRY_FROM_AUTHORIZATION or CARRY_TO_AUTHORIZATION",
     403: "who asks may not do that there",
@@ -207,10 +206,7 @@ def _select(template: Item, value: str) -> None:
 def task_for(task: Item, changes: Changes) -> Item:
     """Return a task as it is sent to another site.
 
-    Raises
-    ------
-    CarryError
-        It is made of a template, or a variable does not fit.
+    Raises `CarryError` if it is made of a template, or a variable does not fit.
     """
     if task.get("template-id"):
         raise CarryError(f"task {task['id']} is made of the template {task['template-id']}")
@@ -277,6 +273,7 @@ class Dashboards:
     """Chronograf's dashboards, each known by its name."""
 
     noun = "dashboard"
+    suffix = ".json"
 
     def name(self, item: Item) -> str:
         """Return what it is known by."""
@@ -290,9 +287,9 @@ class Dashboards:
         """Return what Chronograf has exported, or its API has answered."""
         item: Item = json.loads(path.read_text(encoding="utf-8"))
         item = item.get("dashboard", item)
-        return item if {"name", "cells"} <= item.keys() else _refuse(path, "no dashboard")
-
-    suffix = ".json"
+        if not {"name", "cells"} <= item.keys():
+            raise CarryError(f"{path} has no dashboard")
+        return item
 
     def wanted(self, item: Item, changes: Changes) -> Item:
         """Return it as it is sent."""
@@ -332,7 +329,7 @@ class Tasks:
         """Return what a script makes; it must name its database itself."""
         script = path.read_text(encoding="utf-8")
         if HAS_DBRP.search(script) is None:
-            _refuse(path, 'no `dbrp "database"."retention policy"`')
+            raise CarryError(f'{path} has no `dbrp "database"."retention policy"`')
         kind = (
             "batch" if re.search(r"^\s*(?:var \w+ = )?batch\b", script, re.MULTILINE) else "stream"
         )
@@ -367,10 +364,6 @@ def _field(answer: Any, name: str, server: Server) -> list[Item]:
     if not isinstance(answer, dict) or not isinstance(answer.get(name), list):
         raise CarryError(f"{server.url} answers without {name!r}: is it the right program?")
     return list(answer[name])
-
-
-def _refuse(path: Path, why: str) -> Item:
-    raise CarryError(f"{path} has {why}")
 
 
 def items_of(kind: Kind, origin: str, patterns: Sequence[str]) -> list[Item]:

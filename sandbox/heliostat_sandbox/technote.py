@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,12 +124,12 @@ class TechnoteTour:
             kind = config["connector.class"]
             answer = self._put(f"connector-plugins/{kind}/config/validate", config)
             if answer["error_count"]:
-                wrong = [error for each in answer["configs"] for error in each["value"]["errors"]]
+                wrong = [error for row in answer["configs"] for error in row["value"]["errors"]]
                 raise SandboxError(f"{name} is refused", problems="; ".join(wrong))
             self._put(f"connectors/{name}/config", config)
         self._wait("mirror-source", lambda: self._state("mirror-source") == "RUNNING")
         for side, topic in (("destn", "heartbeats"), ("src", "mm2-offset-syncs.destn.internal")):
-            self._wait(topic, lambda s=side, t=topic: self._ends(s, TopicName(t)))
+            self._wait(topic, partial(self._ends, side, TopicName(topic)))
             click.echo(f"{side} has {topic}")
 
     def _follow_topic(self) -> None:
@@ -168,8 +169,8 @@ class TechnoteTour:
         producer = KafkaProducer(bootstrap_servers=self._sides["src"].split(","))
         try:
             sent = [producer.send(TOPIC, VALUE, partition=partition) for _ in range(RECORDS)]
-            for each in sent:
-                each.get(TIMEOUT_S)
+            for send in sent:
+                send.get(TIMEOUT_S)
         finally:
             producer.close()
 

@@ -76,7 +76,7 @@ class Site:
             ClusterSpec("efd-summit", heap_mb=HEAP_MB, security=security, settings=SUMMIT),
             ClusterSpec("efd-usdf", heap_mb=HEAP_MB, security=security),
         ]
-        self.summit, self.usdf = (stack.enter_context(each) for each in start_many(specs))
+        self.summit, self.usdf = (stack.enter_context(cluster) for cluster in start_many(specs))
         self.here = stack.enter_context(RegistryServer(with_own(5)))
         self.there = stack.enter_context(RegistryServer(RegistryDouble()))
         self.influx = Influxd(folder, free_ports(2))  # type: ignore[arg-type]  # two of them
@@ -132,16 +132,16 @@ def group_at(cluster: Cluster, group: str, topic: str, commit: int | None = None
         if commit is not None:
             place = TopicPartition(topic, 0, commit)
             consumer.commit(offsets=[place], asynchronous=False)
-        [found] = consumer.committed([TopicPartition(topic, 0)], timeout=10)
-        return int(found.offset)
+        [place] = consumer.committed([TopicPartition(topic, 0)], timeout=10)
+        return int(place.offset)
     finally:
         consumer.close()
 
 
 def priorities(config: Path) -> dict[str, str]:
     [status] = said(config, "status")
-    found: list[dict[str, Any]] = status["preferences"]
-    return {str(each["topics"]): str(each["priority"]) for each in found}
+    rows: list[dict[str, Any]] = status["preferences"]
+    return {str(row["topics"]): str(row["priority"]) for row in rows}
 
 
 def test_the_link_runs_as_it_is(site: Site, tmp_path: Path) -> None:

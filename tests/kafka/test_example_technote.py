@@ -25,8 +25,8 @@ def test_the_toy_is_played_to_its_end() -> None:
         timeout=WITHIN_S,
         check=False,
     )
-    told = done.stdout
-    assert done.returncode == 0, told + done.stderr
+    text = done.stdout
+    assert done.returncode == 0, text + done.stderr
     steps = [
         "kafkaconnect upload heartbeat-connector.json --name heartbeat",
         "kafkaconnect upload mirror-source-connector.json --name mirror-source",
@@ -37,6 +37,6 @@ def test_the_toy_is_played_to_its_end() -> None:
         "kafkaconnect status mirror-source: RUNNING",
         "src-to-destn",
     ]
-    places = [told.find(step) for step in steps]
-    assert -1 not in places, told
-    assert places == sorted(places), told
+    places = [text.find(step) for step in steps]
+    assert -1 not in places, text
+    assert places == sorted(places), text

@@ -103,7 +103,7 @@ def _handler(site: Chronograf) -> type[BaseHTTPRequestHandler]:
             if match is None or (number is not None and number not in site.boards):
                 self._reply(404, {"code": 404, "message": f"ID {number} not found"})
             elif self.command == "GET" and number is None:
-                self._reply(200, {"dashboards": [site.shown(each) for each in site.boards]})
+                self._reply(200, {"dashboards": [site.shown(board_id) for board_id in site.boards]})
             elif self.command == "POST":
                 self._reply(201, site.shown(site.add(board)))
             elif self.command == "PUT" and number is not None:

@@ -17,17 +17,17 @@ from heliostat.config import Config, load_config
 from heliostat.operate.examples import example_files
 from heliostat.topics.select import selection_of
 
-NAMES = sorted(each.parent.name for each in EXAMPLES.glob("*/heliostat.yaml"))
+NAMES = sorted(path.parent.name for path in EXAMPLES.glob("*/heliostat.yaml"))
 VARIABLE = re.compile(r"\$\{env:(\w+)\}|\{env: (\w+)\}")
 MONITORING = ROOT / "deploy" / "monitoring"
 
 
 def variables(name: str) -> set[str]:
     text = (EXAMPLES / name / "heliostat.yaml").read_text(encoding="utf-8")
-    return {one or other for one, other in VARIABLE.findall(text)}
+    return {inside or secret for inside, secret in VARIABLE.findall(text)}
 
 
-def config_of(name: str) -> Config:
+def config_of(example: str) -> Config:
     """Load an example with made-up addresses."""
     values = {
         "BOOTSTRAP": "kafka-{}.example.org:9092",
@@ -38,13 +38,13 @@ def config_of(name: str) -> Config:
         "SECRETS": "/etc/heliostat/efd",
         "PASSWORD": "",
     }
-    env = {each: values[each.split("_")[-1]].format(each.lower()) for each in variables(name)}
-    return load_config(EXAMPLES / name / "heliostat.yaml", env)
+    env = {name: values[name.split("_")[-1]].format(name.lower()) for name in variables(example)}
+    return load_config(EXAMPLES / example / "heliostat.yaml", env)
 
 
 def test_there_are_these_examples() -> None:
     assert NAMES == ["both-ways", "efd", "move-one-topic", "technote", "three-sites"]
-    assert {each.name for each in EXAMPLES.iterdir()} == {*NAMES, "heliostat.yaml"}
+    assert {path.name for path in EXAMPLES.iterdir()} == {*NAMES, "heliostat.yaml"}
     listed = example_files()
     for name in NAMES:
         assert {f"{name}/heliostat.yaml", f"{name}/README.md"} <= listed.keys()
@@ -61,8 +61,8 @@ def test_it_loads(name: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_its_page_names_all_variables(name: str) -> None:
     folder = EXAMPLES / name
-    told = "".join(each.read_text() for each in (*folder.glob("*.md"), *folder.glob("*.env")))
-    assert [each for each in variables(name) if each not in told] == []
+    text = "".join(path.read_text() for path in (*folder.glob("*.md"), *folder.glob("*.env")))
+    assert [variable for variable in variables(name) if variable not in text] == []
 
 
 def _parses(command: click.Command, words: list[str], parent: click.Context | None = None) -> None:
@@ -70,9 +70,9 @@ def _parses(command: click.Command, words: list[str], parent: click.Context | No
     context = command.make_context(name, words[1:], parent=parent, **command.context_settings)
     if isinstance(command, click.Group):
         inner = [*context._protected_args, *context.args]
-        found = command.get_command(context, inner[0])
-        assert found is not None, inner
-        _parses(found, inner, context)
+        inner_command = command.get_command(context, inner[0])
+        assert inner_command is not None, inner
+        _parses(inner_command, inner, context)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -84,7 +84,7 @@ def test_commands_of_its_page_are_commands(name: str, tmp_path: Path) -> None:
             file = words[0].partition("examples/")[2]
             assert file == "monitoring/carry.py"
             assert words[2].partition("examples/")[2] in {
-                each.rpartition("/")[0] for each in example_files()
+                path.rpartition("/")[0] for path in example_files()
             }
             continue
         _parses(cli.root, ["heliostat", *words])
@@ -111,8 +111,8 @@ def test_the_efd_link_selects(topic: str, is_wanted: bool) -> None:
 
 def test_the_efd_pack_has_no_monitoring_of_its_own() -> None:
     """Boards, scripts and Telegraf's input lie in one place, and read what the file writes."""
-    assert [each for each in EXAMPLES.rglob("*") if each.suffix in {".tick", ".conf"}] == []
-    assert not any("cells" in each.read_text() for each in EXAMPLES.rglob("*.json"))
+    assert [path for path in EXAMPLES.rglob("*") if path.suffix in {".tick", ".conf"}] == []
+    assert not any("cells" in path.read_text() for path in EXAMPLES.rglob("*.json"))
     env = dict(
         line.split("=", 1)
         for line in (EXAMPLES / "efd" / "efd.env").read_text().splitlines()

@@ -90,14 +90,14 @@ def test_a_name_with_signs_of_expressions_is_a_name() -> None:
 
 
 def test_variables_of_tasks_are_set_by_their_type() -> None:
-    found = carry.task_for(TASK, changes({"telegraf": "efd"}, crit="95", period="2m", name="USDF"))
-    assert found["vars"] == {
+    task = carry.task_for(TASK, changes({"telegraf": "efd"}, crit="95", period="2m", name="USDF"))
+    assert task["vars"] == {
         "crit": {"type": "int", "value": 95},
         "period": {"type": "duration", "value": "2m"},
         "name": {"type": "string", "value": "USDF"},
     }
-    assert found["dbrps"] == [{"db": "efd", "rp": "autogen"}]
-    assert "var db = 'efd'" in found["script"]
+    assert task["dbrps"] == [{"db": "efd", "rp": "autogen"}]
+    assert "var db = 'efd'" in task["script"]
 
 
 @pytest.mark.parametrize(
@@ -145,7 +145,7 @@ def test_boards_are_carried_once_and_replaced_only_when_asked(
         [board] = site.boards.values()
         assert board["cells"][0]["name"] == shipped["cells"][0]["name"]
         assert done(capsys, *call, "--yes")[1] == "dashboard Heliostat: is there already\n"
-        assert [each for each in site.asked if not each.startswith("GET")] == [
+        assert [request for request in site.asked if not request.startswith("GET")] == [
             "POST /chronograf/v1/dashboards",
             "PUT /chronograf/v1/dashboards/1",
         ]
@@ -178,7 +178,7 @@ def test_boards_go_from_site_to_site(
         [there] = usdf.boards.values()
         assert there["cells"][0]["queries"][0]["query"] == 'SELECT x FROM "efd"."30d"."m"'
         assert there["cells"][0]["queries"][0]["source"] == ""
-        chosen = [each["value"] for each in there["templates"][0]["values"] if each["selected"]]
+        chosen = [row["value"] for row in there["templates"][0]["values"] if row["selected"]]
         assert chosen == ["usdf"]
 
         monkeypatch.setenv("CARRY_FROM_AUTHORIZATION", f"{SECRET}-wrong")
@@ -226,7 +226,7 @@ def test_alert_rules_are_carried_between_real_kapacitors(
     for name in ("summit", "usdf"):
         (tmp_path / name).mkdir()
     with running(tmp_path / "summit") as summit, running(tmp_path / "usdf") as usdf:
-        here, there = (each.url.removesuffix("/kapacitor/v1") for each in (summit, usdf))
+        here, there = (server.url.removesuffix("/kapacitor/v1") for server in (summit, usdf))
         call = ("tasks", str(MONITORING / "kapacitor"), here)
         assert done(capsys, *call)[0] == 0
         assert summit.ask("tasks")["tasks"] == []
