@@ -43,7 +43,7 @@ RAFT = "lsst.MTCamera.raft"
 LATE = "lsst.sal.MTMount.elevation"
 TEST = "lsst.sal.Test.scalars"
 READ = 2
-START_WITHIN_S = 180.0
+START_WITHIN_S = 300.0
 """Loops may have to be compiled first."""
 GROUP = "telegraf-kafka-consumer-efd"
 
