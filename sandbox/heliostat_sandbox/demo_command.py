@@ -60,7 +60,14 @@ links:
 @click.option("--topics", default=TOPICS, show_default=True, help="Topics at the start.")
 @click.option("--rate", default=RECORDS_PER_S, show_default=True, help="Records per second.")
 @click.option("--plain", is_flag=True, help="Print lines instead of the live view.")
-def demo_command(seconds: float | None, topics: int, rate: int, plain: bool) -> None:
+@click.option(
+    "--technote",
+    is_flag=True,
+    help="Instead: two clusters src and destn, and the three uploads of the technote SQR-050.",
+)
+def demo_command(
+    *, seconds: float | None, topics: int, rate: int, plain: bool, technote: bool
+) -> None:
     r"""Mirror live topics between two clusters on this machine, then verify the copy.
 
     Starts the clusters summit and usdf, a load shaped like an observatory's telemetry, and a link;
@@ -71,11 +78,16 @@ def demo_command(seconds: float | None, topics: int, rate: int, plain: bool) -> 
     Examples:
       heliostat demo --seconds 60
       heliostat demo --topics 50 --rate 500
+      heliostat demo --technote
     """
     stop = STOP
     stop.install()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="heliostat-demo-")))
+        if technote:
+            from heliostat_sandbox.technote import TechnoteTour
+
+            sys.exit(TechnoteTour(folder, _page_address(), stop).run(stack, seconds))
         demo = Demo(folder, stop, topics, rate, is_live=sys.stdout.isatty() and not plain)
         sys.exit(demo.run(stack, seconds))
 

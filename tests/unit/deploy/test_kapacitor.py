@@ -6,6 +6,7 @@ import json
 import subprocess
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,13 +110,14 @@ class Kapacitor:
         return [event["state"]["message"] for event in self.events()]
 
 
-@pytest.fixture
-def kapacitor(tmp_path: Path) -> Iterator[Kapacitor]:
+@contextmanager
+def running(folder: Path) -> Iterator[Kapacitor]:
+    """Give a server whose data are in this folder."""
     package = "github.com/influxdata/kapacitor/cmd/kapacitord"
     program = go_program(package, VERSIONS, CORRECTED)
     (port,) = free_ports(1)
-    config = tmp_path / "kapacitor.conf"
-    config.write_text(CONFIG.format(folder=tmp_path, port=port), encoding="utf-8")
+    config = folder / "kapacitor.conf"
+    config.write_text(CONFIG.format(folder=folder, port=port), encoding="utf-8")
     server = Kapacitor(f"http://127.0.0.1:{port}/kapacitor/v1")
 
     def answers() -> bool:
@@ -132,6 +134,12 @@ def kapacitor(tmp_path: Path) -> Iterator[Kapacitor]:
         finally:
             process.terminate()
             process.wait(20)
+
+
+@pytest.fixture
+def kapacitor(tmp_path: Path) -> Iterator[Kapacitor]:
+    with running(tmp_path) as server:
+        yield server
 
 
 @dataclass(frozen=True)
