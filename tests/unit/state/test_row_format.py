@@ -60,7 +60,7 @@ class Topic:
 
 
 def record_of(topic: Topic) -> OwnerRecord:
-    return OwnerRecord(topic, Mock(), Mock())  # type: ignore[arg-type]  # a stand-in of what it reads
+    return OwnerRecord(topic, Mock(), Mock())  # type: ignore[arg-type]  # a stand-in
 
 
 def test_who_would_take_over_looks_before_it_fences() -> None:
