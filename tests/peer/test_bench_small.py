@@ -251,3 +251,15 @@ def test_processor_time_of_one_lane_is_measured() -> None:
     records, cost_us = map(int, found.groups())
     assert records > 0
     assert cost_us > 0
+
+
+def test_links_of_one_process_are_measured() -> None:
+    """Given two links / when they have run / then first records, threads, memory are printed."""
+    words = (sys.executable, str(BENCH / "many_links.py"), "--links", "2", "--quiet-s", "1")
+    ran = subprocess.run(words, capture_output=True, text=True, timeout=180, check=False)
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout.startswith("2 of 2 links have their first record"), ran.stdout
+    found = re.search(r"threads of the driver: (\d+) at most, (\d+) when idle", ran.stdout)
+    assert found is not None, ran.stdout
+    assert int(found[1]) >= int(found[2]) > 2
+    assert "stopped with 0" in ran.stdout

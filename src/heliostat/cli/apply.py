@@ -82,7 +82,8 @@ def apply_command(
     """
     from heliostat.operate.apply import HowToApply, apply_link
     from heliostat.operate.links import links_of
-    from heliostat.other_links.same_file import TopicNames, ask_topics
+    from heliostat.other_links.same_file import ask_topics
+    from heliostat.other_links.same_process import TopicNames
 
     config = known_config(config_file, link_name)
     how = HowToApply(by, why, within_s, dry_run, allow_delete)

@@ -28,7 +28,8 @@ from heliostat.operate.links import links_of
 from heliostat.operate.plan import plan_link, with_pipelines
 from heliostat.operate.schemas import LinkSchemas, link_schemas
 from heliostat.operate.topics import TopicPreview, preview_topics
-from heliostat.other_links.same_file import TopicNames, ask_topics
+from heliostat.other_links.same_file import ask_topics
+from heliostat.other_links.same_process import TopicNames
 from heliostat.topics.topic_plan import TopicPlan
 
 _NO_ANSWER = (

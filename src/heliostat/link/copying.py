@@ -39,7 +39,7 @@ from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.asked import both
 from heliostat.ops.loop_spec import LoopSpec, Wake
 from heliostat.other_links.at_source import Upstream
-from heliostat.other_links.at_target import OtherLinks
+from heliostat.other_links.at_target import OtherLinks, StatesAtTarget, target_states
 from heliostat.other_links.claims import NeighbourClaims
 from heliostat.records.copier.lane import (
     NO_FRAMES,
@@ -86,11 +86,14 @@ class Resources:
         The most lanes there may be now.
     claimed
         Which target topics other links of the file write.
+    states
+        Returns the states of links at the target; None: this link reads them by itself.
     """
 
     runner: Runner
     lane_count: Lanes
     claimed: NeighbourClaims
+    states: StatesAtTarget | None = None
 
 
 class Copying:
@@ -195,7 +198,10 @@ class Copying:
             hides_ids=context.link.schemas.strategy == "rewrite",
         )
         maps.begin()
-        other_links = OtherLinks(context.link, context.state.clusters, target).claims
+        states = self._resources.states or partial(
+            target_states, context.state.clusters, target, LinkName(context.link.name)
+        )
+        other_links = OtherLinks(context.link, states).claims
         upstream = Upstream(context.link, context.source, source, target_id, context.clock)
         return Reconciler(
             link=context.link,

@@ -11,6 +11,7 @@ from heliostat.clock import Clock
 from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.config import ClusterConfig, Config, LinkConfig
+from heliostat.link.copying import Resources
 from heliostat.link.flow import Lanes
 from heliostat.link.history_part import KeptEvents
 from heliostat.link.kept_link import KeptLink
@@ -25,8 +26,10 @@ from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
 from heliostat.ops.process_use import ProcessUse
 from heliostat.ops.scheduler import Scheduler
+from heliostat.other_links.at_target import StatesAtTarget
 from heliostat.other_links.claims import Claims
 from heliostat.other_links.same_file import NamesOf, Neighbours, neighbours_of
+from heliostat.other_links.same_process import StatesTogether
 from heliostat.state_topics import progress_topic
 from heliostat.status.board import StatusBoard
 from heliostat.status.both_ends import read_ends
@@ -48,8 +51,8 @@ class ProcessParts:
         Runs rounds on Spark.
     lane_count
         Makes the lane count of a link.
-    names_of
-        Returns all topics of a cluster, by its alias.
+    names_of, states
+        Returns all topics of a cluster, by its alias; reads links' states at one.
     processes
         Returns what the processes of this driver have used.
     scheduler
@@ -61,6 +64,7 @@ class ProcessParts:
     runner: Runner
     lane_count: Callable[[LinkConfig], Lanes]
     names_of: NamesOf
+    states: StatesTogether
     processes: Callable[[], Mapping[str, ProcessUse]]
     scheduler: Scheduler
 
@@ -156,16 +160,19 @@ class DrivenLink:
         return LinkService(
             self._config,
             self.wanted,
-            process.runner,
-            self._lanes,
+            Resources(process.runner, self._lanes, self._claims, self._states()),
             board=self.board,
             clock=process.clock,
             events=self._events,
             troubles=self._troubles,
-            claimed=self._claims,
             processes=process.processes,
             scheduler=process.scheduler,
         )
+
+    def _states(self) -> StatesAtTarget | None:
+        """Return what reads states for several links; None: this one reads over its connections."""
+        links = sum(link.target == self.wanted.link.target for link in self._config.links)
+        return self._process.states.at(self.wanted.link.target) if links > 1 else None
 
     def _claims(self, wanted: Collection[TopicName], ours: Collection[TopicName]) -> Claims:
         return self._neighbours.claims(wanted, ours)

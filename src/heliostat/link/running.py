@@ -20,7 +20,8 @@ from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
 from heliostat.ops.places import places_of, task_cpus_of
 from heliostat.ops.scheduler import Scheduler
-from heliostat.other_links.same_file import TopicNames, ask_topics
+from heliostat.other_links.same_file import ask_topics
+from heliostat.other_links.same_process import StatesTogether, TopicNames
 from heliostat.records.spark.pipeline import SparkRounds
 from heliostat.status.values import LinkStatus
 
@@ -111,6 +112,7 @@ class Running:
                 runner,
                 lambda link: self._lane_count(link, spark),
                 names.of,
+                StatesTogether(lambda: self._config),
                 self._processes.report,
                 self._scheduler,
             )

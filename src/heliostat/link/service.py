@@ -25,9 +25,7 @@ from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver
 from heliostat.gaps.ledger import gaps_topic
 from heliostat.link.copying import Resources
 from heliostat.link.copying_switch import CopyingSwitch
-from heliostat.link.flow import Lanes
 from heliostat.link.history_part import HistoryPart
-from heliostat.link.lane_set import Runner
 from heliostat.link.leases import renew_every_s
 from heliostat.link.link_context import LinkContext, WantedLink
 from heliostat.link.loops import Loops
@@ -43,7 +41,6 @@ from heliostat.ops.loop_spec import LoopSpec, Wake
 from heliostat.ops.process_use import ProcessUse
 from heliostat.ops.request_times import RequestTimes
 from heliostat.ops.scheduler import Scheduler
-from heliostat.other_links.claims import NeighbourClaims
 from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership, owner_lasts_s
 from heliostat.state_topics import wishes_topic
@@ -66,12 +63,12 @@ class LinkService:
     ----------
     config, wanted
         The configuration, and the link of it to run.
-    runner, lane_count
-        Runs rounds on Spark; the most lanes there may be now.
+    resources
+        What the process shares out to its links.
     clock, events, troubles
         Time, and where changes and failures are told.
-    board, claimed
-        The link's status, from lanes' reports; which target topics others of the file write.
+    board
+        The link's status, from lanes' reports.
     processes, scheduler
         Returns what the processes of this driver have used; runs loops.
     """
@@ -80,14 +77,12 @@ class LinkService:
         self,
         config: Config,
         wanted: WantedLink,
-        runner: Runner,
-        lane_count: Lanes,
+        resources: Resources,
         *,
         clock: Clock,
         events: Events,
         troubles: Troubles,
         board: StatusBoard,
-        claimed: NeighbourClaims,
         processes: Callable[[], Mapping[str, ProcessUse]] = dict,
         scheduler: Scheduler,
     ) -> None:
@@ -135,7 +130,7 @@ class LinkService:
         self._admins: list[ClusterAdmin] = []
         self.switch = CopyingSwitch(
             self._context,
-            Resources(runner, lane_count, claimed),
+            resources,
             self._copy_loops,
             self._open_source,
             self._wake.set,

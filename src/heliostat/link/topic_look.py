@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.other_links.at_source import feeds_at
-from heliostat.other_links.at_target import OtherLinks, claims_on, plan_beside
+from heliostat.other_links.at_target import claims_on, other_links_at, plan_beside
 from heliostat.other_links.same_file import NamesOf, Neighbours
 from heliostat.state.connections import LinkConnections
 from heliostat.state.link_state import LinkState, Stored
@@ -88,5 +88,5 @@ def planned(
         seen.target,
         seen.stored,
         claimed=claims_on(link, seen.source, seen.stored.mirrors, neighbours),
-        other_links=OtherLinks(link, here, target_admin).claims,
+        other_links=other_links_at(link, here, target_admin).claims,
     )

@@ -18,7 +18,7 @@ from heliostat.mm2.adopt_plan import Peer
 from heliostat.mm2.connect_offsets import ConnectOffsetsRecord, Position, flows_of, positions_of
 from heliostat.names import GroupId, LinkName, Offset, TopicName, TopicPartition, is_still
 from heliostat.offsets.log_bounds import log_ends_of
-from heliostat.other_links.at_target import OtherLinks
+from heliostat.other_links.at_target import other_links_at
 from heliostat.other_links.claims import Claims
 from heliostat.state.claimed import claimed
 from heliostat.state.connections import Admins, connected
@@ -231,4 +231,4 @@ def let_go(state: LinkState, records: Iterable[MirrorRecord], theirs: Claims) ->
 def other_claims_of(clusters: LinkClusters, targets: Iterable[TopicName]) -> Claims:
     """Return which of the target topics are other links' mirrors."""
     target = clusters.connections.target
-    return OtherLinks(clusters.link, target, clusters.target).claims(set(targets))
+    return other_links_at(clusters.link, target, clusters.target).claims(set(targets))

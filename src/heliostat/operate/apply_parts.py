@@ -27,7 +27,7 @@ from heliostat.names import LinkName, TopicName
 from heliostat.operate.access import access_sync, link_access, looked, users_of
 from heliostat.operate.groups import LinkGroups, group_views, publish_once
 from heliostat.other_links.at_source import Upstream
-from heliostat.other_links.at_target import OtherLinks
+from heliostat.other_links.at_target import other_links_at
 from heliostat.other_links.same_file import NamesOf, Neighbours
 from heliostat.security.ledger import AccessTopic, Ledger, Limit
 from heliostat.security.scram_users import ScramPlan, make_users
@@ -153,7 +153,7 @@ class TopicsPart:
         guard: Callable[[], None],
     ) -> TopicsOnce:
         config, link, source, target = self._config, self._link, admins.source, admins.target
-        other_links = OtherLinks(link, both.target, target).claims
+        other_links = other_links_at(link, both.target, target).claims
         cluster = config.clusters[link.source]
         upstream = Upstream(link, cluster, source, target.cluster_id(), SystemClock())
         planner = Planner(

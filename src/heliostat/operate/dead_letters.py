@@ -12,7 +12,7 @@ from heliostat.errors import BrokerError, Refused
 from heliostat.gaps.dead_letters import DeadLetter, DeadLetters
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.operate.reach import require_answer
-from heliostat.other_links.at_target import OtherLinks
+from heliostat.other_links.at_target import other_links_at
 from heliostat.records.batches.encode import NewRecord, encode_batch
 from heliostat.state.link_state import LinkState
 
@@ -120,7 +120,7 @@ def require_plain_topic(
     cluster = config.clusters[link.target]
     with closing(LinkState(link, cluster)) as state:
         mirrors = {record.target for record in state.read().mirrors.values()}
-    claims = OtherLinks(link, cluster, target).claims([to])
+    claims = other_links_at(link, cluster, target).claims([to])
     if to in mirrors or to in claims:
         raise Refused(
             f"{to} is a mirror: only its link may write there, or it would stop as diverged",

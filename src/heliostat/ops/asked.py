@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import Generic, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar, cast
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -72,6 +73,57 @@ class PendingAnswer(Generic[T]):
         if not self._found:
             raise NoAnswerYet
         return self._found[0]
+
+
+class JoinedQuestion(Generic[T]):
+    """A question of several threads: who comes while it is under way shares the next answer.
+
+    So no answer is of before it was asked for, and many who ask at once cost two questions.
+    """
+
+    def __init__(self, ask: Callable[[], T]) -> None:
+        self._ask = ask
+        self._changed = threading.Condition()
+        """Guards all that follows."""
+        self._begun = self._ended = 0
+        self._last: PastAnswer[T] | None = None
+
+    def answer(self) -> T:
+        """Return the answer to a question that began after this call; raises what it raised."""
+        with self._changed:
+            wanted = self._begun + 1
+            while self._ended < wanted and self._begun > self._ended:
+                self._changed.wait()
+            if self._ended >= wanted and self._last is not None:
+                return self._last.result()
+            self._begun += 1
+        last = PastAnswer.of(self._ask)
+        with self._changed:
+            self._last, self._ended = last, self._begun
+            self._changed.notify_all()
+        return last.result()
+
+
+@dataclass(frozen=True, slots=True)
+class PastAnswer(Generic[T]):
+    """What a question returned or raised."""
+
+    answer: T | None = None
+    raised: BaseException | None = None
+
+    @classmethod
+    def of(cls, ask: Callable[[], T]) -> PastAnswer[T]:
+        """Ask, and keep the answer."""
+        try:
+            return PastAnswer(ask())
+        except BaseException as error:  # noqa: BLE001  # raised in `result`
+            return PastAnswer(raised=error)
+
+    def result(self) -> T:
+        """Return the answer, or raise."""
+        if self.raised is not None:
+            raise self.raised
+        return cast("T", self.answer)
 
 
 def both(first: Callable[[], T], second: Callable[[], U]) -> tuple[T, U]:

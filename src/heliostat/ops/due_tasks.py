@@ -1,13 +1,15 @@
 """Tasks that run again and again, and which of them are to run now; pure, by a given time.
 
 A task that is due gets a free thread, or the first that becomes free. If it has waited for
-`PATIENCE_S`, it gets a new one: so no task waits longer, however many others hang.
+`PATIENCE_S`, it gets a new one, as one of `STARTS_MAX` within that time: so tasks wait for others
+that hang only while threads for these are started, and urgent ones never.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+import threading
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -17,6 +19,10 @@ PATIENCE_S = 0.25
 """How long a task that is due waits for the threads that there are."""
 THREADS_MIN = 4
 """So many threads are started without waiting."""
+BRIEF_S = 0.005
+"""How long threads that are busy have to come to what is due, before an idle one takes it."""
+STARTS_MAX = 8
+"""So many more within `PATIENCE_S`: tasks that are slow together soon share what there is."""
 
 
 @dataclass(slots=True, eq=False)
@@ -45,6 +51,8 @@ class Task:
     is_woken: bool = False
     """It was asked for while it ran."""
     is_over: bool = False
+    ended: threading.Event = field(default_factory=threading.Event)
+    """Set once it is over and does not run."""
 
 
 @dataclass(slots=True)
@@ -56,6 +64,11 @@ class DueTasks:
     _by_time: list[tuple[float, int, Task]] = field(default_factory=list)
     _numbers: count[int] = field(default_factory=count)
     _ready: deque[Task] = field(default_factory=deque)
+    _starts_s: float = -math.inf
+    """When the threads began to be counted that are."""
+    _starts: int = 0
+    _woken_s: float = -math.inf
+    """When an idle thread was woken last."""
 
     def add(self, task: Task, now_s: float) -> None:
         """Have a task run at once, and from then on as it says."""
@@ -75,6 +88,8 @@ class DueTasks:
             return
         task.is_over = True
         self.left -= 1
+        if not task.is_running:
+            task.ended.set()
         if task.is_ready:
             self._ready.remove(task)
             task.is_ready = False
@@ -83,6 +98,7 @@ class DueTasks:
         """Note that it has run, and when it is due again."""
         task.is_running = False
         if task.is_over:
+            task.ended.set()
             return
         if pause_s is None:
             self.end(task)
@@ -98,28 +114,67 @@ class DueTasks:
         task.is_ready, task.is_woken, task.is_running = False, False, True
         return task
 
-    def next_for_new_thread(
-        self, now_s: float, threads: int, patience_s: float = PATIENCE_S
-    ) -> Task | None:
-        """Return what a new thread is to run now, when none is free; None: start none."""
+    def next_for_idle_thread(self, now_s: float, busy: int, *, is_freed: bool) -> Task | None:
+        """Return what an idle thread is to run now; None: nothing yet.
+
+        Many quick tasks that are due at once use few threads so, and the others end.
+
+        Parameters
+        ----------
+        busy
+            How many threads run tasks.
+        is_freed
+            Whether one of them has just ended its task.
+        """
         self._move_due(now_s)
         if not self._ready:
             return None
         first = self._ready[0]
-        needs_one = threads < THREADS_MIN or first.is_urgent or now_s >= first.ready_s + patience_s
-        return self.next_ready(now_s) if needs_one else None
+        if not (is_freed or busy < THREADS_MIN or first.is_urgent):
+            if now_s < max(first.ready_s, self._woken_s) + BRIEF_S:
+                return None
+            self._woken_s = now_s
+        return self.next_ready(now_s)
+
+    def next_for_new_thread(
+        self, now_s: float, threads: int, starts_max: int = STARTS_MAX
+    ) -> Task | None:
+        """Return what a new thread is to run now, when none is free; None: start none.
+
+        Parameters
+        ----------
+        threads
+            How many there are.
+        starts_max
+            How many may start within `PATIENCE_S`, beside the first few and for urgent tasks.
+        """
+        self._move_due(now_s)
+        if not self._ready:
+            return None
+        first = self._ready[0]
+        if threads < THREADS_MIN or first.is_urgent:
+            return self.next_ready(now_s)
+        if now_s < first.ready_s + PATIENCE_S:
+            return None
+        if now_s >= self._starts_s + PATIENCE_S:
+            self._starts_s, self._starts = now_s, 0
+        if self._starts >= starts_max:
+            self.excuse(now_s)
+            return None
+        self._starts += 1
+        return self.next_ready(now_s)
 
     def excuse(self, now_s: float) -> None:
-        """Have the wait for a thread count from now on: this process had no processor time.
-
-        Threads that hang were not why, and more of them would have less of it.
-        """
+        """Have the wait for a thread count from now on."""
         for task in self._ready:
             task.ready_s = now_s
 
-    def look_s(self, now_s: float) -> float:
+    def look_s(self, now_s: float, idle: int) -> float:
         """Return when (s from now) something is to be done, if no thread becomes free earlier."""
-        ready_s = self._ready[0].ready_s + PATIENCE_S if self._ready else math.inf
+        ready_s = math.inf
+        if self._ready:
+            first_s = self._ready[0].ready_s
+            ready_s = max(first_s, self._woken_s) + BRIEF_S if idle else first_s + PATIENCE_S
         self._drop_old()
         due_s = self._by_time[0][0] if self._by_time else math.inf
         return max(0.0, min(ready_s, due_s) - now_s)

@@ -4,26 +4,28 @@
     here        the threads
 
 A task that hangs keeps its thread, and the others get new ones: none waits longer than
-`PATIENCE_S`, an urgent one not at all. So tasks of a sick cluster hold up no others, and in the
-worst case there is a thread for each task. A thread that has nothing to do ends after a while.
+`PATIENCE_S`, or a little longer while many begin to hang at once, an urgent one not at all. So
+tasks of a sick cluster hold up others for seconds at most, and in the worst case there is a thread
+for each task. A thread that has nothing to do ends after a while.
+
+One thread decides and the others send it notes: a lock would be held by threads that wait for
+processor time, as the interpreter gives it to one at a time.
 """
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from time import monotonic
 
-from heliostat.ops.due_tasks import PATIENCE_S, DueTasks, Task
+from heliostat.ops.due_tasks import PATIENCE_S, STARTS_MAX, DueTasks, Task
 
 CROWDED = 100
 """The tasks of some ten links."""
-LATE_S = 0.1
-LATE_LOOKS_MAX = 4
-"""So many looks in a row that come late conclude nothing from it."""
+STARVED_S = 0.1
+"""A thread that has not begun so long after it was given a task lacks processor time."""
 IDLE_ENDS_S = 10.0
 """A thread that had nothing to do for so long ends."""
 
@@ -35,18 +37,17 @@ class Scheduler:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        """Guards all that follows."""
-        self._earlier = threading.Condition(self._lock)
-        """Signals that something is due before the thread that keeps the time looks."""
-        self._ended = threading.Condition(self._lock)
-        """Signals that the last run of a task has ended."""
+        self._starting = threading.Lock()
+        """Held while the thread that decides comes or goes."""
+        self._decider: threading.Thread | None = None
+        self._notes: SimpleQueue[Callable[[], None]] = SimpleQueue()
+        """What that thread is to do first; all that follows is its own."""
         self._tasks = DueTasks()
         self._idle: list[_Worker] = []
         """The one that ran last is the first to run again, so that the others end."""
-        self._threads = 0
-        self._keeper: threading.Thread | None = None
-        self._looks_at_s = 0.0
+        self._threads = self._freed = 0
+        self._given_s: dict[_Worker, float] = {}
+        """When threads were given what they have not begun yet, in that order."""
 
     @property
     def is_crowded(self) -> bool:
@@ -56,8 +57,7 @@ class Scheduler:
     @property
     def threads(self) -> int:
         """How many run tasks, or wait for some."""
-        with self._lock:
-            return self._threads
+        return self._threads
 
     def start(
         self, name: str, run: Callable[[], float | None], *, is_urgent: bool = False
@@ -65,94 +65,107 @@ class Scheduler:
         """Run a task at once, and from then on as it says, see `Task`."""
         scheduled = ScheduledTask(self)
         task = scheduled.task = Task(name, scheduled.running(run), is_urgent=is_urgent)
-        with self._lock:
-            self._tasks.add(task, monotonic())
-            if self._keeper is None:
-                self._keeper = threading.Thread(target=self._keep_time, name="time", daemon=True)
-                self._keeper.start()
-            self._hand_out()
+        with self._starting:
+            self._notes.put(lambda: self._tasks.add(task, monotonic()))
+            if self._decider is None:
+                self._decider = threading.Thread(target=self._decide, name="tasks", daemon=True)
+                self._decider.start()
         return scheduled
 
     def wake(self, task: Task) -> None:
         """Have a task run at once; again, if it runs now."""
-        with self._lock:
-            self._tasks.wake(task, monotonic())
-            self._hand_out()
+        self._notes.put(lambda: self._tasks.wake(task, monotonic()))
 
     def end(self, task: Task) -> None:
         """Run a task no more; what runs now goes on."""
-        with self._lock:
-            self._tasks.end(task)
-            self._ended.notify_all()
-            self._earlier.notify()  # with the last task the threads end
+        self._notes.put(lambda: self._tasks.end(task))
 
-    def await_end(self, task: Task, within_s: float) -> bool:
-        """Wait until a task will run no more, and does not run; return whether it is so."""
-        with self._lock:
-            return self._ended.wait_for(lambda: task.is_over and not task.is_running, within_s)
+    # -- for workers ---------------------------------------------------------------------------
 
-    def _hand_out(self, patience_s: float = math.inf) -> None:
-        """Give what is due to idle threads, or to new ones; call it under the lock.
+    def begun(self, worker: _Worker) -> None:
+        """Note that a thread runs what it was given."""
+        self._notes.put(lambda: self._begun(worker))
 
-        Only the thread that keeps the time starts more for what has waited: it knows why.
-        """
+    def ran(self, worker: _Worker, task: Task, pause_s: float | None) -> None:
+        """Note that a task has run: its thread is idle."""
+        self._notes.put(lambda: self._ran(worker, task, pause_s))
+
+    def leave(self, worker: _Worker) -> None:
+        """Give an idle thread nothing more, or what it has just been given."""
+        self._notes.put(lambda: self._leave(worker))
+
+    # -- on the thread that decides ------------------------------------------------------------
+
+    def _decide(self) -> None:
+        while True:  # ends when the last task is over and does not run
+            self._take_notes(min(self._tasks.look_s(monotonic(), len(self._idle)), IDLE_ENDS_S))
+            self._hand_out()
+            with self._starting:
+                is_at_rest = not self._tasks.left and len(self._idle) == self._threads
+                if is_at_rest and self._notes.empty():
+                    self._decider = None
+                    break
+        while self._idle:
+            self._send_away(self._idle.pop())
+
+    def _take_notes(self, within_s: float) -> None:
+        """Wait for a note, and do what all say that there are."""
+        try:
+            self._notes.get(timeout=within_s)()
+            while True:  # ends with the last note
+                self._notes.get_nowait()()
+        except Empty:
+            pass
+
+    def _hand_out(self) -> None:
+        """Give what is due to idle threads, or to new ones."""
         now_s = monotonic()
-        while self._idle and (task := self._tasks.next_ready(now_s)) is not None:
-            self._idle.pop().given.put(task)
+        # In a process without processor time, threads that hang are not why tasks wait.
+        starts_max = 1 if self._is_starved(now_s) else STARTS_MAX
+        while self._idle and (task := self._next_for_idle(now_s)) is not None:
+            self._give(self._idle.pop(), task, now_s)
+        self._freed = 0
         while (
-            task := self._tasks.next_for_new_thread(now_s, self._threads, patience_s)
+            task := self._tasks.next_for_new_thread(now_s, self._threads, starts_max)
         ) is not None:
+            worker = _Worker(self)
             try:
-                _Worker(self, task).start()
+                worker.start()
             except RuntimeError:  # the system gives us no more: the task waits for one of ours
                 self._tasks.ran(task, PATIENCE_S, now_s)
                 break
             self._threads += 1
-        if self._tasks.look_s(now_s) + now_s < self._looks_at_s:
-            self._earlier.notify()
+            self._give(worker, task, now_s)
 
-    def _keep_time(self) -> None:
-        late_looks = 0
-        with self._lock:
-            while self._tasks.left:
-                is_late = monotonic() > self._looks_at_s + LATE_S and self._looks_at_s > 0.0
-                late_looks = late_looks + 1 if is_late else 0
-                if 0 < late_looks <= LATE_LOOKS_MAX:
-                    self._tasks.excuse(monotonic())
-                self._looks_at_s = 0.0
-                self._hand_out(PATIENCE_S)
-                now_s = monotonic()
-                wait_s = min(self._tasks.look_s(now_s), IDLE_ENDS_S)
-                self._looks_at_s = now_s + wait_s
-                self._earlier.wait(wait_s)
-            self._keeper = None
-            self._threads -= len(self._idle)
-            for worker in self._idle:
-                worker.given.put(None)
-            self._idle.clear()
+    def _next_for_idle(self, now_s: float) -> Task | None:
+        busy = self._threads - len(self._idle)
+        self._freed -= 1
+        return self._tasks.next_for_idle_thread(now_s, busy, is_freed=self._freed >= 0)
 
-    # -- for workers ---------------------------------------------------------------------------
+    def _give(self, worker: _Worker, task: Task, now_s: float) -> None:
+        self._given_s[worker] = now_s
+        worker.given.put(task)
 
-    def after(self, worker: _Worker, task: Task, pause_s: float | None) -> Task | None:
-        """Note that a task has run; return the next one; None: the thread is idle."""
-        with self._lock:
-            self._tasks.ran(task, pause_s, monotonic())
-            if task.is_over:
-                self._ended.notify_all()
-            following = self._tasks.next_ready(monotonic())
-            if following is None:
-                self._idle.append(worker)
-            self._hand_out()
-            return following
+    def _is_starved(self, now_s: float) -> bool:
+        """Return whether the process lacks processor time; more threads would have less of it."""
+        return next(iter(self._given_s.values()), now_s) < now_s - STARVED_S
 
-    def leave(self, worker: _Worker) -> bool:
-        """Let an idle thread end; False: it has just been given something."""
-        with self._lock:
-            if worker not in self._idle:
-                return False
+    def _begun(self, worker: _Worker) -> None:
+        self._given_s.pop(worker, None)
+
+    def _ran(self, worker: _Worker, task: Task, pause_s: float | None) -> None:
+        self._tasks.ran(task, pause_s, monotonic())
+        self._idle.append(worker)
+        self._freed += 1
+
+    def _leave(self, worker: _Worker) -> None:
+        if worker in self._idle:
             self._idle.remove(worker)
-            self._threads -= 1
-            return True
+            self._send_away(worker)
+
+    def _send_away(self, worker: _Worker) -> None:
+        self._threads -= 1
+        worker.given.put(None)
 
 
 class ScheduledTask:
@@ -195,11 +208,11 @@ class ScheduledTask:
         Whether it has ended.
         """
         self._scheduler.end(self.task)
-        return not self.is_here and self._scheduler.await_end(self.task, within_s)
+        return not self.is_here and self.task.ended.wait(within_s)
 
     def join(self, within_s: float) -> bool:
         """Wait until it has ended by itself; return whether it has."""
-        return self._scheduler.await_end(self.task, within_s)
+        return self.task.ended.wait(within_s)
 
     @property
     def is_here(self) -> bool:
@@ -212,14 +225,13 @@ class _Worker:
 
     Parameters
     ----------
-    scheduler, task
-        Whose it is, and what it runs first.
+    scheduler
+        Whose it is.
     """
 
-    def __init__(self, scheduler: Scheduler, task: Task) -> None:
+    def __init__(self, scheduler: Scheduler) -> None:
         self.given: SimpleQueue[Task | None] = SimpleQueue()
         """What it is to run next; None: it ends."""
-        self.given.put(task)
         self._scheduler = scheduler
 
     def start(self) -> None:
@@ -228,19 +240,19 @@ class _Worker:
 
     def _run(self) -> None:
         thread = threading.current_thread()
-        while True:  # ends once it was idle for a while, or nothing is left that could be run
-            try:
-                task = self.given.get(timeout=IDLE_ENDS_S)
-            except Empty:
-                if self._scheduler.leave(self):
-                    return
-                task = self.given.get()
-            if task is None:
-                return
-            while task is not None:
-                thread.name = task.name
-                task = self._scheduler.after(self, task, _result(task))
+        while (task := self._next()) is not None:
+            self._scheduler.begun(self)
+            thread.name = task.name
+            pause_s = _result(task)
             thread.name = "idle"
+            self._scheduler.ran(self, task, pause_s)
+
+    def _next(self) -> Task | None:
+        try:
+            return self.given.get(timeout=IDLE_ENDS_S)
+        except Empty:
+            self._scheduler.leave(self)
+            return self.given.get()
 
 
 def _result(task: Task) -> float | None:

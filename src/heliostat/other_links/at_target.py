@@ -7,7 +7,7 @@ gives up its claim.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import partial
@@ -57,6 +57,38 @@ class RememberedMirrors(Protocol):
         """Former mirrors that were given away."""
 
 
+@dataclass(frozen=True, slots=True)
+class TargetStates:
+    """All topics of a cluster, then the states of links there.
+
+    `leaderless` are state topics that could not be read.
+    """
+
+    topics: Mapping[TopicName, TopicInfo]
+    leaderless: frozenset[TopicName]
+    states: tuple[StateAt, ...]
+
+
+StatesAtTarget = Callable[[], TargetStates]
+"""Returns what the target has at some moment after the call; raises as `target_states`."""
+
+
+def target_states(
+    target: ClusterConfig | LentClusters, admin: ClusterAdmin, but: LinkName | None = None
+) -> TargetStates:
+    """Read the state topics of all links but one.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The target does not answer, or shows a state topic and then refuses to read it.
+    """
+    topics = admin.describe_topics()
+    leaderless = frozenset(leaderless_states(topics))
+    states = tuple(states_at(target, topics.keys() - leaderless, but=but))
+    return TargetStates(topics, leaderless, states)
+
+
 class OtherLinks:
     """Other links of a target.
 
@@ -64,19 +96,14 @@ class OtherLinks:
     ----------
     link
         Configuration of this link, which is left out.
-    target
-        Configuration of the target cluster, or what lends connections to it.
-    admin
-        Admin connection to the target.
+    states
+        Returns the states of the target's links; this link's own among them has no effect.
     """
 
-    def __init__(
-        self, link: LinkConfig, target: ClusterConfig | LentClusters, admin: ClusterAdmin
-    ) -> None:
+    def __init__(self, link: LinkConfig, states: StatesAtTarget) -> None:
         self._link = link.name
         self._slot = link.topics.slot
-        self._target = target
-        self._admin = admin
+        self._states = states
 
     def claims(self, wanted: Collection[TopicName]) -> Claims:
         """Return the wanted target topics that are mirrors of other links, and of which link.
@@ -95,16 +122,17 @@ class OtherLinks:
         """
         if not wanted:
             return Claims()
-        there = self._admin.describe_topics()
+        target = self._states()
         found: dict[TopicName, LinkName] = {}
         unsure: dict[TopicName, str] = {}
         notes: list[str] = []
-        leaderless = leaderless_states(there)
-        for topic in sorted(leaderless):
+        for topic in sorted(target.leaderless):
             if (link := link_of_state_topic(topic)) not in {None, self._link}:
                 why = f"is a mirror of link {link} is unknown: topic {topic} has no leader"
                 unsure.update((name, f"whether {name} {why}") for name in wanted)
-        for state in states_at(self._target, there.keys() - leaderless, but=self._link):
+        for state in target.states:
+            if state.link == self._link:
+                continue
             if state.why_odd:
                 notes.append(state.why_odd)
                 why = f"is a mirror of link {state.link} is unknown: {state.why_odd}"
@@ -114,10 +142,17 @@ class OtherLinks:
             theirs = (
                 record.target
                 for record in mirrors_in(state.rows).values()
-                if _holds(record, there) and not record.slot.is_beside(self._slot)
+                if _holds(record, target.topics) and not record.slot.is_beside(self._slot)
             )
             found.update((name, link) for name in theirs if name in wanted)
         return Claims(found, unsure, tuple(notes))
+
+
+def other_links_at(
+    link: LinkConfig, target: ClusterConfig | LentClusters, admin: ClusterAdmin
+) -> OtherLinks:
+    """Return the other links of a target, read by what is given when they are asked for."""
+    return OtherLinks(link, partial(target_states, target, admin, link.name))
 
 
 def _is_sound(key: str, value: Mapping[str, Any]) -> bool:

@@ -9,15 +9,13 @@ produce the same name; existing mirrors of ours continue.
 
 from __future__ import annotations
 
-import threading
 import time
-from collections import defaultdict
 from collections.abc import Callable, Collection
 from functools import partial
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import BrokerError, ConnectionLost, HeliostatError
+from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import Alias, LinkName, TopicName
 from heliostat.other_links.claims import Claims
 from heliostat.topics.naming import naming_of
@@ -26,9 +24,6 @@ from heliostat.topics.select import selection_of
 CONNECT_WITHIN_S = 2.0
 """Enough for a try or two: with no time kafka-python gives up even on a cluster that is up."""
 ANSWER_WITHIN_MS = 5_000
-SAME_WITHIN_S = 2.0
-"""Links of one process look at a cluster's topics together. Two that would create one topic at the
-same time are told apart by what they write at the target before (`at_target`)."""
 AGAIN_AFTER_S = 30.0
 """A source that hangs delays a reconciliation by some seconds, at most once in this time."""
 
@@ -46,50 +41,6 @@ def neighbours_of(config: Config, link: LinkConfig) -> tuple[LinkConfig, ...]:
         and other.name != link.name
         and not slot.is_beside(other.topics.slot)
     )
-
-
-class TopicNames:
-    """The topics of a file's clusters, asked once for all links of the process. Thread-safe.
-
-    A hundred links of two clusters would ask a source ten thousand times otherwise.
-
-    Parameters
-    ----------
-    ask
-        Returns all topics of a cluster, by its alias.
-    monotonic_s
-        Monotonic clock (s).
-    """
-
-    def __init__(
-        self,
-        ask: NamesOf,
-        monotonic_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._ask = ask
-        self._monotonic_s = monotonic_s
-        self._locks: defaultdict[Alias, threading.Lock] = defaultdict(threading.Lock)
-        self._known: dict[Alias, tuple[float, Collection[TopicName] | HeliostatError]] = {}
-
-    def of(self, alias: Alias) -> Collection[TopicName]:
-        """Return a cluster's topics, as of a moment ago at most.
-
-        Raises
-        ------
-        ConnectionLost, BrokerError
-            It does not answer, or did not within the last `AGAIN_AFTER_S`.
-        """
-        with self._locks[alias]:
-            until_s, found = self._known.get(alias, (-1.0, ()))
-            if self._monotonic_s() >= until_s:
-                try:
-                    found, lasts_s = self._ask(alias), SAME_WITHIN_S
-                except (ConnectionLost, BrokerError) as error:
-                    found, lasts_s = error, AGAIN_AFTER_S
-                self._known[alias] = self._monotonic_s() + lasts_s, found
-        if isinstance(found, HeliostatError):
-            raise found
-        return found
 
 
 def ask_topics(config: Config, alias: Alias) -> Collection[TopicName]:
@@ -127,6 +78,8 @@ class Neighbours:
         self._names_of = names_of or partial(ask_topics, config)
         self._monotonic_s = monotonic_s
         self._seen: dict[Alias, Collection[TopicName]] = {}
+        self._written: dict[LinkName, tuple[Collection[TopicName], frozenset[TopicName]]] = {}
+        """What other links write, and the source's topics by which that was found."""
         self._away_until_s: dict[Alias, float] = {}
 
     def claims(self, wanted: Collection[TopicName], ours: Collection[TopicName]) -> Claims:
@@ -150,11 +103,11 @@ class Neighbours:
             told = self._config.clusters[other.source].access().described
             if not is_there:
                 notes.append(f"{told}, the source of link {other.name}, does not answer")
-            naming, selection = naming_of(other), selection_of(other)
             if seen is not None:
-                theirs = {naming.target_name(name) for name in selection.choose(seen)}
+                theirs = self._written_by(other, seen)
                 by.update((name, other.name) for name in wanted if name in theirs)
                 continue
+            naming, selection = naming_of(other), selection_of(other)
             for name in set(wanted) - set(ours):
                 source = naming.source_name(name)
                 if source is not None and selection.selects(source):
@@ -163,6 +116,15 @@ class Neighbours:
                         f"{source}, and {told} does not answer"
                     )
         return Claims(by, unsure, tuple(notes))
+
+    def _written_by(self, other: LinkConfig, names: Collection[TopicName]) -> frozenset[TopicName]:
+        """Return the target topics that another link writes, if its source has these."""
+        seen = self._written.get(other.name)
+        if seen is None or seen[0] is not names:
+            naming, selection = naming_of(other), selection_of(other)
+            theirs = frozenset(naming.target_name(name) for name in selection.choose(names))
+            seen = self._written[other.name] = names, theirs
+        return seen[1]
 
     def _look(self, alias: Alias) -> bool:
         """Update which topics a source has; return whether it answers."""

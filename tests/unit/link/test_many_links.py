@@ -40,6 +40,7 @@ class Service:
         self.name = name
         self.failure: BaseException | None = None
         self.restarts = None
+        self.switch = Mock(gives_way=threading.Event())
         self.hangs, self.goes_on = threading.Event(), threading.Event()
         self._turns = turns
         self.renew = Wake()

@@ -27,7 +27,7 @@ from heliostat.names import (
     TopicPartition,
 )
 from heliostat.other_links import at_target as other_links
-from heliostat.other_links.at_target import OtherLinks, new_mirrors
+from heliostat.other_links.at_target import OtherLinks, new_mirrors, other_links_at
 from heliostat.other_links.claims import Claims
 from heliostat.slots import Slot
 from heliostat.state_topics import link_of_state_topic
@@ -89,7 +89,7 @@ def _other_links(there: Topics, **topics: Any) -> OtherLinks:
     ours = {"name": OURS, "source": "a", "target": "b", "topics": {"include": [".*"], **topics}}
     target = ClusterConfig(bootstrap=("127.0.0.1:1",))
     link = LinkConfig.model_validate(ours)
-    return OtherLinks(link, target, SimulatedAdmin(there.cluster))
+    return other_links_at(link, target, SimulatedAdmin(there.cluster))
 
 
 def test_another_links_mirror_is_found_and_our_own_is_not_taken(there: Topics) -> None:

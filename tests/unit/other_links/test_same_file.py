@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from heliostat.config import Config
+from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.names import Alias, TopicName
-from heliostat.other_links.same_file import AGAIN_AFTER_S, SAME_WITHIN_S, Neighbours, TopicNames
+from heliostat.other_links import same_file
+from heliostat.other_links.same_file import AGAIN_AFTER_S, Neighbours
+from heliostat.other_links.same_process import SAME_WITHIN_S, TopicNames
+from heliostat.topics.select import TopicSelection
 
 OURS = {TopicName(name) for name in ("a", "b", "other.c")}
 
@@ -109,3 +112,28 @@ def test_a_hundred_links_of_one_source_ask_it_once() -> None:
         with pytest.raises(ConnectionLost):
             names.of(Alias("east"))
     assert len(sources.asked) == 3
+
+
+def test_what_others_write_is_worked_out_again_only_for_other_topics(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given a source whose topics are the same / when asked again / then nothing is selected."""
+    sources = Sources("a")
+    names = TopicNames(sources.of, lambda: sources.now_s)
+    selected: list[str] = []
+    real = same_file.selection_of
+
+    def selection_of(link: LinkConfig) -> TopicSelection:
+        selected.append(link.name)
+        return real(link)
+
+    monkeypatch.setattr(same_file, "selection_of", selection_of)
+    ours = neighbours(sources, topics={"include": [".*"]})
+    ours._names_of = names.of
+    for now_s in (0.0, 2 * SAME_WITHIN_S):
+        sources.now_s = now_s
+        assert ours.claims(OURS, ()).by == {"a": "other"}
+    assert (len(sources.asked), selected) == (2, ["other"])
+    sources.now_s, sources.names = 4 * SAME_WITHIN_S, ["b"]
+    assert ours.claims(OURS, ()).by == {"b": "other"}
+    assert selected == ["other", "other"]

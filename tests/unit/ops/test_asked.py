@@ -1,0 +1,60 @@
+"""Questions of several threads at once."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from heliostat.ops.asked import JoinedQuestion
+
+WITHIN_S = 10.0
+ASKERS = 50
+
+
+class Slow:
+    """Answers with its number, when it may."""
+
+    def __init__(self) -> None:
+        self.begun = threading.Semaphore(0)
+        self.may_end = threading.Semaphore(0)
+        self.count = 0
+        self.error: Exception | None = None
+
+    def ask(self) -> int:
+        self.count += 1
+        count = self.count
+        self.begun.release()
+        assert self.may_end.acquire(timeout=WITHIN_S)
+        if self.error is not None:
+            raise self.error
+        return count
+
+
+def test_who_asks_while_a_question_is_under_way_shares_the_next() -> None:
+    """Given a question under way / when fifty ask meanwhile / then one more answers all of them."""
+    slow = Slow()
+    question = JoinedQuestion(slow.ask)
+    with ThreadPoolExecutor(ASKERS + 1) as threads:
+        first = threads.submit(question.answer)
+        assert slow.begun.acquire(timeout=WITHIN_S)
+        others = [threads.submit(question.answer) for _ in range(ASKERS)]
+        while len(question._changed._waiters) < ASKERS:  # type: ignore[attr-defined]
+            pass
+        slow.may_end.release(2)
+        assert first.result(WITHIN_S) == 1
+        assert {other.result(WITHIN_S) for other in others} == {2}
+    slow.may_end.release()
+    assert question.answer() == 3  # nothing is kept for who comes later
+
+
+def test_what_a_question_raised_is_raised_for_all_who_share_it_and_it_is_asked_again() -> None:
+    slow = Slow()
+    question = JoinedQuestion(slow.ask)
+    slow.error = OSError("gone")
+    slow.may_end.release(2)
+    with pytest.raises(OSError, match="gone"):
+        question.answer()
+    slow.error = None
+    assert question.answer() == 2
