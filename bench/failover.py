@@ -31,6 +31,7 @@ import report
 from clusters import KAFKA_VERSION, Pair, create_topics, pair_of_clusters
 from groups import OFTEN, PRECISE, SYNCED
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaTimeoutError
 from measure import Part, Tree, running
 from rich.console import Console
 from rich.table import Table
@@ -88,7 +89,11 @@ class Writing:
         """Stop; a dead cluster is not waited for."""
         self._is_over.set()
         self._thread.join()
-        self._producer.close(timeout=0 if is_dead else 30)
+        try:
+            self._producer.close(timeout=0 if is_dead else 30)
+        except KafkaTimeoutError:  # what a dead cluster has not taken is left
+            if not is_dead:
+                raise
 
 
 class Reading:

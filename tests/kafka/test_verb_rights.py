@@ -111,12 +111,13 @@ class Scene:
         return Writing(settings, self.topic)
 
     def denied(self) -> list[str]:
-        """Return what brokers have refused the link."""
+        """Return what brokers have refused the link for want of a right, not by a fence's rule."""
         return [
             line
             for cluster in (self.source, self.target)
             for line in (cluster.brokers[0].folder / "broker.log").read_text().splitlines()
             if "is Denied" in line and f"User:{LINK}" in line
+            if "permissionType=DENY" not in line  # a drill's own producers are the link's
         ]
 
 
