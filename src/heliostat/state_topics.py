@@ -42,6 +42,8 @@ def history_topic(link: LinkName) -> str:
     return f"{STATE_TOPIC_PREFIX}{link}.history"
 
 
+PRODUCERS_TOPIC = f"{STATE_TOPIC_PREFIX}producers"
+"""Topic of each cluster with the producer ids with which links append to merged topics there."""
 DEFINITIONS_TOPIC = f"{STATE_TOPIC_PREFIX}links"
 """Topic on the home cluster with the links that are not in the file."""
 

@@ -127,6 +127,9 @@ class SimNetwork:
                 found[index] = LastBatch(fields[9], (fields[11] + fields[6]) % 2**31)
         return found
 
+    def own_note(self, index: int) -> None:
+        del index
+
     def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:
         if self.world.happens(0.2):
             return {}

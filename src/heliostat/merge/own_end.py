@@ -133,6 +133,33 @@ def own_end(known: Evidence, own: Collection[int]) -> OwnEnd:
     )
 
 
+def own_end_after_cut(known: Evidence, start: int, own: Collection[int]) -> OwnEnd:
+    """Return how many records a link has appended where an election took a part that a note counts.
+
+    Parameters
+    ----------
+    known
+        As for `own_end`, with the batches of the whole log; its note counts what is gone.
+    start
+        Where the log begins.
+    own
+        All producer ids that the link ever had.
+    """
+    note, log = known.note, list(known.log)
+    if known.remembered is not None:
+        return OwnEnd(numbered(known.remembered, note.number) + 1)
+    ends = [
+        number + batch.next_offset - batch.offset
+        for number, batch in own_batches(log, own, note.number)
+    ]
+    if ends and not known.is_compacted:
+        return OwnEnd(ends[-1])
+    if not ends and (note.number == 0 or (start == 0 and is_whole(log, 0, known.end))):
+        return OwnEnd(0)
+    text = "an election at the target took records that the link had appended, and of those before"
+    return OwnEnd(None, f"{text} none is left that shows how many they were")
+
+
 def is_whole(log: Iterable[BatchPlace], start: int, end: int) -> bool:
     """Return whether each offset of `[start, end)` is one of a batch in the log."""
     at = start

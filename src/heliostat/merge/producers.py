@@ -45,6 +45,11 @@ class SiteProducers:
             return Whose.SITE
         return Whose.UNKNOWN
 
+    @property
+    def site(self) -> list[int]:
+        """Ids that were judged as the site's own producers', ascending."""
+        return sorted(self._others)
+
     def rows_read(self, links: dict[ProducerId, LinkName], asked: Iterable[int]) -> None:
         """Take all rows, and judge the producer ids that were asked for.
 

@@ -5,10 +5,25 @@ They become batches without records, as compaction leaves them, in place and by 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from numba import types
+
+from heliostat.clusters.wire.scan import number_at
 from heliostat.merge.producers import SiteProducers, Whose
-from heliostat.records.batches.batch import each_header, forget_records
+from heliostat.ops.compiled import compiled, inlined
+from heliostat.records.batches.batch import (
+    HEADER_BYTES,
+    MAGIC,
+    MAGIC_AT,
+    each_header,
+    forget_records,
+)
+
+_SIZE_AT, _SIZE_FROM, _PRODUCER_AT = 8, 12, 43
+"""Places in a batch's header: its length, what that is counted from, and its producer id."""
+_BYTES = types.Array(types.uint8, 1, "C", readonly=True)
+_INT = types.int64
 
 
 class Sorted(NamedTuple):
@@ -18,6 +33,49 @@ class Sorted(NamedTuple):
     """Where the first batch begins whose producer is unknown, or all that was to be sorted ends."""
     unknown: frozenset[int]
     """Producer ids from there on that must be judged first."""
+
+
+@inlined(types.boolean(types.int64[::1], _INT))
+def _is_in(ascending: Any, number: int) -> Any:
+    """Return whether a number is among these."""
+    low, high = 0, len(ascending)
+    while low < high:
+        middle = (low + high) // 2
+        if ascending[middle] < number:
+            low = middle + 1
+        else:
+            high = middle
+    return low < len(ascending) and ascending[low] == number
+
+
+@compiled(_INT(_BYTES, _INT, _INT, types.int64[::1]))
+def _first_of_others(data: Any, at: int, end: int, site: Any) -> Any:
+    """Return where the first batch begins that may not be the site's own, or is no sound one.
+
+    `site` are producer ids of the site's own producers, ascending. `end`: there is no such batch.
+    """
+    while at + HEADER_BYTES <= end:
+        size = _SIZE_FROM + number_at(data, at + _SIZE_AT, 4)
+        if size < HEADER_BYTES or data[at + MAGIC_AT] != MAGIC:
+            return at
+        if at + size > end:
+            break
+        producer_id = number_at(data, at + _PRODUCER_AT, 8)
+        if producer_id >= 0 and not _is_in(site, producer_id):
+            return at
+        at += size
+    return end
+
+
+def from_others(data: Any, at: int, end: int, site: Any) -> int:
+    """Return from where on `leave_crossed` has to look; see `_first_of_others`.
+
+    Parameters
+    ----------
+    data
+        The answer, as an array of bytes.
+    """
+    return int(_first_of_others(data, at, end, site))
 
 
 def leave_crossed(

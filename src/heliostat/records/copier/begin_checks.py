@@ -111,7 +111,8 @@ def _why_blocked(spec: PartitionSpec, at: Beginning) -> Stopped | None:
     if lost := spec.map_lost or at.known.lost:
         return Stopped(PartitionState.BLOCKED, PartitionCode.OFFSET_MAP_LOST, lost)
     if spec.why_fails and spec.fails_at < 0:
-        code = PartitionCode.PIPELINE_REFUSED
+        is_merged = spec.fail_code == PartitionCode.PRODUCERS_LOST
+        code = PartitionCode.PRODUCERS_LOST if is_merged else PartitionCode.PIPELINE_REFUSED
         return Stopped(PartitionState.BLOCKED, code, spec.why_fails)
     return None
 

@@ -123,7 +123,8 @@ class Copier:
     def end(self) -> RoundReport:
         """Wait for answers; return the last report."""
         self._drain()
-        return self.reports.report("maps" if self._network.is_outdated else "plan")
+        ended_by = "maps" if self._network.is_outdated else "plan"
+        return self.reports.last(ended_by, self._clock.monotonic_s())
 
     def _heed(self, hooks: Hooks) -> None:
         """Take what the driver has said: answers to reports, changes of the plan, ended rounds."""

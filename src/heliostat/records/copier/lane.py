@@ -13,6 +13,7 @@ from typing import NamedTuple
 from typing_extensions import override
 
 from heliostat.access import ClusterAccess
+from heliostat.merge.own_end import OwnNote
 from heliostat.names import (
     LaneId,
     LinkName,
@@ -28,6 +29,7 @@ from heliostat.ops.process_use import ProcessUse
 from heliostat.records.batches.batch import Codec
 from heliostat.records.batches.converted import ConvertSettings, StopReason
 from heliostat.records.copier.lane_limits import NO_LIMITS, ByteLimits, LimitUse, Priority
+from heliostat.records.copier.merged_lane import MergedLane
 from heliostat.records.copier.pipeline_steps import Pipeline
 
 
@@ -98,6 +100,9 @@ class PartitionCode(StrEnum):
     SCHEMA_UNREADABLE = "SCHEMA_UNREADABLE"
     """Its next records have schema ids that can't be read at the target's registry yet (I8), or
     that can't be replaced by the target's."""
+    PRODUCERS_LOST = "PRODUCERS_LOST"
+    """Rows of links' producer ids may be gone at the source: what links brought there, and would
+    come back, can't be told from its own records."""
     CONNECTION_LOST = "CONNECTION_LOST"
     """An answer never came; the mirror's end is read before anything is sent again (I4)."""
 
@@ -200,6 +205,9 @@ class PartitionSpec:
     """An operator wishes that nothing is copied."""
     priority: Priority = Priority.NORMAL
     """As an operator wishes."""
+    merged_from: Offset | None = None
+    """Of a merged topic: the target's end when the link began there; its own records come later.
+    None: only the link writes its mirror."""
 
 
 def conversion_of(spec: PartitionSpec, settings: CopySettings, producer_id: int) -> ConvertSettings:
@@ -312,6 +320,8 @@ class LaneSpec:
     """Producer ids that the link had before `producer_id`, as far as its state says."""
     limits: ByteLimits = NO_LIMITS
     """Those that hold until an announcement tells others."""
+    merged: MergedLane | None = None
+    """None: its topics are mirrors that only the link writes."""
 
     @property
     def round_id(self) -> str:
@@ -414,6 +424,8 @@ class PartitionReport:
     """Log end offset of the target (-1: not known)."""
     is_end_old: bool = False
     """Whether the source could not be asked for its end lately: more may be missing."""
+    own: OwnNote | None = None
+    """Of a merged topic: how many records the link has appended, and up to where that is so."""
 
     @property
     def is_known(self) -> bool:
@@ -481,3 +493,5 @@ class RoundReport:
     """Since the round began, `RequestCounts.numbers` of fetches, then those of appends."""
     limits: list[LimitUse] = field(default_factory=list)
     """What was used of the limits that hold."""
+    closed: list[tuple[TopicPartition, OwnNote]] = field(default_factory=list)
+    """At its end: what the link has appended to merged partitions that it left at rest."""

@@ -18,6 +18,8 @@ from heliostat.records.copier.cells import NEXT_TARGET, Cell, Cells
 from heliostat.records.copier.lane import PartitionSpec
 
 NONE_DURABLE = Break(-1, -1)
+MERGED_ROW_BREAKS = 64
+"""Of a merged topic, where most fetches bring some: a row is written again with each of them."""
 
 
 class MirrorMap:
@@ -39,6 +41,8 @@ class MirrorMap:
     def __init__(self, spec: PartitionSpec, stamp: Stamp, cells: Cells | None = None) -> None:
         self.cells = cells or Cells()
         self._spec = spec
+        is_merged = spec.merged_from is not None
+        self._row_breaks_max = MERGED_ROW_BREAKS if is_merged else ROW_BREAKS_MAX
         self._stamp = stamp
         self.source_offset = Offset(0)
         """Source offset of the next record, by the map at the target's end (I2)."""
@@ -105,7 +109,7 @@ class MirrorMap:
             return
         if not batch.breaks:
             return
-        if len(self._row) >= ROW_BREAKS_MAX and self._writing_to == NONE_DURABLE:
+        if len(self._row) >= self._row_breaks_max and self._writing_to == NONE_DURABLE:
             self._row = [each for each in self._row if each > self._durable_to]
         self._row += batch.breaks
         self.breaks += len(batch.breaks)

@@ -16,6 +16,7 @@ from enum import IntEnum
 from typing import Any, NamedTuple, Protocol
 
 from heliostat.errors import BrokerError, ConnectionLost, OffsetMapLost
+from heliostat.merge.own_end import OwnNote
 from heliostat.names import BrokerId, Offset
 from heliostat.offsets.offset_map import MapRow, OffsetMap
 from heliostat.records.batches.aborted import Aborted
@@ -352,6 +353,13 @@ class Network(Protocol):
         """Return who appended the last record of these logs; missing if that can't be read now.
 
         None if no record is left that shows it, and the broker does not remember our producer.
+        """
+        ...
+
+    def own_note(self, index: int) -> OwnNote | None:
+        """Return how many records the link has appended to a merged partition, as far as known.
+
+        None: it is not known yet, or its topic is not merged.
         """
         ...
 

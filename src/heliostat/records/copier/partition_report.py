@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from heliostat.merge.own_end import OwnNote
 from heliostat.names import TopicPartition
 from heliostat.records.copier.lane import PartitionReport
+from heliostat.records.copier.network import Network
 from heliostat.records.copier.partition_copy import PartitionCopy
+from heliostat.records.copier.partition_standing import Phase
 
 
-def report_of(item: PartitionCopy) -> PartitionReport:
-    """Return the report of a partition as it is now."""
+def report_of(item: PartitionCopy, own: OwnNote | None = None) -> PartitionReport:
+    """Return the report of a partition as it is now.
+
+    Parameters
+    ----------
+    own
+        See `PartitionReport.own`.
+    """
     return PartitionReport(
         item.spec.source,
         item.spec.target,
@@ -32,7 +41,21 @@ def report_of(item: PartitionCopy) -> PartitionReport:
         item.progress.missing_ms,
         item.progress.target_end,
         is_end_old=item.progress.is_end_old,
+        own=own,
     )
+
+
+def at_rest(
+    items: Iterable[PartitionCopy], network: Network, now_s: float
+) -> list[tuple[TopicPartition, OwnNote]]:
+    """Return `RoundReport.closed`: of these nothing can land any more."""
+    found: list[tuple[TopicPartition, OwnNote]] = []
+    for item in items:
+        note, appends = network.own_note(item.index), item.appends
+        may_land = appends.in_flight or appends.holds_old or now_s < appends.may_land_until_s
+        if note is not None and item.phase is Phase.COPY and not may_land:
+            found.append((item.spec.source, note._replace(is_closed=True)))
+    return found
 
 
 CopiedRanges = list[tuple[TopicPartition, int, int, int]]

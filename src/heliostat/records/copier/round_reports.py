@@ -12,7 +12,7 @@ from heliostat.records.copier.lane_limits import LimitUse
 from heliostat.records.copier.lane_plan import LanePlan
 from heliostat.records.copier.network import Network
 from heliostat.records.copier.partition_copy import PartitionCopy
-from heliostat.records.copier.partition_report import copied_in, lost_since, report_of
+from heliostat.records.copier.partition_report import at_rest, copied_in, lost_since, report_of
 from heliostat.records.copier.partition_standing import Phase
 from heliostat.records.copier.schema_gate import SchemaGate
 
@@ -82,6 +82,12 @@ class RoundReports:
         self._reported_all = plan
         return self._report(ended_by, items if is_whole else news, is_whole=is_whole)
 
+    def last(self, ended_by: str, now_s: float) -> RoundReport:
+        """Return the report at the end, after which nothing is sent."""
+        report = self.report(ended_by)
+        report.closed = at_rest(self._partitions, self._network, now_s)
+        return report
+
     def suspected(self, suspect: Suspect | None) -> RoundReport:
         """Report what is alone in the pipeline from now on; None: nothing is."""
         self._suspect = suspect
@@ -105,7 +111,7 @@ class RoundReports:
             sum(item.progress.records for item in everything),
             sum(item.progress.bytes for item in everything),
             ended_by,
-            [report_of(item) for item in reported],
+            [report_of(item, self._network.own_note(item.index)) for item in reported],
             self.latency.compact(),
             copied_in(reported) if ended_by else [],
             lost_since(everything),

@@ -40,6 +40,20 @@ def network_of(
 ) -> WireNetwork:
     """Return both clusters of a lane, not connected yet; the caller closes it."""
     target = WireCluster(lane.target_access, dial)
+    if lane.merged is not None:
+        # Only here: other lanes need neither its compiled code nor its readers.
+        from heliostat.records.transport.merged_network import MergedNetwork
+
+        return MergedNetwork(
+            lane,
+            lane.merged,
+            WireCluster(lane.source_access, dial),
+            target,
+            lane.settings,
+            clock.monotonic_s,
+            maps=MapChannel(lane, target, clock.monotonic_s, clock.wall_ms),
+            producer_id=lane.producer_id,
+        )
     kind = WireNetwork if exchange is None else functools.partial(PipedNetwork, exchange)
     return kind(
         lane.partitions,

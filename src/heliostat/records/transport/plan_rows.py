@@ -105,7 +105,7 @@ def _taken_row(taken: TakenPartition) -> list[Any]:
         spec.map_lost,
         spec.fills,
         spec.can_align,
-        [spec.frames.value, spec.is_paused, spec.priority.value],
+        [spec.frames.value, spec.is_paused, spec.priority.value, spec.merged_from],
         [spec.pipeline, spec.fails_at, spec.fail_code, spec.why_fails, spec.attempt],
         None if taken.copied is None else list(taken.copied),
         taken.rate,
@@ -115,7 +115,7 @@ def _taken_row(taken: TakenPartition) -> list[Any]:
 def _taken(row: Sequence[Any]) -> TakenPartition:
     source, target, source_id, target_id, start, bytes_max, is_compacted, *rest = row
     adopted_at, jump, truncated, map_lost, fills, can_align, flags, piped, copied, rate = rest
-    frames, is_paused, priority = flags
+    frames, is_paused, priority, merged_from = flags
     pipeline, fails_at, fail_code, why_fails, attempt = piped
     spec = PartitionSpec(
         source=_partition(source),
@@ -139,6 +139,7 @@ def _taken(row: Sequence[Any]) -> TakenPartition:
         fail_code=fail_code,
         why_fails=why_fails,
         attempt=attempt,
+        merged_from=None if merged_from is None else Offset(merged_from),
     )
     return TakenPartition(spec, None if copied is None else tuple(copied), rate)
 

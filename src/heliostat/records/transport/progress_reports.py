@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
+from heliostat.merge.own_end import OwnNote
 from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
 from heliostat.ops.latency import BUCKETS
 from heliostat.ops.process_use import ProcessUse
@@ -42,6 +43,10 @@ ROWS_PER_STEP = 64
 """Rows encoded without a pause, about 0.2 ms: the copier's thread waits that long for the GIL."""
 REASON_CHARACTERS_MAX = 400
 """A thousand reasons of this length still fit into a record."""
+
+END_OLD_AT, OWN_AT = 16, 17
+"""Places in a row."""
+OWN_NUMBERS = 3
 
 _Key = tuple[TopicName, PartitionId]
 _Standing = tuple[object, ...]
@@ -261,13 +266,15 @@ def _row(item: PartitionReport) -> list[object]:
     is_mapped = bool(item.open_records or item.breaks)
     is_elsewhere = item.target_end != item.position
     has_age = item.missing_ms >= 0 or is_elsewhere
-    if item.code or item.reason or is_mapped or has_age or item.is_end_old:
+    has_more = item.is_end_old or item.own is not None
+    if item.code or item.reason or is_mapped or has_age or has_more:
         row += [item.code, item.reason[:REASON_CHARACTERS_MAX]]
-    if is_mapped or has_age or item.is_end_old:
+    if is_mapped or has_age or has_more:
         row += [item.open_records, item.breaks]
-    row += [item.missing_ms] if has_age or item.is_end_old else []
-    row += [item.target_end] if is_elsewhere or item.is_end_old else []
-    return [*row, 1] if item.is_end_old else row
+    row += [item.missing_ms] if has_age or has_more else []
+    row += [item.target_end] if is_elsewhere or has_more else []
+    row += [int(item.is_end_old)] if has_more else []
+    return row if item.own is None else [*row, list(item.own[:OWN_NUMBERS])]
 
 
 def _line(use: LineUse | None) -> list[int]:
@@ -372,9 +379,11 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
     open_records, breaks = row[12:14] or (0, 0)
     missing_ms = row[14] if row[14:] else -1
     target_end = row[15] if row[15:] else position
+    own = None if len(row) <= OWN_AT else OwnNote(*row[OWN_AT])
     one, other = number if isinstance(number, list) else (number, number)
     _only(int, one, other, position, high_watermark, records, size, last_ms, caught_up_ms, since_ms)
     _only(int, copied_to, epoch, open_records, breaks, missing_ms, target_end)
+    _only(int, *(() if own is None else own[:OWN_NUMBERS]))
     _only(str, source, target, code, reason)
     return PartitionReport(
         TopicPartition(source, PartitionId(one)),
@@ -395,7 +404,8 @@ def _partition(source: TopicName, target: TopicName, row: Sequence[Any]) -> Part
         epoch,
         missing_ms,
         target_end,
-        is_end_old=len(row) > 16,
+        is_end_old=len(row) > END_OLD_AT and row[END_OLD_AT] == 1,
+        own=own,
     )
 
 

@@ -16,6 +16,7 @@ from heliostat.clusters.kafka_codes import (
 from heliostat.clusters.wire.cluster import WireCluster
 from heliostat.clusters.wire.leaders import Leader, TopicLeaders
 from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.merge.own_end import OwnNote
 from heliostat.names import BrokerId, Offset, TopicId, TopicPartition, is_another
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import (
@@ -154,6 +155,11 @@ class WireQuestions:
             specs = {index: self._partitions[index] for index in some}
             found |= read_last_batches(self._target, broker, specs, some, self._producer_id)
         return found
+
+    def own_note(self, index: int) -> OwnNote | None:
+        """Return None: these topics are not merged, see `MergedNetwork`."""
+        del index
+        return None
 
     def compare_ends(self, ends: Mapping[int, MirrorEnd]) -> Mapping[int, SourceSays]:
         """Compare the last records of mirrors with the source's, read from both sides' leaders."""

@@ -56,6 +56,7 @@ def full(number: int) -> PartitionSpec:
         frames=SchemaFrames.KEYS | SchemaFrames.VALUES,
         is_paused=True,
         priority=Priority.HIGH,
+        merged_from=Offset(6),
     )
 
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from heliostat.names import LaneId, PartitionId, TopicName, TopicPartition
+from heliostat.merge.own_end import OwnNote
+from heliostat.names import LaneId, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.ops.process_use import ProcessUse
 from heliostat.ops.request_times import SIDE_NUMBERS
 from heliostat.records.copier.lane import LineUse, PartitionReport, PartitionState, RoundReport
@@ -243,3 +244,10 @@ def test_the_lines_to_both_sides_are_in_every_record_and_reports_without_them_ar
     for record in encode_progress(report, chosen, NOW_MS, is_whole=False):
         decoded = decode_progress(json.loads(record)).report
         assert (decoded.source_line, decoded.target_line) == (None, report.target_line)
+
+
+@pytest.mark.parametrize("is_end_old", [False, True])
+def test_what_a_link_has_appended_to_a_merged_partition_reads_back(is_end_old: bool) -> None:
+    told = replace(row(1), own=OwnNote(3, Offset(17), 2), is_end_old=is_end_old)
+    [record] = encoded([told])
+    assert decode_progress(json.loads(record)).report.partitions == [told]
