@@ -109,6 +109,8 @@ def target_problems(config: Config) -> Iterator[str]:
     for (i, one), (j, other) in combinations(enumerate(config.links), 2):
         if one.target != other.target or one.topics.slot.is_beside(other.topics.slot):
             continue
+        if one.topics.merges and other.topics.merges and one.source != other.source:
+            continue
         named = _named_targets(one)
         in_metrics = {metric_name(topic): topic for topic in named}
         for topic, source in _named_targets(other).items():
@@ -124,6 +126,34 @@ def target_problems(config: Config) -> Iterator[str]:
                     f"only in . and _, and Kafka refuses such names (got {source!r})"
                 )
         yield from _same_selection(f"links[{j}]", one, other)
+
+
+def merge_problems(config: Config) -> Iterator[str]:
+    """Yield what links of merged topics can't do, or can't do yet."""
+    for index, link in enumerate(config.links):
+        if not link.topics.merges:
+            continue
+        decided = {link.gaps.policy, *link.gaps.topics.values()} | {
+            getattr(link.errors, name).policy for name in type(link.errors).model_fields
+        }
+        wrong = {
+            "pipelines": (bool(link.pipelines), "only whole batches are merged"),
+            "schemas.strategy": (
+                link.schemas.strategy != "off",
+                "schemas of merged topics are not mirrored yet",
+            ),
+            "groups.sync": (link.groups.sync, "groups of merged topics are not published yet"),
+            "checkpoints.emit": (link.checkpoints.emit, "MirrorMaker 2 can't merge"),
+            "offset_syncs.emit": (link.offset_syncs.emit, "MirrorMaker 2 can't merge"),
+            "heartbeats": (link.heartbeats.are_mirrored, "use a link of their own for them"),
+            "gaps, errors": (
+                decided != {"stop"},
+                "nothing is deleted or left out by a policy where others write",
+            ),
+        }
+        for field, (is_set, why) in wrong.items():
+            if is_set:
+                yield f'links[{index}].{field}: {why} (got topics.naming "merge")'
 
 
 def progress_group_problems(config: Config) -> Iterator[str]:

@@ -19,6 +19,7 @@ from heliostat.config import model
 from heliostat.config.checks import (
     cross_problems,
     group_naming_problems,
+    merge_problems,
     progress_group_problems,
     registry_topic_problems,
     schema_problems,
@@ -96,6 +97,7 @@ def check(raw: dict[str, Any]) -> tuple[Config | None, list[str]]:
     except ValidationError as error:
         return None, [*problems, *_worded(error, raw)]
     problems.extend(target_problems(config))
+    problems.extend(merge_problems(config))
     problems.extend(schema_problems(config))
     problems.extend(progress_group_problems(config))
     problems.extend(group_naming_problems(config))

@@ -215,17 +215,18 @@ def _naming_kind(value: Any) -> str | None:
         return None if both else ":prefix"
     if isinstance(value, FormatNaming) or (isinstance(value, dict) and "format" in value):
         return ":format"
-    return ":same" if value == "same" else None
+    return f":{value}" if value in {"same", "merge"} else None
 
 
 Naming: TypeAlias = Annotated[
     Annotated[Literal["same"], Tag(":same")]
+    | Annotated[Literal["merge"], Tag(":merge")]
     | Annotated[PrefixNaming, Tag(":prefix")]
     | Annotated[FormatNaming, Tag(":format")],
     Discriminator(
         _naming_kind,
         custom_error_type="naming",
-        custom_error_message='must be same, {prefix: "..."} or {format: "...${topic}"}',
+        custom_error_message='must be same, merge, {prefix: "..."} or {format: "...${topic}"}',
     ),
 ]
 
@@ -244,7 +245,9 @@ class TopicsConfig(Frozen):
     """Names or regular expressions; wins over `include`. Brokers' topics and state topics are
     always excluded."""
     naming: Annotated[Naming, Field(title="Naming")] = "same"
-    """`same`, `{prefix: "summit."}` or `{format: "summit.${topic}"}`."""
+    """`same`, `{prefix: "summit."}` or `{format: "summit.${topic}"}`. `merge`: as `same`, into a
+    topic that the target's own producers write, too; another link brings theirs back. See
+    docs/merge.md."""
     fan_in: Annotated[
         Annotated[FanInConfig, AfterValidator(check_slot)] | None, Field(title="Fan-in")
     ] = None
@@ -286,7 +289,29 @@ class TopicsConfig(Frozen):
     def _fits(self) -> Self:
         if self.protect and self.fan_in is not None:
             raise ValueError("protect would keep the other links out that fan_in lets write")
+        if self.merges and (refused := self._not_merged()):
+            raise ValueError(f"naming merge does not go with {refused}: see docs/merge.md")
         return self
+
+    def _not_merged(self) -> str:
+        """Return the settings that merged topics can't have; empty: none is set."""
+        wrong = {
+            "fan_in": self.fan_in is not None,
+            "follow_deletes": bool(self.follow_deletes),
+            "offsets: exact": self.offsets == "exact",
+            "protect": self.protect,
+        }
+        return ", ".join(name for name, is_set in wrong.items() if is_set)
+
+    @property
+    def merges(self) -> bool:
+        """Whether others write the target topics as well, and these are no mere mirrors."""
+        return self.naming == "merge"
+
+    @property
+    def follows_configs(self) -> bool:
+        """Whether settings follow the source after creation: not where sites would take turns."""
+        return self.sync_configs and not self.merges
 
     @property
     def slot(self) -> Slot:

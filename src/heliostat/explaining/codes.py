@@ -65,6 +65,10 @@ _OF_PARTITIONS: dict[str, tuple[str, str]] = {
     ),
     PartitionCode.SOURCE_OVERTOOK: ("", f"raise retention at the source, and {DECIDE}"),
     PartitionCode.TARGET_TRUNCATED: ("", f"check the target's disks, and {DECIDE}"),
+    PartitionCode.PRODUCERS_LOST: (
+        "rows that tell links' producers from the site's own are gone at the source",
+        "docs/merge.md says how to merge the topic anew",
+    ),
     PartitionCode.FOREIGN_TAIL: (
         "",
         f"{_REBUILD}, if the reason names a former producer id; else {_OTHER_PRODUCER}",
@@ -119,6 +123,10 @@ _OF_TOPICS: dict[str, tuple[str, str]] = {
     RefusalCode.TARGET_HAS_MORE_PARTITIONS: (
         "the topic of its mirror's name has more partitions than the source",
         "delete the target topic to mirror it from the start: Kafka never removes partitions",
+    ),
+    RefusalCode.MERGE: (
+        "it can't be merged with the target's topic, or was begun as something else",
+        "put topics.naming back, or leave it out; docs/merge.md says what can be merged",
     ),
     RefusalCode.UNREADABLE: (
         "a cluster does not return what must be known about it",

@@ -21,9 +21,10 @@ from heliostat.link.compacted_later import CompactedLater
 from heliostat.link.deletions import PAUSE_MAX_S, DeletionFollower
 from heliostat.link.flow import Lanes, Reconciler
 from heliostat.link.known import Known
-from heliostat.link.lane_set import LaneSet, Runner
+from heliostat.link.lane_set import Ended, LaneSet, Runner
 from heliostat.link.link_context import LinkContext
 from heliostat.link.losses import Losses
+from heliostat.link.merging import Merging
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.ordered_restarts import OrderedRestarts
 from heliostat.link.pipeline_faults import PipelineFaults
@@ -34,7 +35,7 @@ from heliostat.link.start_offsets import StartOffsets
 from heliostat.link.turn_notes import TurnNotes
 from heliostat.link.unread_records import UnreadRecords
 from heliostat.link.wish_part import Steering
-from heliostat.names import LinkName, TopicName
+from heliostat.names import LinkName, TopicName, TopicPartition
 from heliostat.offsets.keeper import MapKeeper
 from heliostat.ops.asked import both
 from heliostat.ops.loop_spec import LoopSpec, Wake
@@ -45,6 +46,7 @@ from heliostat.records.copier.lane import (
     NO_FRAMES,
     LaneSpec,
     PartitionReport,
+    PartitionSpec,
     RoundReport,
     SchemaFrames,
 )
@@ -88,12 +90,15 @@ class Resources:
         Which target topics other links of the file write.
     states
         Returns the states of links at the target; None: this link reads them by itself.
+    merging
+        See `Reconciler`; of one link alone, and closed with what copies it.
     """
 
     runner: Runner
     lane_count: Lanes
     claimed: NeighbourClaims
     states: StatesAtTarget | None = None
+    merging: Merging | None = None
 
 
 class Copying:
@@ -109,10 +114,8 @@ class Copying:
         Both clusters.
     known
         What the link knows, kept up to date here.
-    template, wake
-        See `LaneSet`.
-    after_generation
-        The newest one that this owner has used.
+    template, wake, after_generation
+        See `LaneSet`; the newest generation that this owner has used.
     """
 
     def __init__(
@@ -155,8 +158,9 @@ class Copying:
             maps=context.state.offsets.tails,
             copied=self._gaps.copied,
             rates=context.board.rates,
-            ended=self._gaps.round_ended,
+            ended=_ended(self._gaps, resources.merging),
             faults=self._faults,
+            merged=(lambda _: None) if resources.merging is None else resources.merging.lane,
         )
         restarts = OrderedRestarts(
             self.lanes,
@@ -187,18 +191,10 @@ class Copying:
     def _begun_reconciler(self) -> Reconciler:
         context, source, target = self._context, self._source, self._target
         state, events, target_id = context.state, context.events, target.cluster_id()
-        maps = MapKeeper(
-            context.state.offsets,
-            context.state.marks,
-            source=context.source.access(),
-            target_access=context.target.access(),
-            target=target,
-            copied=self._gaps.copied_to,
-            events=context.events,
-            hides_ids=context.link.schemas.strategy == "rewrite",
-        )
+        merged_at = None if self._resources.merging is None else target
+        maps = _map_keeper(context, target, self._gaps, merges=merged_at is not None)
         maps.begin()
-        other_links = _other_links(context, self._resources, target).claims
+        other_links = _other_links(context, self._resources, source, target).claims
         upstream = Upstream(context.link, context.source, source, target_id, context.clock)
         return Reconciler(
             link=context.link,
@@ -218,7 +214,7 @@ class Copying:
                 upstream=upstream,
             ),
             mirrors=MirrorMemory(state, other_links, upstream),
-            starts=StartOffsets(state, Beginnings(source, events.warn), self._gaps),
+            starts=StartOffsets(state, Beginnings(source, events.warn), self._gaps, merged_at),
             notes=TurnNotes(source, target, state, events),
             gaps=self._gaps,
             maps=maps,
@@ -227,6 +223,7 @@ class Copying:
             reports=self.reports,
             frames=(lambda _: NO_FRAMES) if self._schemas is None else self._schemas.frames,
             faults=self._faults,
+            merging=self._resources.merging,
         )
 
     def _schema_part(self, pipelines: Mapping[str, Pipeline]) -> SchemaPart | None:
@@ -340,11 +337,18 @@ class Copying:
             ],
         }
 
+    def finish(self) -> None:
+        """Make durable what only an owner may, once no round may send any more."""
+        if self._resources.merging is not None:
+            self._resources.merging.finish()
+
     def close(self) -> None:
         """Close the connections; call it when the loops and the rounds have ended."""
         self._side.close()
         if self._schemas is not None:
             self._schemas.close()
+        if self._resources.merging is not None:
+            self._resources.merging.close()
         self._gaps.close()
 
 
@@ -381,11 +385,40 @@ def _gap_keeper(
     )
 
 
-def _other_links(context: LinkContext, resources: Resources, target: ClusterAdmin) -> OtherLinks:
+def _other_links(
+    context: LinkContext, resources: Resources, source: ClusterAdmin, target: ClusterAdmin
+) -> OtherLinks:
     """Return the other links of the target, read with those of this process where it has some."""
     link, here = context.link, context.state.clusters
     states = resources.states or partial(target_states, here, target, LinkName(link.name))
-    return OtherLinks(link, states)
+    return OtherLinks(link, states, source.cluster_id())
+
+
+def _ended(gaps: GapKeeper, merging: Merging | None) -> Ended:
+    """Return what is called with each round that has succeeded."""
+
+    def ended(specs: Mapping[TopicPartition, PartitionSpec], report: RoundReport) -> None:
+        gaps.round_ended(specs, report)
+        if merging is not None:
+            merging.round_ended(specs, report)
+
+    return ended
+
+
+def _map_keeper(
+    context: LinkContext, target: ClusterAdmin, gaps: GapKeeper, *, merges: bool
+) -> MapKeeper:
+    return MapKeeper(
+        context.state.offsets,
+        context.state.marks,
+        source=context.source.access(),
+        target_access=context.target.access(),
+        target=target,
+        copied=gaps.copied_to,
+        events=context.events,
+        hides_ids=context.link.schemas.strategy == "rewrite",
+        merges=merges,
+    )
 
 
 def _deletions(

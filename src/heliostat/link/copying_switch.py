@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import replace
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import check_distinct_clusters
@@ -19,6 +20,7 @@ from heliostat.link.known import Known
 from heliostat.link.lane_template import lane_template
 from heliostat.link.link_context import LinkContext
 from heliostat.link.loops import Loop, Loops
+from heliostat.link.merging import Merging
 from heliostat.link.ordered_restarts import Pending
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.asked import both
@@ -169,9 +171,13 @@ class CopyingSwitch:
         )
         if self.copying is not None:
             self.copying.close()  # of an earlier start that failed
+        merging = None
+        if context.link.topics.merges:
+            merging = Merging(context, source, target)
+            merging.begin({producer_id, *self.known.former_producers})
         copying = self.copying = Copying(
             context,
-            self._resources,
+            replace(self._resources, merging=merging),
             source,
             target,
             known=self.known,
@@ -191,7 +197,7 @@ class CopyingSwitch:
             context, reports = self._context, copying.reports()
             copying.lanes.stop()
             context.owner.run(lambda: context.keep_stops(reports, self.known))
-            context.clock.sleep(copying.lanes.lease_left_s())
+            self.finish()
             context.board.listener = lambda _: None
             self._last_generation = copying.lanes.last_generation()
             self.copying = None
@@ -199,6 +205,12 @@ class CopyingSwitch:
         self._copies = False
         self._beginning = None
         self._loops.forget()
+
+    def finish(self) -> None:
+        """Wait until no round may send any more, and make durable what only an owner may."""
+        if (copying := self.copying) is not None:
+            self._context.clock.sleep(copying.lanes.lease_left_s())
+            self._context.owner.run(copying.finish)
 
     def report(self) -> dict[str, object]:
         """Return these parts' fields of the driver's report."""

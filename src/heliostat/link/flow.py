@@ -33,6 +33,7 @@ from heliostat.link.exact import filling_notes, why_not_exact, with_filling
 from heliostat.link.known import Known
 from heliostat.link.lane_packing import SHARED_BYTES, SHARED_ROWS, Packing, pack, pack_pipeline
 from heliostat.link.lane_set import LaneSet
+from heliostat.link.merging import Merging
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.pipeline_rules import pipeline_of
@@ -107,6 +108,8 @@ class Reconciler:
         Deletes what sources have deleted, where that is wanted.
     faults
         Where pipelines fail.
+    merging
+        What a link of merged topics knows besides; None: its topics are mirrors.
     """
 
     link: LinkConfig
@@ -127,6 +130,7 @@ class Reconciler:
     reports: Callable[[], Sequence[PartitionReport]] = tuple
     frames: FramesOf = lambda _: NO_FRAMES
     faults: PipelineFaults = field(default_factory=lambda: PipelineFaults({}, {}))
+    merging: Merging | None = None
 
     def run(self, known: Known, load: Load) -> None:
         """Bring topics and lanes up to date with the source.
@@ -159,6 +163,8 @@ class Reconciler:
         mirrored = _specs(applied.mirrors, starts, self.frames, self._pipeline_of)
         found = self.gaps.with_gaps(mirrored)
         specs, notes = self._filled(self.faults.marked(self.maps.with_lost(found)))
+        if self.merging is not None:
+            specs = self.merging.marked(specs)
         self.state.stops.foresee(specs.values())
         known.nothing_selected = why_nothing_selected(self.link, source.names)
         held += self.planner.notes(plan) + self.maps.notes() + later
@@ -166,6 +172,8 @@ class Reconciler:
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
         known.packing = self._packed(partitions, specs, load, known.packing)
         wanted = {lane: tuple(specs[p] for p in items) for lane, items in known.packing.items()}
+        if self.merging is not None:
+            self.merging.turn(self.reports(), specs)
         self.steering.assign(wanted)
         self.gaps.told()
         held += self.deletions.turn(plan.follow, specs, self.reports)
@@ -183,6 +191,8 @@ class Reconciler:
 
         def maps() -> None:
             self._keep_state(known)
+            if self.merging is not None:
+                self.merging.look()
             self.maps.look(known.mirrors, known.starts, self.reports())
 
         both(self.gaps.look, maps)
@@ -245,6 +255,8 @@ class Reconciler:
         later = self.starts.begin_later(known, reports)
         reports = [report for report in reports if report.source not in later]
         self.gaps.consume(reports, memory)
+        if self.merging is not None:  # decisions move or empty targets: not where others write
+            return False
         settled = self.gaps.settle(plan, reports, memory)
         kept = {name: record for name, record in settled.items() if record is not None}
         if kept:
@@ -266,6 +278,8 @@ class Reconciler:
                 promoted=known.promoted.values(),
             )
             self.maps.restore()
+            if self.merging is not None:
+                self.merging.restore()
             self.lanes.announce()
             self.events.warn(
                 f"{', '.join(missing)} was gone at the target and is recreated from what this "
@@ -288,6 +302,8 @@ def _specs(
             partition = PartitionId(number)
             if partition in known:
                 source = TopicPartition(mirror.source, partition)
+                merged_from = row.merged.get(partition)
+                may_lack = mirror.is_compacted or merged_from is not None
                 specs[source] = PartitionSpec(
                     source=source,
                     target=mirror.mirror_of(partition),
@@ -295,10 +311,11 @@ def _specs(
                     target_topic_id=mirror.target_id,
                     start=known[partition],
                     batch_bytes_max=mirror.target_max_message_bytes,
-                    is_compacted=mirror.is_compacted,
+                    is_compacted=may_lack,
                     adopted_at=row.adopted.get(partition),
-                    can_align=not mirror.is_compacted,
+                    can_align=not may_lack,
                     frames=framed,
                     pipeline=piped,
+                    merged_from=merged_from,
                 )
     return specs

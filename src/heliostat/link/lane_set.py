@@ -27,7 +27,7 @@ from heliostat.link.leases import Leases
 from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.places import Places, Turns
 from heliostat.link.renewals import Renewals
-from heliostat.link.round_content import Contents, CopiedRowsOf, MapsOf, Rates
+from heliostat.link.round_content import Contents, CopiedRowsOf, MapsOf, MergedOf, Rates
 from heliostat.link.round_ends import RoundEnds
 from heliostat.names import LaneId, LinkName, TopicPartition
 from heliostat.ops.events import Events
@@ -75,10 +75,9 @@ class LaneSet:
     wake
         Asks for `keep` to be called at once.
     maps, copied, rates
-        What rounds are told of offset maps (back to the log ends noted in `copied`), leader epochs,
-        and records a second, see `LaneSpec`.
-    ended, faults
-        Called with each round that has succeeded; the link's pipelines, and where they fail.
+        What rounds are told, see `LaneSpec`: maps go back to the log ends noted in `copied`.
+    ended, faults, merged
+        Called with each round that succeeded; the link's pipelines; what rounds are told besides.
     """
 
     def __init__(
@@ -96,9 +95,10 @@ class LaneSet:
         rates: Rates = lambda _: (),
         ended: Ended = lambda _specs, _report: None,
         faults: PipelineFaults | None = None,
+        merged: MergedOf = lambda _: None,
     ) -> None:
         self._leases = Leases(template.lease_s, clock)
-        contents = Contents(template, maps, copied, rates, faults)
+        contents = Contents(template, maps, copied, rates, faults, merged=merged)
         self._plans = LanePlans(contents, self._leases, first_generation, clock)
         self._runner = runner
         self._clock = clock

@@ -11,6 +11,7 @@ from heliostat.offsets.offset_map import MapTail
 from heliostat.records.copier.blame import Blame
 from heliostat.records.copier.lane import LaneSpec, PartitionSpec, TakenPartition
 from heliostat.records.copier.lane_limits import NO_LIMITS, ByteLimits
+from heliostat.records.copier.merged_lane import MergedLane
 
 CopiedRows = tuple[tuple[int, int, int, int], ...]
 """See `LaneSpec.copied`."""
@@ -19,6 +20,8 @@ MapsOf = Callable[
 ]
 CopiedRowsOf = Callable[[Sequence[PartitionSpec]], CopiedRows]
 Rates = Callable[[Sequence[PartitionSpec]], tuple[tuple[int, float], ...]]
+MergedOf = Callable[[Sequence[PartitionSpec]], MergedLane | None]
+"""Returns `LaneSpec.merged`."""
 
 
 class Contents:
@@ -28,7 +31,7 @@ class Contents:
     ----------
     template
         A `LaneSpec` with all that lanes have in common.
-    maps, copied, rates, faults
+    maps, copied, rates, faults, merged
         See `LaneSet`.
     """
 
@@ -39,12 +42,15 @@ class Contents:
         copied: CopiedRowsOf,
         rates: Rates,
         faults: PipelineFaults | None = None,
+        *,
+        merged: MergedOf = lambda _: None,
     ) -> None:
         self._template = template
         self._faults = faults or PipelineFaults({}, {})
         self._maps = maps
         self._copied = copied
         self._rates = rates
+        self._merged = merged
 
     def round_of(
         self,
@@ -76,6 +82,7 @@ class Contents:
             waits_for=waits_for,
             may_land_s=may_land_s,
             limits=limits,
+            merged=self._merged(specs),
         )
 
     def failed(self, spec: LaneSpec, blame: Blame, error: str) -> bool:
@@ -93,10 +100,13 @@ class Contents:
     def taken(
         self, specs: Sequence[PartitionSpec], had: Mapping[TopicPartition, PartitionSpec]
     ) -> tuple[TakenPartition, ...] | None:
-        """Describe partitions that a running round takes; None if it doesn't know the map of one.
+        """Describe partitions that a running round takes; None if it doesn't know enough of one.
 
         A round has all rows of maps since it began, and those before of the mirrors that it `had`.
+        What is noted of merged ones only a new round is told.
         """
+        if any(spec.merged_from is not None for spec in specs):
+            return None
         rows = self._copied(specs)
         maps, _, _ = self._maps(specs, rows)
         mapped = {specs[index].source for index, _ in maps}

@@ -293,8 +293,7 @@ class LinkService:
                 owner.run(lambda: context.keep_stops(reports, self.switch.known))
                 owner.run(lambda: context.state.put_driver(self._report("ended")))
                 owner.run(self._history.end)
-                if copying is not None:  # a successor begins at once
-                    context.clock.sleep(copying.lanes.lease_left_s())
+                self.switch.finish()  # a successor begins at once
                 owner.ownership.resign()
 
     def _close(self) -> None:

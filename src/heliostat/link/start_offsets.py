@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from heliostat.clusters.admin import EARLIEST, LATEST
+from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin
 from heliostat.gaps.keeper import GapKeeper
 from heliostat.link.beginnings import Beginnings
 from heliostat.link.known import Known
-from heliostat.names import PartitionId, TopicName, TopicPartition
+from heliostat.link.merging import ends_at_begin
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport
 from heliostat.state.link_state import LinkState, Starts
 from heliostat.topics.topic_plan import Mirror
@@ -27,11 +28,14 @@ class StartOffsets:
         Looks up start offsets.
     gaps
         Records what was lost with mirrors that somebody deleted.
+    merged_at
+        The target, if the link's topics are merged: where they end there is noted as well.
     """
 
     state: LinkState
     beginnings: Beginnings
     gaps: GapKeeper
+    merged_at: ClusterAdmin | None = None
 
     def look_up(self, known: Known, mirrors: tuple[Mirror, ...]) -> Mapping[TopicName, Starts]:
         """Return where partitions begin: looked up once, made durable, then fixed."""
@@ -48,12 +52,30 @@ class StartOffsets:
                 for mirror in mirrors
                 for number, offset in mirror.given.items()
             }
-            for partition, offset in self.beginnings.look_up(asked, given).items():
+            begins = self.beginnings.look_up(asked, given)
+            if self.merged_at is not None:
+                begins = self._merged(begins, rows, self.merged_at)
+            for partition, offset in begins.items():
                 rows[partition.topic].offsets[partition.partition] = offset
             self._record_deleted_mirrors(known, rows)
             self.state.put_starts({partition.topic: rows[partition.topic] for partition in asked})
             known.starts.update(rows)
         return rows
+
+    def _merged(
+        self,
+        begins: Mapping[TopicPartition, Offset],
+        rows: Mapping[TopicName, Starts],
+        target: ClusterAdmin,
+    ) -> dict[TopicPartition, Offset]:
+        """Note where the target's logs end; return the partitions of which that is known."""
+        found: dict[TopicPartition, Offset] = {}
+        ends = ends_at_begin(target, begins)  # a merged topic has one name at both sides
+        for partition, offset in begins.items():
+            if partition in ends:
+                rows[partition.topic].merged[partition.partition] = ends[partition]
+                found[partition] = offset
+        return found
 
     def begin_later(
         self, known: Known, reports: Sequence[PartitionReport]

@@ -88,5 +88,5 @@ def planned(
         seen.target,
         seen.stored,
         claimed=claims_on(link, seen.source, seen.stored.mirrors, neighbours),
-        other_links=other_links_at(link, here, target_admin).claims,
+        other_links=other_links_at(link, here, target_admin, seen.source.cluster_id).claims,
     )

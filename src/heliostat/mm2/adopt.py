@@ -46,6 +46,7 @@ from heliostat.offsets.offset_map import MapRow, OffsetMap
 from heliostat.other_links.claims import Claims
 from heliostat.state.link_state import LinkState, Starts
 from heliostat.state_topics import state_topic
+from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.topics.naming import naming_of
 from heliostat.topics.select import selection_of
 from heliostat.topics.values import MirrorRecord
@@ -73,6 +74,7 @@ def plan_adoption(config: Config, link: LinkConfig, peer: Peer | None) -> Adopti
     ConnectionLost, BrokerError
         A cluster does not answer.
     """
+    refuse_if_merged(link, "adopt")
     _refuse_other_ids(link)
     with LinkClusters(config, link) as clusters:
         _refuse_live(clusters, peer)
@@ -102,6 +104,7 @@ def adopt(
     ConnectionLost, BrokerError
         A cluster does not answer; call again.
     """
+    refuse_if_merged(link, "adopt")
     _refuse_other_ids(link)
     with LinkClusters(config, link) as clusters:
         _refuse_live(clusters, peer)

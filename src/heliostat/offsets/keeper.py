@@ -77,6 +77,8 @@ class MapKeeper:
         Log that reports lost and rebuilt maps.
     hides_ids
         Whether records are compared without their schema ids, as mirrors have others.
+    merges
+        Whether the maps are of merged topics: they begin with numbers, not with target offsets.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class MapKeeper:
         copied: CopiedLookup,
         events: Events,
         hides_ids: bool = False,
+        merges: bool = False,
     ) -> None:
         self._maps = maps
         self._store = marks
@@ -99,7 +102,7 @@ class MapKeeper:
         self._copied = copied
         self._events = events
         self._digest = _digest_without_ids if hides_ids else _digest
-        self._pruning = MapPruning(maps, target, time.monotonic)
+        self._pruning = None if merges else MapPruning(maps, target, time.monotonic)
         self._marks = Marks()
         self._unsettled: dict[MirrorId, str] = {}
         """Mirrors that can't be read now: their maps may be lost, and why that is in doubt."""
@@ -158,7 +161,8 @@ class MapKeeper:
         if now is not None and now != self._marks.topic and not self._unsettled:
             self._store.put_topic(now)
             self._marks.topic = now
-        self._pruning.look()
+        if self._pruning is not None:
+            self._pruning.look()
 
     def with_lost(
         self, specs: Mapping[TopicPartition, PartitionSpec]
@@ -236,6 +240,9 @@ class MapKeeper:
     ) -> Iterator[tuple[RememberedPartition, bool | None]]:
         """Yield whether mirrors are exact up to their end; None if that can't be checked now."""
         if not asked:
+            return
+        if self._pruning is None:  # others' records at the target show nothing
+            yield from ((one, False) for one in asked)
             return
         ends = self._target.list_log_ends([one.mirror for one in asked], confirmed=True)
         looks: list[tuple[RememberedPartition, Offset]] = []

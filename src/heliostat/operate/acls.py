@@ -20,7 +20,7 @@ from heliostat.groups.naming import GROUP, group_naming_of
 from heliostat.groups.progress import progress_group
 from heliostat.mm2.adopt_plan import Peer
 from heliostat.names import LinkName, TopicName
-from heliostat.state_topics import DEFINITIONS_TOPIC
+from heliostat.state_topics import DEFINITIONS_TOPIC, PRODUCERS_TOPIC
 from heliostat.topics.naming import TOPIC, naming_of
 from heliostat.topics.reach import Reach, reach_of
 from heliostat.topics.replication_policy import HEARTBEATS, policy_of
@@ -147,6 +147,17 @@ HOME_TOPIC: Mapping[Operation, str] = MappingProxyType(
         Operation.DESCRIBE_CONFIGS: "check that it is compacted",
     }
 )
+MERGING: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.READ: "tell which records links have brought there (topics.naming: merge)",
+        Operation.WRITE: "name the link's own producer ids, so that its records don't come back",
+        Operation.CREATE: "create the topic, if it is missing",
+        Operation.DESCRIBE_CONFIGS: "check that it is compacted",
+    }
+)
+MERGED_SOURCE: Mapping[Operation, str] = MappingProxyType(
+    {each: MERGING[each] for each in MERGING if each is not Operation.WRITE}
+)
 _Wanted: TypeAlias = tuple[ResourceKind, Reach, Mapping[Operation, str]]
 
 
@@ -272,6 +283,9 @@ def link_grants(
     if link.topics.offsets == "exact":
         target.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), MARKERS))
     source: list[_Wanted] = [(topic, each, SOURCE_TOPIC) for each in reaches]
+    if link.topics.merges:
+        source.append((topic, Reach(PRODUCERS_TOPIC), MERGED_SOURCE))
+        target.append((topic, Reach(PRODUCERS_TOPIC), MERGING))
     for side, operations in _rights(link):
         wanted = source if side == "source" else target
         wanted.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), operations))

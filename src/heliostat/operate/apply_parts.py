@@ -153,7 +153,7 @@ class TopicsPart:
         guard: Callable[[], None],
     ) -> TopicsOnce:
         config, link, source, target = self._config, self._link, admins.source, admins.target
-        other_links = other_links_at(link, both.target, target).claims
+        other_links = other_links_at(link, both.target, target, source.cluster_id()).claims
         cluster = config.clusters[link.source]
         upstream = Upstream(link, cluster, source, target.cluster_id(), SystemClock())
         planner = Planner(

@@ -15,6 +15,7 @@ from heliostat.operate.reach import require_answer
 from heliostat.other_links.at_target import other_links_at
 from heliostat.records.batches.encode import NewRecord, encode_batch
 from heliostat.state.link_state import LinkState
+from heliostat.topics.merged_links import refuse_if_merged
 
 REPLAYED = "heliostat.replayed"
 """Header of a replayed record: where its original stood at the source."""
@@ -78,6 +79,7 @@ def replay(
     ConnectionLost, BrokerError
         A cluster does not answer or refuses. Letters that are still there may have been written.
     """
+    refuse_if_merged(link, "dlq replay")
     for each in letters:
         if each.is_batch:
             raise Refused(

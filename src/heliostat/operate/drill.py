@@ -17,6 +17,7 @@ from heliostat.handover.drill_steps import clean_all, rehearse, step_names
 from heliostat.names import LinkName
 from heliostat.operate.drilling.desk import ClusterDesk
 from heliostat.operate.drilling.notes import DrillNotes
+from heliostat.topics.merged_links import refuse_if_merged
 
 Told = Callable[[DrillStep], None]
 
@@ -81,6 +82,7 @@ def plan_drill(file: ConfigFile, link: LinkConfig, wish: DrillWish) -> DrillPlan
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses.
     """
+    refuse_if_merged(link, "drill")
     with _desk(file, link, wish) as (desk, drawn):
         left = tuple(note.id for note in desk.left_behind())
         name = LinkName(link.name)
@@ -104,6 +106,7 @@ def drill(file: ConfigFile, link: LinkConfig, wish: DrillWish, told: Told = _ign
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses, before anything was made.
     """
+    refuse_if_merged(link, "drill")
     with _desk(file, link, wish) as (desk, drawn):
         return rehearse(desk, LinkName(link.name), wish, drawn, told)
 

@@ -16,6 +16,7 @@ from heliostat.mm2.export_differences import ALWAYS, tell_what_is_lost
 from heliostat.mm2.export_forms import ExportForm, Mirror, text_of
 from heliostat.mm2.export_naming import mirror_naming
 from heliostat.mm2.export_rules import connectors_of
+from heliostat.topics.merged_links import refuse_if_merged
 
 NAMESPACE = "kafka"
 
@@ -94,6 +95,7 @@ def export_mm2(
     ConfigError
         MirrorMaker 2 can't give mirrors these names, or can't have one of the expressions.
     """
+    refuse_if_merged(link, "export-mm2")
     ledger = Ledger()
     naming = mirror_naming(link, policy, ledger)
     mirror = Mirror(

@@ -41,6 +41,7 @@ from heliostat.operate.wish_desk import WishDesk, wish_desk
 from heliostat.state.link_state import LinkState, Stored
 from heliostat.status.ends_seen import ends_seen
 from heliostat.status.values import HeldBack, LinkStatus
+from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.topics.values import MirrorRecord
 
 READ_S = 0.2
@@ -82,6 +83,7 @@ def failover(
     ConnectionLost, BrokerError
         The target does not answer, or refuses; call it again.
     """
+    refuse_if_merged(link, "failover")
     began_s, at_ms = time.monotonic(), round(time.time() * 1000)
     who = _Who(by, why)
     with wish_desk(config, link) as desk:

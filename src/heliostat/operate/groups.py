@@ -31,6 +31,7 @@ from heliostat.operate.links import links_of
 from heliostat.ops.asked import PendingAnswer, asked_at_once
 from heliostat.state.connections import Admins, connected
 from heliostat.status.reader import last_reported
+from heliostat.topics.merged_links import refuse_if_merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +223,7 @@ def _views_of(
     *,
     is_selected_only: bool = True,
 ) -> LinkGroups:
+    refuse_if_merged(link, "groups")
     name = LinkName(link.name)
     with (
         connected(config, link, "heliostat-groups") as both,

@@ -9,6 +9,7 @@ from typing import Any
 from heliostat.config import Config, LinkConfig
 from heliostat.names import LinkName
 from heliostat.offsets.translation import Answer, OffsetTranslator, Question, Side
+from heliostat.topics.merged_links import refuse_if_merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,7 @@ def translated(
     ConnectionLost
         The target does not answer; the source need not.
     """
+    refuse_if_merged(link, "offsets translate")
     translator = OffsetTranslator.from_link(config, link, {each.topic for each in questions})
     asked = Side.SOURCE if to is Side.TARGET else Side.TARGET
     answers = tuple(translator.translate(questions, asked))

@@ -51,6 +51,7 @@ from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.state.claimed import claimed
 from heliostat.state.link_state import LinkState, Stored
 from heliostat.state.promotions import PromotedMirror
+from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.topics.values import MirrorRecord
 
 SourceEnds = Mapping[TopicPartition, SourceSeen]
@@ -123,6 +124,7 @@ def promote(
     ConnectionLost, BrokerError
         The target does not answer, or refuses; call it again.
     """
+    refuse_if_merged(link, "a promotion")
     took_s: dict[str, float] = {}
     with wish_desk(config, link) as desk, closing(LinkState(link, desk.target)) as state:
         began_s = time.monotonic()

@@ -31,6 +31,7 @@ from heliostat.offsets.store import read_maps
 from heliostat.operate.gaps import PendingDecision, ledger_of, pending_decisions
 from heliostat.operate.reach import require_answer
 from heliostat.state.link_state import LinkState, Starts, Stored
+from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.topics.values import MirrorRecord
 
 
@@ -191,6 +192,7 @@ def decide(
     Refused
         The choice is not possible for one of them; nothing is written.
     """
+    refuse_if_merged(link, "resolve")
     decisions: dict[str, GapDecision] = {}
     for item in explained:
         why = why_not(item.facts, choice)

@@ -43,6 +43,7 @@ from heliostat.operate.reversing.set_back import groups_beyond, set_back
 from heliostat.operate.reversing.values import Reversal, Tail, TopicReturn
 from heliostat.operate.reversing.written import note, open_source, write
 from heliostat.state.ownership import Ownership
+from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.wishes.wish_book import WishBook
 
 
@@ -80,6 +81,7 @@ def reverse(
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses; call it again.
     """
+    refuse_if_merged(link, "reverse")
     _refuse_elsewhere(link, back)
     with LinkClusters(config, back) as clusters:
         promotions = _promotions(clusters, link, topics)

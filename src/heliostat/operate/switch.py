@@ -18,6 +18,7 @@ from heliostat.operate.promotion import promotable
 from heliostat.operate.switching.desk import Order, switch_desk
 from heliostat.operate.wish_desk import WishDesk, wish_desk
 from heliostat.state.link_state import LinkState
+from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.wishes.run_book import RunBook
 
 Told = Callable[[Run], None]
@@ -90,6 +91,7 @@ def plan_switch(config: Config, link: LinkConfig, wish: SwitchWish) -> SwitchPla
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses.
     """
+    refuse_if_merged(link, "switch")
     with wish_desk(config, link) as desk:
         topics = _topics_of(link, desk, wish.topics)
     with switch_desk(Order(config, link, topics, wish.by)) as asked:
@@ -112,6 +114,7 @@ def switch(config: Config, link: LinkConfig, wish: SwitchWish, told: Told = _ign
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses; call it again, or go back.
     """
+    refuse_if_merged(link, "switch")
     with (
         wish_desk(config, link) as desk,
         closing(RunBook(desk.link, desk.target, desk.book, desk.clock)) as runs,

@@ -35,6 +35,7 @@ from heliostat.rescue.look import (
 from heliostat.rescue.notes import TailNote, TailNotes
 from heliostat.rescue.source_rest import OpenProducer, open_producers, require_rest
 from heliostat.state.link_state import LinkState
+from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.both_readers import BothReaders
 from heliostat.verify.schema_ids import Views
@@ -243,6 +244,7 @@ def tail_desk(
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses.
     """
+    refuse_if_merged(link, "tail")
     source, target = config.clusters[link.source], config.clusters[link.target]
     require_answer(source, target)
     promoted = _ended(link, promotions_of(config, link), topics)
@@ -370,6 +372,7 @@ def drop_tail(
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses.
     """
+    refuse_if_merged(link, "tail")
     with tail_desk(config, link, topics, by) as desk:
         if not dry_run:
             desk.require_rest()

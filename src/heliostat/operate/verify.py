@@ -15,6 +15,7 @@ from heliostat.operate.plan import NotCopied, not_copied
 from heliostat.operate.status import link_statuses
 from heliostat.operate.topics import TopicPreview, preview_topics
 from heliostat.ops.asked import PendingAnswer, asked_at_once
+from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.verify.progress import CountedWork
 from heliostat.verify.ranges import NotMirrored, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
@@ -42,6 +43,8 @@ class ToVerify:
 
 def to_verify(config: Config, links: Sequence[LinkConfig], topics: Sequence[str]) -> ToVerify:
     """Ask clusters what links mirror; of it only some topics of the source, if any are named."""
+    for link in links:
+        refuse_if_merged(link, "verify")
     rows = PendingAnswer(
         partial(
             asked_at_once, {link.name: partial(preview_topics, config, link.name) for link in links}

@@ -26,7 +26,7 @@ from heliostat.names import ClusterId, LinkName, TopicId, TopicName, is_another
 from heliostat.other_links.at_target import states_at
 from heliostat.state.link_state import feeds_in
 from heliostat.state_topics import link_of_state_topic, state_topic
-from heliostat.topics.cycles import Feeds, Stage, cycle_refusal
+from heliostat.topics.cycles import Feeds, Stage, carried, cycle_refusal
 from heliostat.topics.observe import leaderless_states
 from heliostat.topics.values import ClusterTopic, Feed, MirrorRecord, SourceTopics
 
@@ -137,7 +137,8 @@ class Upstream:
         infos = self._source.describe_topics()
         if leaderless := sorted(leaderless_states(infos)):
             return Again(not_yet=dict.fromkeys(claims, _no_leader(leaderless[0])))
-        feeds = Feeds(self.feeds(replace(source, names=tuple(infos), leaderless=frozenset())))
+        found = self.feeds(replace(source, names=tuple(infos), leaderless=frozenset()))
+        feeds = Feeds(carried(found, merges=self.link.topics.merges))
         let_go: list[TopicName] = []
         not_yet: dict[TopicName, str] = {}
         for name, record in claims.items():

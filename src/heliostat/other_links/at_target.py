@@ -18,7 +18,7 @@ from heliostat.clusters.admin import ClusterAdmin, TopicInfo
 from heliostat.clusters.keyed_topic import KeyedTopic
 from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import ClusterConfig, LinkConfig
-from heliostat.names import LinkName, Offset, TopicName, is_another
+from heliostat.names import ClusterId, LinkName, Offset, TopicName, is_another
 from heliostat.ops.asked import each_answer
 from heliostat.other_links.claims import Claims, NeighbourClaims, OtherClaims
 from heliostat.state.link_state import (
@@ -98,11 +98,18 @@ class OtherLinks:
         Configuration of this link, which is left out.
     states
         Returns the states of the target's links; this link's own among them has no effect.
+    source_id
+        Cluster id of the link's source: of a merged topic links from other ones write as well.
+        None: each other link's mirror counts.
     """
 
-    def __init__(self, link: LinkConfig, states: StatesAtTarget) -> None:
+    def __init__(
+        self, link: LinkConfig, states: StatesAtTarget, source_id: ClusterId | None = None
+    ) -> None:
         self._link = link.name
         self._slot = link.topics.slot
+        self._merges = link.topics.merges
+        self._source_id = source_id
         self._states = states
 
     def claims(self, wanted: Collection[TopicName]) -> Claims:
@@ -142,17 +149,26 @@ class OtherLinks:
             theirs = (
                 record.target
                 for record in mirrors_in(state.rows).values()
-                if _holds(record, target.topics) and not record.slot.is_beside(self._slot)
+                if _holds(record, target.topics) and not self._is_beside(record)
             )
             found.update((name, link) for name in theirs if name in wanted)
         return Claims(found, unsure, tuple(notes))
 
+    def _is_beside(self, record: MirrorRecord) -> bool:
+        """Whether both links may write the topic: in slots of their own, or from sites merged."""
+        is_merged = self._merges and record.is_merged
+        is_merged &= self._source_id not in {None, record.source_cluster}
+        return is_merged or record.slot.is_beside(self._slot)
+
 
 def other_links_at(
-    link: LinkConfig, target: ClusterConfig | LentClusters, admin: ClusterAdmin
+    link: LinkConfig,
+    target: ClusterConfig | LentClusters,
+    admin: ClusterAdmin,
+    source_id: ClusterId | None = None,
 ) -> OtherLinks:
     """Return the other links of a target, read by what is given when they are asked for."""
-    return OtherLinks(link, partial(target_states, target, admin, link.name))
+    return OtherLinks(link, partial(target_states, target, admin, link.name), source_id)
 
 
 def _is_sound(key: str, value: Mapping[str, Any]) -> bool:

@@ -40,6 +40,7 @@ def neighbours_of(config: Config, link: LinkConfig) -> tuple[LinkConfig, ...]:
         if other.target == link.target
         and other.name != link.name
         and not slot.is_beside(other.topics.slot)
+        and not (link.topics.merges and other.topics.merges and link.source != other.source)
     )
 
 

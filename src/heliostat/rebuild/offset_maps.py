@@ -28,6 +28,7 @@ from heliostat.rebuild.alignment import Contents, NotAligned, align
 from heliostat.rebuild.compared_rows import OpenPipes, ViewsOf, compared_rows
 from heliostat.rebuild.several_readers import SeveralReaders
 from heliostat.state.link_state import LinkState
+from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.both_logs import rows_of
 from heliostat.verify.both_readers import BothReaders
@@ -103,6 +104,7 @@ def rebuild_maps(
     SparkUnavailable, RegistryError, RegistryUnreachable, RegistryAnswerInvalid
         See `compared_rows`.
     """
+    refuse_if_merged(link, "offsets rebuild")
     source_access = config.clusters[link.source].access()
     target_access = config.clusters[link.target].access()
     with ExitStack() as stack:

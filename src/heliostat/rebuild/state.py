@@ -50,6 +50,7 @@ from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership, owner_lasts_s
 from heliostat.state_topics import progress_topic
 from heliostat.status.reader import StatusReader
+from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.topics.values import MirrorRecord
 
 HEAR_S = 3.0
@@ -76,6 +77,7 @@ def plan_rebuild(
     ConnectionLost, BrokerError
         A cluster does not answer.
     """
+    refuse_if_merged(link, "state rebuild")
     with LinkClusters(config, link, may_share=True) as clusters:
         look, _ = _looked_at(clusters, open_pipes)
         return look.plan(topics)
@@ -106,6 +108,7 @@ def rebuild_state(
     ConnectionLost, BrokerError
         A cluster does not answer; the rebuild can be repeated.
     """
+    refuse_if_merged(link, "state rebuild")
     with LinkClusters(config, link, may_share=True) as clusters:
         look, ended_well = _looked_at(clusters, open_pipes)
         plan = look.plan(topics)

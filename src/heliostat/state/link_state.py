@@ -95,12 +95,14 @@ NAMES_MAX = 5_000
 class Starts:
     """Source offsets at which the partitions of one mirror begin; valid for that topic id only.
 
-    `adopted` are the target's log end offsets when the link took the mirror over.
+    `adopted` are the target's log end offsets when the link took the mirror over, `merged` those
+    when it began to merge: the first own record lands there or later.
     """
 
     target_id: TopicId | None
     offsets: dict[PartitionId, Offset] = field(default_factory=dict)
     adopted: dict[PartitionId, Offset] = field(default_factory=dict)
+    merged: dict[PartitionId, Offset] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -180,6 +182,7 @@ def starts_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, Starts]:
             None if value["target_id"] is None else TopicId(value["target_id"]),
             _offsets(value["starts"]),
             _offsets(value.get("adopted", {})),
+            _offsets(value.get("merged", {})),
         )
         for key, value in rows.items()
         if key.startswith(START_PREFIX)
@@ -447,9 +450,11 @@ class LinkState:
                     "target_id": None if row.target_id is None else str(row.target_id),
                     "starts": {str(p): offset for p, offset in row.offsets.items()},
                     **({"adopted": adopted} if adopted else {}),
+                    **({"merged": merged} if merged else {}),
                 }
                 for name, row in starts.items()
                 for adopted in [{str(p): offset for p, offset in row.adopted.items()}]
+                for merged in [{str(p): offset for p, offset in row.merged.items()}]
             }
         )
 

@@ -125,7 +125,7 @@ def goal_at_mirror(
     """Settings that a link maintains at an existing mirror; see `config_changes`."""
     if not leads:
         return dict(wanted.forced)
-    if config.sync_configs or record is None:
+    if config.follows_configs or (record is None and not config.merges):
         return wanted.all()
     return {**wanted.pinned, **wanted.forced}
 
@@ -149,7 +149,7 @@ def config_changes(
     changes: dict[str, str | None] = {
         key: value for key, value in goal.items() if _value(target.configs, key) != value
     }
-    if leads and config.sync_configs and record is not None and wanted.is_complete:
+    if leads and config.follows_configs and record is not None and wanted.is_complete:
         for key in record.synced_configs:
             entry = target.configs.get(key)
             if key not in goal and entry is not None and entry.is_own:

@@ -69,6 +69,11 @@ def stage_of(record: MirrorRecord | None, *, has_begun: bool) -> Stage:
     return Stage.BEGUN if has_begun else Stage.CLAIMED
 
 
+def carried(feeds: Iterable[Feed], *, merges: bool) -> list[Feed]:
+    """Return those whose records a link would carry on: of merged ones a link that merges none."""
+    return [feed for feed in feeds if not (merges and feed.record.is_merged)]
+
+
 class Feeds:
     """Mirrors of other links at a source, indexed by topic and by where their records have been."""
 

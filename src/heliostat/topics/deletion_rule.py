@@ -47,6 +47,8 @@ class DeletionRule:
 
 def deletion_rule(config: TopicsConfig, topic: SourceTopic, slot: Slot) -> DeletionRule | None:
     """Return the rule of a topic; None: nobody expects its deletions to be followed."""
+    if config.merges:
+        return None
     entry = _entry_for(config, topic.name)
     if entry is None and not topic.name.endswith(REPARTITION_ENDING):
         return None

@@ -233,7 +233,7 @@ def _overrides(
     changes: Mapping[str, str | None],
 ) -> Iterator[Difference]:
     """Yield settings that somebody else gave the mirror, which the source has otherwise."""
-    if not config.sync_configs or not wanted.is_complete:
+    if not config.follows_configs or not wanted.is_complete:
         return
     goal = wanted.all()
     for key, entry in target.configs.items():

@@ -10,10 +10,18 @@ from heliostat.config import LinkConfig, is_plain_name
 from heliostat.names import LinkName, TopicName
 from heliostat.topics.begin import BEGUN, begin_of
 from heliostat.topics.configs import MESSAGE_BYTES, WantedConfigs, config_changes, wanted_configs
-from heliostat.topics.cycles import Feeds, Stage, cycle_refusal, left_out_words, stage_of
+from heliostat.topics.cycles import (
+    Feeds,
+    Stage,
+    carried,
+    cycle_refusal,
+    left_out_words,
+    stage_of,
+)
 from heliostat.topics.deletion_rule import DeletionRule, deletion_rule
 from heliostat.topics.drift import MirrorDrift
 from heliostat.topics.given_starts import elsewhere_note
+from heliostat.topics.merged_ways import missing_notes, wrong_into
 from heliostat.topics.naming import collisions, naming_of
 from heliostat.topics.preflight import Case, record_in_force, refusal_of
 from heliostat.topics.select import selection_of
@@ -66,7 +74,7 @@ def plan_topics(
     TopicPlan
         Empty if both sides are in sync. Depends only on the arguments, not on their order.
     """
-    naming = naming_of(link)
+    naming, wrong = naming_of(link), wrong_into(link, source, target.cluster_id)
     draft, starts = _Draft(link, source, target), dict[TopicName, str]()
     clashes, wanted_of = collisions(naming, source.topics), _shared_wishes(link, target.inherited)
     drift = MirrorDrift(link.topics, target.broker_count)
@@ -79,7 +87,6 @@ def plan_topics(
         there = target.topics.get(wanted_name)
         if draft.runs_in_a_circle(topic, wanted_name, record, has_begun=name in begun):
             continue
-        wanted = wanted_of(topic, there)
         case = Case(
             link=link,
             source=source,
@@ -88,11 +95,12 @@ def plan_topics(
             name=wanted_name,
             slot=slot,
             record=record,
-            wanted=wanted,
+            wanted=wanted_of(topic, there),
             clash=clashes.get(name),
             claimed_by=(claimed or {}).get(wanted_name),
             unsure=(unsure or {}).get(wanted_name),
             begin=begin_of(link, source, topic, remembered) if record is None else BEGUN,
+            wrong_way=wrong.get(name, ""),
         )
         if (refusal := refusal_of(case)) is not None:
             draft.refuse[name] = refusal
@@ -103,7 +111,7 @@ def plan_topics(
         if there is None:
             draft.add_new(case)
         else:
-            drift.compare(record, topic, there, wanted, draft.add_existing(case, there))
+            drift.compare(record, topic, there, case.wanted, draft.add_existing(case, there))
     draft.note_gone(known)
     return _with_deletions(link, source, replace(draft.plan(starts), drift=drift.found()))
 
@@ -159,7 +167,7 @@ class _Draft:
         """Mirrors with shorter retention than their sources, and by how much."""
         self.left_out: dict[TopicName, str] = {}
         self.let_go: list[TopicName] = []
-        self.feeds = Feeds(source.feeds)
+        self.feeds = Feeds(carried(source.feeds, merges=link.topics.merges))
         self.through: dict[TopicName, tuple[ClusterTopic, ...]] = {}
 
     def plan(self, starts: Mapping[TopicName, str]) -> TopicPlan:
@@ -173,7 +181,7 @@ class _Draft:
             refuse=dict(sorted(self.refuse.items())),
             mirrors=tuple(self.mirrors),
             remember=tuple(self.remember),
-            notes=(*self.notes, *self._note_shorter()),
+            notes=(*self.notes, *self._note_shorter(), *self._note_missing()),
             left_out=dict(sorted(self.left_out.items())),
             let_go=tuple(self.let_go),
             starts=starts,
@@ -275,7 +283,7 @@ class _Draft:
         self._compare_retention(topic, there.name, {**now, **changes})
         fresh = replace(self._record(case), target_id=there.topic_id)
         if record is not None:
-            follows = self.link.topics.sync_configs and wanted.is_complete
+            follows = self.link.topics.follows_configs and wanted.is_complete
             synced = fresh.synced_configs if follows else record.synced_configs
             fresh = replace(
                 record,
@@ -313,6 +321,7 @@ class _Draft:
             slot=case.slot,
             through=self.through.get(topic.name, ()),
             given=begin.given,
+            is_merged=self.link.topics.merges,
         )
 
     def _compare_retention(
@@ -332,6 +341,10 @@ class _Draft:
         named = ", ".join(self._shorter[:NAMED_MAX])
         text = f"the target deletes sooner than the source: {named}{more}"
         return [f"{text}; records that are older than that when copied do not stay there"]
+
+    def _note_missing(self) -> list[str]:
+        merged = [mirror.source for mirror in self.mirrors]
+        return missing_notes(self.link, self.source, self.target.cluster_id, merged)
 
     def _note_unknown(self, name: TopicName, wanted: WantedConfigs) -> None:
         if wanted.unknown:

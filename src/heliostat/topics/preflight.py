@@ -50,6 +50,8 @@ class Case:
         Why it is not known whether another link does.
     begin
         Where it begins, if it is new.
+    wrong_way
+        Of a merged topic: which link copies into it without merging; empty: none does.
     """
 
     link: LinkConfig
@@ -64,6 +66,7 @@ class Case:
     claimed_by: LinkName | None
     unsure: str | None = None
     begin: Begin = BEGUN
+    wrong_way: str = ""
 
     @property
     def there(self) -> TargetTopic | None:
@@ -111,6 +114,7 @@ def refusal_of(case: Case) -> RefusedTopic | None:
         _maybe_two_links,
         _source_changed,
         _renamed,
+        _merged,
         _other_slot,
         _source_recreated,
         _target_unreadable,
@@ -208,6 +212,33 @@ def _renamed(case: Case) -> RefusedTopic | None:
     )
 
 
+def _merged(case: Case) -> RefusedTopic | None:
+    merges, record = case.link.topics.merges, case.record
+    if record is not None and record.is_merged != merges:
+        was, now = ("merged", "a mirror") if record.is_merged else ("a mirror", "merged")
+        return RefusedTopic(
+            RefusalCode.MERGE,
+            f"{case.name} was begun as {was}, and is to be {now}",
+            "put topics.naming back, or use a new link",
+        )
+    if case.wrong_way:
+        return RefusedTopic(
+            RefusalCode.MERGE,
+            case.wrong_way,
+            "let that link merge as well, or leave the topic out of it",
+        )
+    there = case.there
+    policy = None if there is None else there.configs.get("cleanup.policy")
+    is_compacted = case.topic.is_compacted or "compact" in ((policy and policy.value) or "")
+    if not merges or not is_compacted:
+        return None
+    return RefusedTopic(
+        RefusalCode.MERGE,
+        "it is compacted: of a key that both sites write, each might keep another last value",
+        "let one site write it, and mirror it (topics.naming: same)",
+    )
+
+
 def _other_slot(case: Case) -> RefusedTopic | None:
     if case.record is None or case.record.slot == case.slot:
         return None
@@ -255,7 +286,8 @@ def _target_recreated(case: Case) -> RefusedTopic | None:
 
 def _target_not_ours(case: Case) -> RefusedTopic | None:
     slot = case.slot
-    if case.record is not None or case.there is None or not case.there.was_written(slot):
+    is_ours = case.record is not None or case.link.topics.merges
+    if is_ours or case.there is None or not case.there.was_written(slot):
         return None
     if not case.there.is_known(slot):
         return RefusedTopic(
@@ -275,6 +307,8 @@ def _target_not_ours(case: Case) -> RefusedTopic | None:
 
 def _target_partitions(case: Case) -> RefusedTopic | None:
     if case.slot.is_shared:  # another source may have more; `two_links` checks the slots
+        return None
+    if case.link.topics.merges:  # the link from there adds them here
         return None
     if case.record is not None:  # its own partitions continue: nothing was copied into the others
         return None

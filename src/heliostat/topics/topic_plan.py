@@ -81,6 +81,9 @@ class RefusalCode(StrEnum):
     it: it is somebody else's, or the row was lost."""
     TARGET_HAS_MORE_PARTITIONS = "target_has_more_partitions"
     """The topic with its mirror's name has more partitions than the source."""
+    MERGE = "merge"
+    """It can't be merged with the target's topic, or its mirror was begun the other way
+    (`topics.naming`)."""
     UNREADABLE = "unreadable"
     """One of the clusters does not return what must be known about it."""
     CONFIGS = "configs"

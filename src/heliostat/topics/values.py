@@ -139,6 +139,8 @@ class MirrorRecord:
         links copied them.
     is_returned
         Whether the mirror is the topic that the source's was copied from, by `reverse`.
+    is_merged
+        Whether others write it as well: the target's producers, and links from other sites.
     """
 
     source: TopicName
@@ -153,6 +155,7 @@ class MirrorRecord:
     through: tuple[ClusterTopic, ...] = ()
     given: Mapping[PartitionId, Offset] = field(default_factory=dict)
     is_returned: bool = False
+    is_merged: bool = False
 
     def mirror_of(self, partition: PartitionId) -> TopicPartition:
         """Target partition of a source partition."""
@@ -182,6 +185,7 @@ class MirrorRecord:
                 else {}
             ),
             **({"is_returned": True} if self.is_returned else {}),
+            **({"is_merged": True} if self.is_merged else {}),
         }
 
     @classmethod
@@ -203,6 +207,7 @@ class MirrorRecord:
             ),
             given={PartitionId(int(n)): Offset(at) for n, at in value.get("given", {}).items()},
             is_returned=value.get("is_returned") is True,
+            is_merged=value.get("is_merged") is True,
         )
 
 

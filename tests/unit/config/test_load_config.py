@@ -262,7 +262,8 @@ CASES = {
     "two namings": (
         LINK.replace("[a]", "[a], naming: {prefix: a, format: b}"),
         (
-            'links[0].topics.naming: must be same, {prefix: "..."} or {format: "...${topic}"} '
+            "links[0].topics.naming: must be same, merge, "
+            '{prefix: "..."} or {format: "...${topic}"} '
             "(got {'prefix': 'a', 'format': 'b'})"
         ),
     ),

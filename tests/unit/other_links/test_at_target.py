@@ -89,7 +89,7 @@ def _other_links(there: Topics, **topics: Any) -> OtherLinks:
     ours = {"name": OURS, "source": "a", "target": "b", "topics": {"include": [".*"], **topics}}
     target = ClusterConfig(bootstrap=("127.0.0.1:1",))
     link = LinkConfig.model_validate(ours)
-    return other_links_at(link, target, SimulatedAdmin(there.cluster))
+    return other_links_at(link, target, SimulatedAdmin(there.cluster), ClusterId("source"))
 
 
 def test_another_links_mirror_is_found_and_our_own_is_not_taken(there: Topics) -> None:

@@ -1,0 +1,147 @@
+"""What a driver knows of merged topics: ids before appends, notes of own ends, lost rows."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from heliostat.clusters.producer_rows import ProducersTopic
+from heliostat.errors import StateIncomplete
+from heliostat.link import merging
+from heliostat.link.link_context import LinkContext
+from heliostat.link.merging import Merging
+from heliostat.merge.own_end import OwnNote
+from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicName, TopicPartition
+from heliostat.records.copier.lane import PartitionCode, PartitionSpec
+from heliostat.state.merged_notes import OwnNotes, StoredNotes
+
+PLACE = TopicPartition(TopicName("t"), PartitionId(0))
+TARGET = UUID(int=7)
+SPEC = PartitionSpec(PLACE, PLACE, None, TARGET, Offset(0), 1000, True, merged_from=Offset(4))
+ID = ProducerId(5)
+
+
+class Rows:
+    """Stands for a cluster's topic of producer ids."""
+
+    def __init__(self, *_: object) -> None:
+        self.rows: dict[ProducerId, LinkName] = {}
+        self.now: ProducersTopic | None = ProducersTopic("x", Offset(3))
+
+    def ensure(self, _: object) -> None:
+        """There it is."""
+
+    def read(self) -> dict[ProducerId, LinkName]:
+        return dict(self.rows)
+
+    def put(self, link: LinkName, ids: set[ProducerId]) -> None:
+        self.rows |= dict.fromkeys(ids, link)
+
+    def look(self) -> ProducersTopic | None:
+        return self.now
+
+
+class Notes:
+    """Stands for the rows in the link's state."""
+
+    def __init__(self, *_: object) -> None:
+        self.stored = StoredNotes()
+
+    def read(self) -> StoredNotes:
+        return StoredNotes(self.stored.seen, dict(self.stored.own))
+
+    def put_seen(self, seen: ProducersTopic) -> None:
+        self.stored.seen = seen
+
+    def put_own(self, notes: dict[TopicName, OwnNotes]) -> None:
+        self.stored.own |= notes
+
+
+class World:
+    """A link that begins again and again; what is durable stays."""
+
+    def __init__(self, patch: pytest.MonkeyPatch) -> None:
+        self.source, self.target, self.notes = Rows(), Rows(), Notes()
+        sides = iter([])
+        patch.setattr(merging, "ProducerRows", lambda *_: next(self._sides))
+        patch.setattr(merging, "MergedNotes", lambda *_: self.notes)
+        self._sides: Any = sides
+        self.warned: list[str] = []
+
+    def begin(self) -> Merging:
+        self._sides = iter([self.source, self.target])
+        context = SimpleNamespace(
+            link=SimpleNamespace(name="l", state=SimpleNamespace(replication_factor=None)),
+            source=SimpleNamespace(access=lambda: None),
+            state=SimpleNamespace(clusters=None),
+            clock=SimpleNamespace(monotonic_s=lambda: 100.0),
+            events=SimpleNamespace(warn=self.warned.append),
+        )
+        admin = cast("Any", None)
+        made = Merging(cast("LinkContext", context), admin, admin)
+        made.begin({ID})
+        return made
+
+
+@pytest.fixture
+def world(monkeypatch: pytest.MonkeyPatch) -> World:
+    return World(monkeypatch)
+
+
+def told(made: Merging) -> OwnNote | None:
+    lane = made.lane([SPEC])
+    assert lane is not None
+    return dict(lane.notes).get(0)
+
+
+def test_the_links_ids_are_in_their_rows_and_foreign_ones_of_its_name_stop_it(
+    world: World,
+) -> None:
+    world.begin()
+    assert world.target.rows == {ID: "l"}
+    world.target.rows[ProducerId(4)] = LinkName("l")
+    with pytest.raises(StateIncomplete):
+        world.begin()
+
+
+def test_a_closed_note_is_told_once_and_is_open_before(world: World) -> None:
+    note = OwnNote(3, Offset(9), 1, is_closed=True)
+    ended = cast("Any", SimpleNamespace(closed=[(PLACE, note)]))
+    made = world.begin()
+    assert told(made) is None
+    made.round_ended({PLACE: SPEC}, ended)
+    made.finish()
+    assert world.notes.stored.own["t"].partitions == {0: note}
+    made = world.begin()
+    assert world.notes.stored.own["t"].partitions == {0: note._replace(is_closed=False)}
+    assert told(made) == note
+    assert told(made) == note._replace(is_closed=False)
+    made.finish()
+    assert not world.notes.stored.own["t"].partitions[PartitionId(0)].is_closed
+
+
+def test_notes_come_with_reports_and_hold_for_one_target_topic(world: World) -> None:
+    made = world.begin()
+    report = cast("Any", SimpleNamespace(source=PLACE, own=OwnNote(6, Offset(20), 2)))
+    made.turn([report], {PLACE: SPEC})
+    assert told(made) == OwnNote(6, Offset(20), 2)
+    assert world.notes.stored.own["t"].target_id == str(TARGET)
+    world.notes.stored.own["t"] = OwnNotes("another", {PartitionId(0): OwnNote(6, Offset(20))})
+    assert told(world.begin()) is None
+
+
+@pytest.mark.parametrize(
+    "now", [None, ProducersTopic("y", Offset(9)), ProducersTopic("x", Offset(2))]
+)
+def test_lost_rows_stop_all_and_are_not_noted(world: World, now: ProducersTopic | None) -> None:
+    world.begin()
+    world.source.now = now
+    made = world.begin()
+    [spec] = made.marked({PLACE: SPEC}).values()
+    assert spec.fail_code == PartitionCode.PRODUCERS_LOST
+    assert spec.why_fails
+    assert world.notes.stored.seen == ProducersTopic("x", Offset(3))
+    assert len(world.warned) == 1
