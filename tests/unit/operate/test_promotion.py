@@ -140,7 +140,8 @@ def put(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], None]:
 
 
 def called(by: str = "ann") -> Promoted:
-    link: Any = SimpleNamespace(state=SimpleNamespace(replication_factor=1))
+    topics = SimpleNamespace(merges=False)
+    link: Any = SimpleNamespace(state=SimpleNamespace(replication_factor=1), topics=topics)
     config: Any = None
     return promote(config, link, [T, U], PromotedBy.FAILOVER, by=by)
 

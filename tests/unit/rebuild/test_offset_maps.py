@@ -152,6 +152,7 @@ def test_a_map_is_not_rebuilt_of_a_mirror_that_moves(
     for name, made in given.items():
         monkeypatch.setattr(offset_maps, name, made)
     config: Any = SimpleNamespace(clusters={"a": Mock(), "b": Mock()})
-    link: Any = SimpleNamespace(name="l", source="a", target="b")
+    topics = SimpleNamespace(merges=False)
+    link: Any = SimpleNamespace(name="l", source="a", target="b", topics=topics)
     (found,) = rebuild_maps(config, link, Mock())
     assert (found.why_not == "", written == [[Break(3, 5)]]) == (is_written, is_written)
