@@ -211,6 +211,11 @@ WRONG |= {
     "a time zone": refused_where(
         "from_utc_timestamp(timestamp, 'Nowhere') > timestamp", "INVALID_TIMEZONE"
     ),
+    "a text of several": refused_where(f"elt(3, {TEXT}, 'b') = ''", "no element 3, of 2"),
+    "an element of several": refused_where(f"array({TEXT}, 'b')[5] = ''", "no element 5, of 2"),
+    "one of them by its place": refused_where(
+        f"element_at(array({TEXT}, 'b'), -3) = ''", "no element -3, of 2"
+    ),
     "a place in an array": refused_where("element_at(headers, 0).key = ''", "INDEX_OF_ZERO"),
     "a place in a text": refused_where(f"split_part({TEXT}, ',', 0) = ''", "INDEX_OF_ZERO"),
     "a secret key": refused_where("aes_decrypt(value, 'short', 'ECB') = key", "AES_KEY_LENGTH"),
@@ -223,6 +228,8 @@ OF_RECORDS = (
     "regexp_replace(topic, topic, 'x') = ''",
     "aes_decrypt(value, key, 'ECB') = value",
     "element_at(headers, cast(offset AS int)).key = ''",
+    f"elt(2, {TEXT}, 'b') = array({TEXT}, 'b')[1]",
+    f"element_at(array({TEXT}, 'b'), -2) = element_at(array({TEXT}, 'b'), cast(offset AS int))",
     "size(slice(headers, cast(offset AS int), 1)) = 1",
     "date_format(timestamp '2026-01-01', topic) = ''",
     "format_string(topic, offset) = ''",

@@ -169,6 +169,11 @@ class FenceAnswer:
     facts: Mapping[str, Any] = field(default_factory=dict)
     is_closed: bool = False
 
+    @property
+    def holds(self) -> bool:
+        """Whether it stands, and by rules."""
+        return self.is_whole and self.by_rules
+
 
 @dataclass(frozen=True, slots=True)
 class GroupsSeen:

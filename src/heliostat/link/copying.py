@@ -198,10 +198,7 @@ class Copying:
             hides_ids=context.link.schemas.strategy == "rewrite",
         )
         maps.begin()
-        states = self._resources.states or partial(
-            target_states, context.state.clusters, target, LinkName(context.link.name)
-        )
-        other_links = OtherLinks(context.link, states).claims
+        other_links = _other_links(context, self._resources, target).claims
         upstream = Upstream(context.link, context.source, source, target_id, context.clock)
         return Reconciler(
             link=context.link,
@@ -382,6 +379,13 @@ def _gap_keeper(
         clock=context.clock,
         events=context.events,
     )
+
+
+def _other_links(context: LinkContext, resources: Resources, target: ClusterAdmin) -> OtherLinks:
+    """Return the other links of the target, read with those of this process where it has some."""
+    link, here = context.link, context.state.clusters
+    states = resources.states or partial(target_states, here, target, LinkName(link.name))
+    return OtherLinks(link, states)
 
 
 def _deletions(

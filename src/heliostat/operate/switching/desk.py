@@ -211,7 +211,7 @@ class LinkDesk:
     def put_up_fence(self) -> FenceAnswer:
         """Keep the source's producers out by rules, as far as there may be any."""
         answer = self._fence.put_up(self._order.topics)
-        self._is_fenced = answer.is_whole and answer.by_rules
+        self._is_fenced = answer.holds
         return answer
 
     def lift_fence(self) -> str:

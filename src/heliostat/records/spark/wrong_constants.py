@@ -43,6 +43,8 @@ _MADE_UP = {
 }
 """As SQL: among those of a kind is one for most of what a record's content may be told as."""
 _OF_GROUPS = ("RegExpExtract", "RegExpExtractAll", "RegExpReplace")
+_OF_ELEMENTS = {"GetArrayItem": 0, "ElementAt": 1}
+"""What reads an element of an array, and the index of its first one."""
 _GROUP = re.compile(r"(?<!\\)\$(\d)")
 _NUMBERS = ("TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 _WITHOUT_PARAMETERS = frozenset(
@@ -77,6 +79,7 @@ def check_constants(frame: DataFrame) -> None:
             _check_groups(jvm, children)
         if name == "Invoke":
             _check_xpath(jvm, children[0])
+        _check_index(each, name, children)
         failures = (_failure(each, made) for made in contents.operands(children))
         first = next(failures, None)
         if first is not None and all(failures):
@@ -190,6 +193,28 @@ def _check_groups(jvm: Any, children: Sequence[Any]) -> None:
     missing = next((number for number in numbers if number > groups), None)
     if missing is not None:
         raise PipelineRefused(f"{pattern.toString()} has no group {missing}: it has {groups}")
+
+
+def _check_index(expression: Any, name: str, children: Sequence[Any]) -> None:
+    """Refuse the index of an element that a list of expressions has not.
+
+    Raises
+    ------
+    PipelineRefused
+        There is no such element.
+    """
+    if name == "Elt":
+        index, size, first = children[0], len(children) - 1, 1
+    elif name in _OF_ELEMENTS and children[0].nodeName() == "CreateArray":
+        index, size = children[1], len(elements(children[0].children()))
+        first = _OF_ELEMENTS[name]
+    else:
+        return
+    number = index.eval(None) if index.foldable() else None
+    if number is None or first <= number < first + size:
+        return
+    if name != "ElementAt" or not -size <= number <= 0:  # of 0 Spark says more
+        raise PipelineRefused(f"{expression.sql()}: there is no element {number}, of {size}")
 
 
 def _check_xpath(jvm: Any, called: Any) -> None:
