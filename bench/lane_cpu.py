@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from clusters import Pair, create_topic, pair_of_clusters
@@ -40,24 +40,30 @@ BATCH_BYTES_MAX = 1024 * 1024
 
 
 def lane_of(
-    source: ClusterAccess, target: ClusterAccess, seconds: float, target_ms: float
+    source: ClusterAccess,
+    target: ClusterAccess,
+    topic: TopicName,
+    partitions: int,
+    *,
+    lease_s: float,
+    target_ms: float,
 ) -> LaneSpec:
     """Describe a lane with all partitions of the topic, of a link without a driver."""
     ids = []
     for access in (source, target):
         with ClusterAdmin(access) as admin:
-            ids.append(admin.describe_topics([TopicName(TOPIC)])[TopicName(TOPIC)].topic_id)
+            ids.append(admin.describe_topics([topic])[topic].topic_id)
     with ClusterAdmin(target) as admin:
         producer_id = admin.init_producer_id()
     with KeyedTopic(target, MAPS) as maps:
         maps.ensure(1)
-    places = [TopicPartition(TopicName(TOPIC), PartitionId(n)) for n in range(PARTITIONS)]
+    places = [TopicPartition(topic, PartitionId(n)) for n in range(partitions)]
     return LaneSpec(
         link=LinkName("lane-cpu"),
         lane=LaneId(0),
         generation=1,
         round_number=0,
-        lease_s=WARM_S + seconds + SPARE_S,
+        lease_s=lease_s,
         source_access=source,
         target_access=target,
         producer_id=producer_id,
@@ -73,12 +79,12 @@ def lane_of(
 
 
 @contextlib.contextmanager
-def loading(pair: Pair, rate: float, seconds: float) -> Iterator[None]:
+def loading(source: str, stream: Stream, rate: float, seconds: float) -> Iterator[None]:
     """Send records to the source until the block ends."""
     with tempfile.TemporaryDirectory() as name:
         streams = Path(name, "streams.json")
-        write_streams(streams, [Stream(TOPIC, PARTITIONS, 1.0, VALUE_BYTES)])
-        words = ("--bootstrap", pair.source, "--streams", str(streams), "--rate", str(rate))
+        write_streams(streams, [stream])
+        words = ("--bootstrap", source, "--streams", str(streams), "--rate", str(rate))
         more = ("--seconds", str(seconds), "--rows", str(Path(name, "rows")))
         load = Path(__file__).with_name("load.py")
         process = subprocess.Popen(
@@ -98,15 +104,53 @@ def loading(pair: Pair, rate: float, seconds: float) -> Iterator[None]:
             process.wait()
 
 
+def run_lane(lane: LaneSpec, is_over: Callable[[Copier], bool]) -> None:
+    """Run the lane's copier in this thread until it is over; it is asked often."""
+    clock = SystemClock()
+    with (
+        contextlib.closing(network_of(lane, clock, DialSettings(client_id="lane-cpu"))) as network,
+        contextlib.closing(KilledWhenLate()) as late_sends,
+    ):
+        copier = Copier(lane, network, clock)
+        copier.run(
+            Hooks(
+                lambda: is_over(copier),
+                Reports().are_due,
+                lambda _: None,
+                answered=lambda: 1,
+                late_sends=late_sends,
+            )
+        )
+
+
+class Reports:
+    """Reports of a lane without a driver, one a second."""
+
+    def __init__(self) -> None:
+        self._last_s = time.monotonic()
+
+    def are_due(self) -> bool:
+        """Whether a second has passed since the last report."""
+        if time.monotonic() < self._last_s + REPORT_EVERY_S:
+            return False
+        self._last_s = time.monotonic()
+        return True
+
+
 class Measured:
     """Counts a lane's records and processor time, from `WARM_S` on, for so many seconds."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._began_s = self._reported_s = time.monotonic()
+        self._began_s = time.monotonic()
         self._first: tuple[int, float] | None = None
         self.records = 0
         self.cpu_s = 0.0
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it counts."""
+        return self._first is not None
 
     def is_over(self, copier: Copier) -> bool:
         """Look at the clock; True when all is measured."""
@@ -120,38 +164,20 @@ class Measured:
         self.records, self.cpu_s = now[0] - self._first[0], now[1] - self._first[1]
         return True
 
-    def is_report_due(self) -> bool:
-        """Whether a second has passed since the last report."""
-        if time.monotonic() < self._reported_s + REPORT_EVERY_S:
-            return False
-        self._reported_s = time.monotonic()
-        return True
-
 
 def measure(pair: Pair, rate: float, seconds: float, target_ms: float = 2.0) -> Measured:
     """Copy under load and count."""
     for bootstrap in (pair.source, pair.target):
         create_topic(bootstrap, TOPIC, PARTITIONS)
     warm_up()
-    clock = SystemClock()
-    lane = lane_of(access_of([pair.source]), access_of([pair.target]), seconds, target_ms)
-    with (
-        contextlib.closing(network_of(lane, clock, DialSettings(client_id="lane-cpu"))) as network,
-        contextlib.closing(KilledWhenLate()) as late_sends,
-        loading(pair, rate, WARM_S + seconds + SPARE_S),
-    ):
-        copier = Copier(lane, network, clock)
-        found = Measured(seconds)
-        copier.run(
-            Hooks(
-                lambda: found.is_over(copier),
-                found.is_report_due,
-                lambda _: None,
-                answered=lambda: 1,
-                late_sends=late_sends,
-            )
-        )
-    return found
+    lasts_s = WARM_S + seconds + SPARE_S
+    sides = access_of([pair.source]), access_of([pair.target])
+    lane = lane_of(*sides, TopicName(TOPIC), PARTITIONS, lease_s=lasts_s, target_ms=target_ms)
+    stream = Stream(TOPIC, PARTITIONS, 1.0, VALUE_BYTES)
+    with loading(pair.source, stream, rate, lasts_s):
+        measured = Measured(seconds)
+        run_lane(lane, measured.is_over)
+    return measured
 
 
 def main() -> int:
@@ -161,14 +187,14 @@ def main() -> int:
     parser.add_argument("--latency-target-ms", type=float, default=2.0)
     given = parser.parse_args()
     with pair_of_clusters(small=True) as pair:
-        found = measure(pair, given.rate, given.seconds, given.latency_target_ms)
-    if not found.records:
+        measured = measure(pair, given.rate, given.seconds, given.latency_target_ms)
+    if not measured.records:
         print("nothing was copied", file=sys.stderr)
         return 1
     print(
-        f"{found.records} records in {given.seconds:g} s: "
-        f"{found.cpu_s / found.records * 1e6:.0f} us of processor time a record, "
-        f"{found.cpu_s / given.seconds:.3f} cores"
+        f"{measured.records} records in {given.seconds:g} s: "
+        f"{measured.cpu_s / measured.records * 1e6:.0f} us of processor time a record, "
+        f"{measured.cpu_s / given.seconds:.3f} cores"
     )
     return 0
 

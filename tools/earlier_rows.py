@@ -73,16 +73,49 @@ def batch(values: range) -> bytes:
     return encode([Sample(b"k", b"%d" % value, AT_MS) for value in values])
 
 
-def write_first(source: Cluster) -> None:
-    """Write what the link copies first."""
+def create_topics(cluster: Cluster) -> None:
+    """Create the topics, or their mirrors."""
+    for topic, partitions in TOPICS.items():
+        create_topic(cluster, topic, partitions=partitions)
+
+
+def config_for(folder: Path, source: Cluster, target: Cluster) -> Path:
+    """Write the link's configuration."""
+    return write_config(
+        folder,
+        source.bootstrap,
+        target.bootstrap,
+        name=LINK,
+        topics={"include": [*TOPICS], "refresh_interval_s": 1},
+        groups={"sync": True, "interval_s": 2},
+        gaps={"policy": "continue"},
+    )
+
+
+def write_first(source: Cluster, marked_at_ms: int | None = None) -> None:
+    """Write what the link copies first; the mapped topic's records have that time, or this one."""
     for number in range(TOPICS[PLAIN]):
         write_batches(source.bootstrap, PLAIN, [batch(range(40))], partition=number)
-    write_marked(source.bootstrap, MAPPED, 20)
+    write_marked(source.bootstrap, MAPPED, 20, now_ms=marked_at_ms)
     for topic in (EXPIRED, PAUSED):
         write_batches(source.bootstrap, topic, [batch(range(100))])
     place = TopicPartition(PLAIN, PartitionId(0))
     with ClusterAdmin(source.bootstrap) as admin:
         admin.commit_offsets({GROUP: {place: CommittedOffset(Offset(25))}})
+
+
+def write_while_stopped(source: Cluster) -> None:
+    """Write more, and delete some of it before the link can copy it."""
+    for topic in (EXPIRED, PAUSED):
+        write_batches(source.bootstrap, topic, [batch(range(100, 200))])
+    with ClusterAdmin(source.bootstrap) as admin:
+        admin.delete_records({TopicPartition(EXPIRED, PartitionId(0)): Offset(120)})
+
+
+def write_last(source: Cluster) -> None:
+    """Write what the link copies while it is killed."""
+    for number in range(TOPICS[PLAIN]):
+        write_batches(source.bootstrap, PLAIN, [batch(range(40, 60))], partition=number)
 
 
 class EarlierLink:
@@ -131,15 +164,11 @@ def run(source: Cluster, target: Cluster, link: EarlierLink) -> None:
     link.verb("pause", LINK, "--topic", PAUSED, "--why", "kept as a row")
     time.sleep(8)  # groups are published, and progress is noted
     link.end()
-    for topic in (EXPIRED, PAUSED):
-        write_batches(source.bootstrap, topic, [batch(range(100, 200))])
-    with ClusterAdmin(source.bootstrap) as admin:
-        admin.delete_records({TopicPartition(EXPIRED, PartitionId(0)): Offset(120)})
+    write_while_stopped(source)
     link.start()
     copied(target, {EXPIRED: [180]})
     time.sleep(8)
-    for number in range(TOPICS[PLAIN]):
-        write_batches(source.bootstrap, PLAIN, [batch(range(40, 60))], partition=number)
+    write_last(source)
     time.sleep(2)
     link.end(kill=True)
 
@@ -213,17 +242,8 @@ def main() -> None:
     specs = [ClusterSpec(name, settings=settings, heap_mb=320) for name in ("source", "target")]
     source, target = start_many(specs)
     with source, target, tempfile.TemporaryDirectory() as folder:
-        for topic, partitions in TOPICS.items():
-            create_topic(source, topic, partitions=partitions)
-        config = write_config(
-            Path(folder),
-            source.bootstrap,
-            target.bootstrap,
-            name=LINK,
-            topics={"include": [*TOPICS], "refresh_interval_s": 1},
-            groups={"sync": True, "interval_s": 2},
-            gaps={"policy": "continue"},
-        )
+        create_topics(source)
+        config = config_for(Path(folder), source, target)
         link = EarlierLink(config, given.tree.resolve())
         try:
             run(source, target, link)

@@ -96,12 +96,12 @@ def write_everywhere(cluster: Reachable, topics: Mapping[str, int], batch: bytes
                 _append(connection, wire.produce_version(broker), its_items)
 
 
-def write_marked(cluster: Reachable, topic: str, count: int) -> None:
+def write_marked(cluster: Reachable, topic: str, count: int, *, now_ms: int | None = None) -> None:
     """Append records to partition 0, each with a marker after it, as transactions of one record.
 
     All requests at once: `support.holes.transactions` waits for a coordinator several times each.
     """
-    name, now_ms = TopicName(topic), int(time.time() * 1000)
+    name, at_ms = TopicName(topic), now_ms or int(time.time() * 1000)
     with ClusterAdmin(cluster) as admin:
         producer = admin.init_producer_id()
     with closing(WireCluster(cluster, DialSettings())) as wire:
@@ -111,7 +111,7 @@ def write_marked(cluster: Reachable, topic: str, count: int) -> None:
         marker = markers.encode_markers(producer, [markers.Markers(topic, 0, 1, 0)])
         with closing(wire.open_data(broker)) as connection:
             for number in range(count):
-                data = encode([Sample(b"k", b"%d" % number, now_ms)])
+                data = encode([Sample(b"k", b"%d" % number, at_ms)])
                 item = produce.ProducePartition(name, leaders.topic_id, 0, [data], len(data))
                 _send_append(connection, version, [item])
                 _send(connection, markers.API_KEY, markers.VERSIONS[0], [marker])
