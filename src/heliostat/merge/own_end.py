@@ -7,7 +7,7 @@ batches in the log, and the link's note, in this order (docs/adr/0059).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from heliostat.invariants import SEQUENCE_MODULUS
@@ -107,8 +107,8 @@ def own_end(known: Evidence, own: Collection[int]) -> OwnEnd:
         All producer ids that the link ever had.
     """
     note = known.note
-    if known.remembered is not None:
-        return OwnEnd(numbered(known.remembered, note.number) + 1)
+    if (remembered := _remembered(known)) is not None:
+        return remembered
     if note.is_closed:
         return OwnEnd(note.number)
     log = list(known.log)
@@ -124,8 +124,8 @@ def own_end(known: Evidence, own: Collection[int]) -> OwnEnd:
             text = f"its target has later records of the link, and not those from number {lost} on"
             return OwnEnd(None, text)
         return OwnEnd(max([note.number, *ends]))
-    if ends and not known.is_compacted:
-        return OwnEnd(ends[-1])  # what was removed lies before it
+    if (last := _last_left(known, ends)) is not None:
+        return last
     return OwnEnd(
         None,
         f"the brokers have forgotten the link's producer, and of the log from {note.complete_to}, "
@@ -146,18 +146,32 @@ def own_end_after_cut(known: Evidence, start: int, own: Collection[int]) -> OwnE
         All producer ids that the link ever had.
     """
     note, log = known.note, list(known.log)
-    if known.remembered is not None:
-        return OwnEnd(numbered(known.remembered, note.number) + 1)
+    if (remembered := _remembered(known)) is not None:
+        return remembered
     ends = [
         number + batch.next_offset - batch.offset
         for number, batch in own_batches(log, own, note.number)
     ]
-    if ends and not known.is_compacted:
-        return OwnEnd(ends[-1])
+    if (last := _last_left(known, ends)) is not None:
+        return last
     if not ends and (note.number == 0 or (start == 0 and is_whole(log, 0, known.end))):
         return OwnEnd(0)
     text = "an election at the target took records that the link had appended, and of those before"
     return OwnEnd(None, f"{text} none is left that shows how many they were")
+
+
+def _remembered(known: Evidence) -> OwnEnd | None:
+    """Return the end by the leader's memory of the link's producer; None: it has none."""
+    if known.remembered is None:
+        return None
+    return OwnEnd(numbered(known.remembered, known.note.number) + 1)
+
+
+def _last_left(known: Evidence, ends: Sequence[int]) -> OwnEnd | None:
+    """Return the end by the last own batch that is left; None: it does not tell it."""
+    if ends and not known.is_compacted:
+        return OwnEnd(ends[-1])  # what was removed lies before it
+    return None
 
 
 def is_whole(log: Iterable[BatchPlace], start: int, end: int) -> bool:

@@ -27,6 +27,7 @@ MODULES = (
     "clusters.wire.scan",
     "records.batches.claimed_offsets",
     "records.batches.compiled_bytes",
+    "records.batches.crossed",
     "records.batches.reencode",
     "records.batches.replaced_ids",
     "records.batches.schema_frames",
