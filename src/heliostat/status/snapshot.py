@@ -98,11 +98,13 @@ class Snapshot:
         silent = self._silent_lanes() if state == "running" else {}
         failing = self._failing_lanes() if state == "running" else {}
         sums = Sums(self._ends, _open_since_ms(self._reports.driver))
-        rows = self._rows()
+        rows, reported = self._rows(), 0
         for row, shown, reading in rows:
             until_ms = _holds_until_ms(self._reports, row, reading, now_ms)
-            sums.add(row, state=shown, reading=reading, until_ms=until_ms)
-        lag, loss = sums.close(_unreported(self._reports, len(rows)))
+            lag = sums.add(row, state=shown, reading=reading, until_ms=until_ms)
+            # A former driver's partition may not be this one's: its lag answers for no other.
+            reported += state != "running" or self._reports.is_own(row) or lag.unknown > 0
+        lag, loss = sums.close(_unreported(self._reports, reported))
         absent = _without_mirror(self._reports.driver)
         latency = LatencyHistogram()
         for lane in self._reports.lanes.values():

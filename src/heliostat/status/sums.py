@@ -43,8 +43,8 @@ class Sums:
         self.problems: list[PartitionProblem] = []
         self.states: Counter[str] = Counter()
 
-    def add(self, row: PartitionRow, *, state: str, reading: Reading, until_ms: int) -> None:
-        """Add a partition.
+    def add(self, row: PartitionRow, *, state: str, reading: Reading, until_ms: int) -> Lag:
+        """Add a partition; return its lag.
 
         Parameters
         ----------
@@ -75,6 +75,7 @@ class Sums:
         self._losses.setdefault(item.source.topic, []).append(loss)
         if item.reason:
             self.problems += problems_of([row])
+        return lag
 
     def close(self, unreported: int) -> tuple[Lag, Lag]:
         """Sum up; return lag and loss of the link, of which so many partitions have no report."""

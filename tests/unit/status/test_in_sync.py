@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from heliostat.records.copier.lane import PartitionReport, PartitionState, Round
 from heliostat.records.transport.progress_reports import encode_progress
 from heliostat.status.alarms import Alarms
 from heliostat.status.board import StatusBoard
+from heliostat.status.lag import BothEnds
 from heliostat.status.snapshot import FIRST_REPORT_WITHIN_S, SILENT_AFTER_S
 from heliostat.status.values import WHY_MAX, LinkStatus
 
@@ -168,6 +170,23 @@ def test_lanes_of_the_previous_owner_do_not_count() -> None:
     link.driver(late_ms, **claimed)
     link.lane(row(9, 9), at_ms=late_ms)  # the old lane's last words
     assert len(link.status(late_ms).troubles) == 1
+
+
+def test_what_a_former_driver_copied_says_nothing_of_this_ones_partitions() -> None:
+    """Given another selection of as many partitions / then not in sync until a lane has reported.
+
+    What the former driver's lanes said of other topics is level, as both logs' ends show.
+    """
+    link, ends = Link(), {row(9, 9).source: BothEnds(9, 9)}
+    link.lane(replace(row(9, 9), target_end=9))
+    claimed = {"claim": 2, "instance": "b", "generations": {"0": 2_000_000_001}}
+    link.driver(**claimed, partitions=1)
+    status = link.board.status(NOW_MS, ends)
+    assert status.topics[0].lag_records == 0
+    assert status.why_not_in_sync() == ["the lag of 1 partitions is unknown"]
+    assert status.would_be_lost.truth == "not_known"
+    link.driver(**{**claimed, "state": "ended"}, partitions=1)
+    assert link.board.status(NOW_MS, ends).lag_records == 0
 
 
 @pytest.mark.parametrize(
