@@ -60,9 +60,13 @@ class CopiedEpochs:
             self._fetched.append(CopiedTo(offset, newest.epoch))
 
     def before(self, fetch_offset: int) -> int:
-        """Return the epoch to name in a fetch from `fetch_offset`; -1 if it is not known."""
+        """Return the epoch to name in a fetch from `fetch_offset`; -1 if it is not known.
+
+        A newer epoch than that of the batch before it may be named, too, where what was read is
+        read again: the leader answers by where that epoch ended, and it must still have it.
+        """
         newest = self._newest()
-        is_usable = newest.offset <= fetch_offset and newest != self._distrusted
+        is_usable = fetch_offset > 0 and newest != self._distrusted
         return newest.epoch if is_usable else NO_EPOCH.epoch
 
     def has_diverged(self, epoch: int, end: int, *, is_compacted: bool) -> bool:

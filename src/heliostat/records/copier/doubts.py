@@ -173,7 +173,8 @@ def _settle(item: PartitionCopy, end: MirrorEnd, answer: SourceSays) -> None:
     position = end.source
     if answer.has_them:
         item.map.read_again(end.target.end, position)
-        item.fetches.epochs.learn(CopiedTo(position, answer.epoch))
+        reached = position if answer.is_last else item.doubts.doubted_from
+        item.fetches.epochs.learn(CopiedTo(reached, answer.epoch))
     elif item.doubts.is_unnoted:
         _settle_unnoted(item, position, answer)
     else:

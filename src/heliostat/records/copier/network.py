@@ -303,6 +303,8 @@ class SourceSays(NamedTuple):
     it has an older record or none there, which proves nothing."""
     epoch: int
     """Leader epoch of the source's record (-1: not known)."""
+    is_last: bool = True
+    """Whether nothing but holes of that epoch stands between it and where copying goes on."""
 
 
 class LeaderProblem(NamedTuple):

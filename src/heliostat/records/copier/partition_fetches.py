@@ -18,7 +18,7 @@ from heliostat.records.batches.converted import (
     Stop,
     StopReason,
 )
-from heliostat.records.batches.copied_epochs import CopiedEpochs
+from heliostat.records.batches.copied_epochs import NO_EPOCH, CopiedEpochs, last_epoch
 from heliostat.records.batches.plain_batch import plain_batch
 from heliostat.records.copier.begin_checks import Stopped
 from heliostat.records.copier.cells import FETCH_OFFSET, POSITION, RAN_TO, Cell
@@ -156,6 +156,8 @@ class PartitionFetches:
         settings = self._convert
         if self.opened is not Codec.NONE:
             settings = replace(settings, opened=self.opened)
+        # Where the first answer is not appended whole, its first batch's epoch is all there is.
+        first = last_epoch(buffer, start, end) if self.epochs.named < 0 else NO_EPOCH
         place = BatchPlace(self.offset, self._map.next_target, self._map.ahead)
         view = memoryview(buffer)
         plain = plain_batch(view, start, end, place, settings) if not self.refusal else None
@@ -185,6 +187,8 @@ class PartitionFetches:
         self.offset = outcome.next_offset
         if self.refusal is not None and self.refusal.offset < outcome.next_offset:
             self.refusal = None
+        if first.offset <= outcome.next_offset:
+            self.epochs.fetched(first, first.offset)
         if outcome.stop is None:
             self.epochs.fetched(answer.epoch, outcome.next_offset)
         return outcome.stop

@@ -91,7 +91,7 @@ def _by_last_records(
         answers = _compared_each(ends, records, read_source, passed)
         passed |= {index for index, some in records.items() if some}
         found |= {
-            index: says._replace(epoch=-1) if says.has_them and index in marked else says
+            index: says._replace(is_last=False) if says.has_them and index in marked else says
             for index, says in answers.items()
             if says is not None
         }
