@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import pytest
 from sim.log_answers import batches_of
@@ -12,12 +13,26 @@ from support.records import Sample, encode
 
 from heliostat.names import Offset
 from heliostat.offsets.offset_map import Break, OffsetMap
-from heliostat.records.copier.network import LogRange, MirrorEnd, SourceSays
-from heliostat.records.transport.mirror_ends import STEPS_MAX, STRIDE_FACTOR, compare_ends
+from heliostat.records.copier.network import LogRange, MirrorEnd
+from heliostat.records.transport.mirror_ends import STEPS_MAX, STRIDE_FACTOR, Read, compare_ends
 from heliostat.records.transport.single_batches import Batches
 
 ABORT, COMMIT = False, True
-NOTHING = (None, -1)
+
+
+class Says(NamedTuple):
+    """`SourceSays` without where its record stands."""
+
+    has_them: bool | None
+    epoch: int
+
+
+NOTHING = Says(None, -1)
+
+
+def compared(ends: Mapping[int, MirrorEnd], target: Read, source: Read) -> dict[int, Says]:
+    """What `compare_ends` returns."""
+    return {index: Says(*each[:2]) for index, each in compare_ends(ends, target, source).items()}
 
 
 def log_of(*batches: list[Sample], epoch: int = 0) -> PartitionLog:
@@ -38,11 +53,10 @@ def says(
     known: OffsetMap | None = None,
     *,
     hides_ids: bool = False,
-) -> tuple[bool | None, int] | None:
+) -> Says | None:
     place = LogRange(Offset(target.start), Offset(target.end))
     end = MirrorEnd(place, known or OffsetMap(), hides_ids=hides_ids)
-    answers = compare_ends({7: end}, batches_of({7: target}), batches_of({7: source}))
-    return answers[7][:2] if 7 in answers else None
+    return compared({7: end}, batches_of({7: target}), batches_of({7: source})).get(7)
 
 
 def test_an_equal_record_is_found_with_its_epoch() -> None:
@@ -150,7 +164,7 @@ def test_unreadable_markers_are_left_out(fails_from: int) -> None:
         return batches_of({7: target})(places, *room) if len(looks) < fails_from else {}
 
     end = MirrorEnd(LogRange(Offset(0), Offset(target.end)), OffsetMap())
-    assert compare_ends({7: end}, read, batches_of({7: target})) == {}
+    assert compared({7: end}, read, batches_of({7: target})) == {}
 
 
 @pytest.mark.parametrize("which", ["source begins behind", "source has less"])
@@ -179,8 +193,8 @@ def test_unreadable_records_are_left_out() -> None:
     target = log_of(samples(b"a"))
     end = MirrorEnd(LogRange(Offset(0), Offset(1)), OffsetMap())
     logs = batches_of({7: target})
-    assert compare_ends({7: end}, nothing, logs) == {}
-    assert compare_ends({7: end}, logs, nothing) == {}
+    assert compared({7: end}, nothing, logs) == {}
+    assert compared({7: end}, logs, nothing) == {}
 
 
 def test_a_damaged_batch_proves_nothing() -> None:
@@ -191,7 +205,7 @@ def test_a_damaged_batch_proves_nothing() -> None:
 
     end = MirrorEnd(LogRange(Offset(0), Offset(1)), OffsetMap())
     logs = batches_of({7: log_of(samples(b"a"))})
-    assert compare_ends({7: end}, logs, damaged) == {7: NOTHING}
+    assert compared({7: end}, logs, damaged) == {7: NOTHING}
 
 
 def kept_of(log: PartitionLog, *offsets: int) -> PartitionLog:
@@ -219,7 +233,7 @@ def test_records_before_the_doubt_prove_nothing(
     target = log_of(*(samples(value) for value in values))
     source = kept_of(log_of(*(samples(value) for value in [*values, b"since"])), 3, 6)
     end = MirrorEnd(LogRange(Offset(0), Offset(6)), OffsetMap(), Offset(doubted_from))
-    assert compare_ends({7: end}, batches_of({7: target}), batches_of({7: source})) == {7: told}
+    assert compared({7: end}, batches_of({7: target}), batches_of({7: source})) == {7: told}
 
 
 def test_within_a_batch_earlier_records_are_compared_too() -> None:
@@ -230,12 +244,11 @@ def test_within_a_batch_earlier_records_are_compared_too() -> None:
 
 def map_says(
     source: PartitionLog, target: PartitionLog, known: OffsetMap, doubted_from: int = 0
-) -> tuple[bool | None, int] | None:
+) -> Says | None:
     """Compare the mirror with its map."""
     within = LogRange(Offset(target.start), Offset(target.end))
     end = MirrorEnd(within, known, Offset(doubted_from), asks_map=True)
-    answers = compare_ends({7: end}, batches_of({7: target}), batches_of({7: source}))
-    return answers[7][:2] if 7 in answers else None
+    return compared({7: end}, batches_of({7: target}), batches_of({7: source})).get(7)
 
 
 def test_if_the_source_ends_before_earlier_records_check_the_map() -> None:
@@ -286,7 +299,7 @@ def test_unreadable_remaining_records_are_read_again() -> None:
         return batches_of({7: source})(offsets) if len(looks) < 3 else {}
 
     end = MirrorEnd(LogRange(Offset(0), Offset(3)), OffsetMap.of([Break(0, 5)]), asks_map=True)
-    assert compare_ends({7: end}, batches_of({7: target}), read) == {}
+    assert compared({7: end}, batches_of({7: target}), read) == {}
     assert len(looks) == 3
 
 
@@ -304,13 +317,13 @@ def test_a_mirror_of_markers_alone_is_compared_by_its_holes() -> None:
     assert says(source, target) == NOTHING
 
 
-def of_a_hole(source: PartitionLog, doubted_from: int, end: int) -> SourceSays | None:
+def of_a_hole(source: PartitionLog, doubted_from: int, end: int) -> Says | None:
     """Told where a mirror has a record at 0 and markers from 1 on."""
     target = log_of(samples(b"a"))
     for _ in range(end - 1):
         target.end_transaction(1, 0, 1_000, commit=True)
     there = MirrorEnd(LogRange(Offset(0), Offset(end)), OffsetMap(), Offset(doubted_from))
-    return compare_ends({7: there}, batches_of({7: target}), batches_of({7: source})).get(7)
+    return compared({7: there}, batches_of({7: target}), batches_of({7: source})).get(7)
 
 
 def in_transaction(log: PartitionLog, pid: int, records: int) -> None:
@@ -378,15 +391,15 @@ def test_an_unreadable_hole_is_left_out() -> None:
     target = log_of(samples(b"a"))
     target.end_transaction(1, 0, 1_000, commit=True)
     end = MirrorEnd(LogRange(Offset(0), Offset(2)), OffsetMap(), Offset(1))
-    assert compare_ends({7: end}, batches_of({7: target}), lambda *_: {}) == {}
+    assert compared({7: end}, batches_of({7: target}), lambda *_: {}) == {}
 
 
 def says_behind_a_pipeline(
     source: PartitionLog, target: PartitionLog, kept: tuple[str, ...]
-) -> SourceSays | None:
+) -> Says | None:
     within = LogRange(Offset(target.start), Offset(target.end))
     end = MirrorEnd(within, OffsetMap(), kept=kept)
-    return compare_ends({7: end}, batches_of({7: target}), batches_of({7: source})).get(7)
+    return compared({7: end}, batches_of({7: target}), batches_of({7: source})).get(7)
 
 
 def test_of_records_behind_a_pipeline_what_it_keeps_is_compared() -> None:
