@@ -108,6 +108,10 @@ class CopiedEpochs:
         return self._copied
 
     def drop(self, position: int) -> None:
-        """Forget what was fetched from `position` on: it is fetched again."""
-        self.copied(position)
+        """Forget what was fetched from `position` on: it is fetched again.
+
+        If no epoch is known below, the first one fetched stays: an append may have landed.
+        """
+        if self.copied(position).epoch < 0 and self._fetched:
+            self._copied = CopiedTo(max(0, position), self._fetched[0].epoch)
         self._fetched.clear()

@@ -109,13 +109,14 @@ def settle_doubts(
             continue
         if item.doubts.doubted_from is None:
             continue
-        is_void = is_void and item.doubts.is_unnoted
+        if is_void and item.doubts.is_unnoted:
+            continue  # if the other cause passes, as when its log is read again, the doubt stands
         known = OffsetMap() if fills_holes(item.spec, maps[index]) else maps[index]
         from_ = item.doubts.doubted_from
         end = MirrorEnd(target, known, from_, hides_ids=_hides_ids(item), kept=by)
         is_decided = jump_at(item.spec, target.end) or item.spec.adopted_at == target.end
         is_decided = is_decided or not is_comparable
-        if end.source > item.doubts.doubted_from and not is_decided and not is_void:
+        if end.source > item.doubts.doubted_from and not is_decided:
             ends[index] = end
             continue
         # The target has nothing from there on: what was read is dropped, and what was a hole may

@@ -296,7 +296,8 @@ def _compared_each(
     None where the source has none of them: compaction removed them. Where its log does not reach a
     record, no earlier ones are compared, as they don't show what it lost; but they do show whether
     a map is right. Partitions that can't be read now are missing.
-    The epoch is given only for the mirror's very last record, so never for those in `passed`.
+    Of an equal record the epoch is given only if it is the mirror's very last one, so never for
+    those in `passed`; of another record always: what it replaced was of an earlier one.
     """
     found: dict[int, SourceSays | None] = dict.fromkeys(records)
     left = {index: some for index, some in records.items() if some}
@@ -321,7 +322,8 @@ def _compared_each(
             is_out = not batches[index] and not ends[index].asks_map
             if says.has_them is not None or is_out:
                 is_last = power == 0 and index not in passed
-                found[index] = says if is_last else says._replace(epoch=-1)
+                keeps_epoch = is_last or says.has_them is False
+                found[index] = says if keeps_epoch else says._replace(epoch=-1)
         left = {index: some for index, some in left.items() if found[index] is None}
     return found
 

@@ -88,3 +88,17 @@ def test_an_epoch_that_only_ended_is_no_truncation(
         assert epochs.before(120) == -1
         epochs.fetched(CopiedTo(125, 4), 125)
         assert epochs.before(125) == 4
+
+
+def test_the_first_epoch_stays_where_none_is_known_and_what_was_fetched_is_dropped() -> None:
+    """Given an append that may have landed / then its epoch is named, and proves no end."""
+    epochs = CopiedEpochs()
+    epochs.fetched(CopiedTo(5, 3), 5)
+    epochs.fetched(CopiedTo(9, 4), 9)
+    epochs.drop(0)
+    assert (epochs.before(0), epochs.before(5)) == (-1, 3)
+    assert not epochs.has_diverged(3, 0, is_compacted=False)
+    epochs = CopiedEpochs(CopiedTo(2, 1))
+    epochs.fetched(CopiedTo(5, 3), 5)
+    epochs.drop(2)
+    assert epochs.before(2) == 1
