@@ -106,10 +106,7 @@ class Snapshot:
             reported += state != "running" or self._reports.is_own(row) or lag.unknown > 0
         lag, loss = sums.close(_unreported(self._reports, reported))
         absent = _without_mirror(self._reports.driver)
-        latency = LatencyHistogram()
-        for lane in self._reports.lanes.values():
-            for _, _, counts in lane.recent:
-                latency.merge(counts)
+        latency = _latency(self._reports.lanes.values())
         reporting = {
             number: lane
             for number, lane in self._reports.lanes.items()
@@ -296,6 +293,15 @@ def _holds_until_ms(reports: Reports, row: PartitionRow, reading: Reading, now_m
     if reading is not Reading.CURRENT or lane is None:
         return now_ms
     return row.holds_until_ms(now_ms, lane.newest.at_ms)
+
+
+def _latency(lanes: Iterable[LaneReports]) -> LatencyHistogram:
+    """Return the latencies within the window, of all lanes together."""
+    latency = LatencyHistogram()
+    for lane in lanes:
+        for _, _, counts in lane.recent:
+            latency.merge(counts)
+    return latency
 
 
 def _unreported(reports: Reports, reported: int) -> int:

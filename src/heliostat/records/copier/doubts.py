@@ -174,7 +174,7 @@ def _settle(item: PartitionCopy, end: MirrorEnd, answer: SourceSays) -> None:
     position = end.source
     if answer.has_them:
         item.map.read_again(end.target.end, position)
-        reached = position if answer.is_last else item.doubts.doubted_from
+        reached = position if answer.is_last else (item.doubts.doubted_from or 0)
         item.fetches.epochs.learn(CopiedTo(reached, answer.epoch))
     elif item.doubts.is_unnoted:
         _settle_unnoted(item, position, answer)

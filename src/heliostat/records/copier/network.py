@@ -286,8 +286,7 @@ class MirrorEnd(NamedTuple):
     hides_ids: bool = False
     """Whether records are compared without their schema ids, as the mirror has others."""
     kept: tuple[str, ...] | None = None
-    """Of records that came through a pipeline, which may have left some out: the columns that it
-    changes in none. None: there is no pipeline."""
+    """Columns that the records' pipeline, which may leave some out, changes in none; None: none."""
 
     @property
     def source(self) -> Offset:
@@ -299,12 +298,11 @@ class SourceSays(NamedTuple):
     """What the source has at the offset of a mirror's last record."""
 
     has_them: bool | None
-    """Whether it has that very record or, where the mirror has only holes, no record either. None:
-    it has an older record or none there, which proves nothing."""
+    """Whether it has it or, where the mirror has only holes, none either; None: no proof."""
     epoch: int
     """Leader epoch of the source's record (-1: not known)."""
     is_last: bool = True
-    """Whether nothing but holes of that epoch stands between it and where copying goes on."""
+    """Whether only holes of that epoch stand between it and where copying goes on."""
 
 
 class LeaderProblem(NamedTuple):

@@ -124,7 +124,8 @@ def test_the_record_before_trailing_markers_is_compared(count: int) -> None:
     assert says(log_of(samples(b"z")), target) == (False, 0)
     end = MirrorEnd(LogRange(Offset(0), Offset(target.end)), OffsetMap())
     answer = compare_ends({7: end}, batches_of({7: target}), batches_of({7: log_of(samples(b"a"))}))
-    assert answer[7].has_them and not answer[7].is_last
+    assert answer[7].has_them
+    assert not answer[7].is_last
 
 
 def test_a_hole_after_the_last_record_may_be_of_a_later_epoch() -> None:
