@@ -7,13 +7,14 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Any
 
-from kafka.protocol.consumer import ListOffsetsRequest, OffsetForLeaderEpochRequest
+from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.producer import InitProducerIdRequest, WriteTxnMarkersRequest
 
 from heliostat.clusters.admin import topic_calls
 from heliostat.clusters.admin.caller import Caller, error_of
 from heliostat.clusters.admin.leaders import Answers, OffsetLeaders
 from heliostat.clusters.admin.values import EpochEnd, ListedOffset
+from heliostat.clusters.epoch_request import epoch_end_request
 from heliostat.clusters.kafka_codes import CONSUMER, UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.clusters.record_deletion import deletion_request
 from heliostat.errors import BrokerError
@@ -111,21 +112,8 @@ def epoch_ends(
     """OffsetForLeaderEpoch (KIP-101): end offsets of leader epochs."""
 
     def ask(leader: BrokerId, partitions: list[TopicPartition]) -> Answers[EpochEnd]:
-        kind = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
-        topics: dict[TopicName, list[Any]] = defaultdict(list)
-        for partition in partitions:
-            topics[partition.topic].append(
-                kind.OffsetForLeaderPartition(
-                    partition=partition.partition,
-                    current_leader_epoch=leaders.epochs.of(partition),
-                    leader_epoch=epochs[partition],
-                )
-            )
-        request = OffsetForLeaderEpochRequest(
-            replica_id=CONSUMER,
-            topics=[kind(topic=name, partitions=rows) for name, rows in topics.items()],
-            min_version=2,
-        )
+        asked = {partition: epochs[partition] for partition in partitions}
+        request = epoch_end_request(asked, leaders.epochs.of)
         return {
             TopicPartition(TopicName(topic.topic), PartitionId(row.partition)): error_of(
                 row.error_code, f"ask {topic.topic}-{row.partition} for a leader epoch's end"
