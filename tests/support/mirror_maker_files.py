@@ -188,6 +188,7 @@ DEDICATED: dict[str, Case] = {
         ),
         "",
     ),
+    "heartbeats of this direction": (dedicated("A->B.emit.heartbeats.interval.seconds = 3"), ""),
     "no heartbeats of the other direction": (
         dedicated("B->A.emit.heartbeats.enabled = false"),
         "",
@@ -283,6 +284,12 @@ CONNECTORS: dict[str, Case] = {
         ),
         "",
     ),
+    "another listener for the producer": (
+        connectors(
+            connector(producer__override__bootstrap__servers="b:9093"), connector("Checkpoint")
+        ),
+        "target admin",
+    ),
     "checkpoints of another flow": (
         connectors(
             connector(),
@@ -342,6 +349,10 @@ STRIMZI: dict[str, Case] = {
     "identity": (
         strimzi(f"sourceConnector: {{config: {{replication.policy.class: {IDENTITY}, {QUIET}}}}}"),
         "",
+    ),
+    "an admin client of its own": (
+        strimzi(f"sourceConnector: {{config: {{admin.bootstrap.servers: 'o:1', {QUIET}}}}}"),
+        "the source admin and the target admin",
     ),
     "a consumer of its own": (
         strimzi(f"sourceConnector: {{config: {{consumer.bootstrap.servers: 'o:1', {QUIET}}}}}"),
