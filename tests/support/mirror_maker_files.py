@@ -193,6 +193,11 @@ DEDICATED: dict[str, Case] = {
         dedicated("B->A.emit.heartbeats.enabled = false"),
         "",
     ),
+    "enabled at top": (dedicated("enabled = true", "B->A.topics = pay"), ""),
+    "enabled at top without heartbeats": (
+        dedicated("enabled = true", "emit.heartbeats.enabled = false"),
+        "",
+    ),
     "three clusters": (
         {
             "mm2.properties": (TWO + "C->B.enabled=true\nC.bootstrap.servers=c:1\n").replace(

@@ -76,7 +76,9 @@ def _given(file: str, text: str, ledger: Ledger) -> Named:
 def _flow(given: Named, source: str, target: str, ledger: Ledger) -> Flow | None:
     own = below(given, f"{source}->{target}.")
     top = {name: setting for name, setting in given.items() if is_connector(name)}
-    enabled = own.get("enabled") or top.get("enabled")
+    enabled = own.get("enabled")
+    if enabled is None and _emits_heartbeats(given, source, target, ledger):
+        enabled = top.get("enabled")  # else there is no pair to which it could apply
     if enabled is None or not enabled.is_true:
         for name, setting in own.items():
             back = name.startswith(("emit.heartbeats", "heartbeats."))
