@@ -40,6 +40,22 @@ def connectors(*given: dict[str, Any]) -> Files:
     return {"connectors.json": json.dumps(given)}
 
 
+def resources(*given: dict[str, Any]) -> Files:
+    """Return connectors as KafkaConnector resources, a file each."""
+    found = {}
+    for each in given:
+        config = dict(each["config"])
+        found[f"{each['name']}.yaml"] = json.dumps(
+            {
+                "apiVersion": "kafka.strimzi.io/v1beta2",
+                "kind": "KafkaConnector",
+                "metadata": {"name": each["name"]},
+                "spec": {"class": config.pop("connector.class"), "tasksMax": 2, "config": config},
+            }
+        )
+    return found
+
+
 def strimzi(mirror: str, spec: str = "", a: str = "", b: str = "") -> Files:
     """Return a KafkaMirrorMaker2; `mirror` stands in a mirror, `a` and `b` in clusters."""
     return {
@@ -275,6 +291,24 @@ CONNECTORS: dict[str, Case] = {
             ),
         ),
         "writes into the cluster with the addresses of A",
+    ),
+    "resources with swapped aliases": (
+        resources(
+            connector(topics="test"),
+            connector(
+                "Checkpoint",
+                source__cluster__alias="B",
+                target__cluster__alias="A",
+                topics="test",
+                groups="testgroup",
+            ),
+            connector(
+                "Heartbeat",
+                target__cluster__bootstrap__servers="a:9092",
+                producer__override__bootstrap__servers="a:9092",
+            ),
+        ),
+        "calls the clusters B->A, but has the addresses of A->B",
     ),
     "heartbeats of the reverse": (
         connectors(
