@@ -92,7 +92,7 @@ def _flow(given: Named, source: str, target: str, ledger: Ledger) -> Flow | None
     for name in top.keys() & own.keys():
         ledger.without(top[name], f"{source}->{target}.{name} wins")
     for name in own.keys() & HOW_HEARTBEATS:
-        why = f"heartbeats of {source}->{target} go into {target}: for the link of {target}->{source}"
+        why = f"these heartbeats go into {target}: for the link of {target}->{source}"
         ledger.unless_read(own[name].origin, why)
     settings = (
         top

@@ -75,8 +75,8 @@ class LinkDraft:
             self.ledger.without(other, f"{found[0].origin.name} wins")
         if found and names[0] not in self.given and self.flow.version >= WITHOUT_OLD_NAMES:
             self.ledger.must_do(
-                f"{self.flow.name}: MirrorMaker 2 reads {found[0].origin.name} before 4.0 only, and "
-                "so does the link; if yours is later, it was without effect: remove what it became"
+                f"{self.flow.name}: MirrorMaker 2 reads {found[0].origin.name} before 4.0 only, "
+                "and so does the link; if yours is later, remove what it became"
             )
         return found[0] if found else None
 

@@ -17,7 +17,7 @@ GREETINGS = (
 )
 """How the lines begin that each session prints and that say nothing."""
 NO_NATIVE_CODE = " WARN NativeCodeLoader: "
-"""A session that sets its own log level begins with it: Hadoop has no libraries for this machine."""
+"""A session that sets its own log level prints it: Hadoop has no libraries for this machine."""
 Tell = Callable[[str], None]
 
 

@@ -285,8 +285,8 @@ used mm2.properties clusters: clusters
 used mm2.properties summit.bootstrap.servers: clusters.summit.bootstrap
 used mm2.properties usdf.bootstrap.servers: clusters.usdf.bootstrap
 used mm2.properties summit->usdf.enabled: link from summit to usdf
-without effect mm2.properties sync.topic.acls.enabled: ACLs follow only with access.sync_acls, which \
-is off
+without effect mm2.properties sync.topic.acls.enabled: ACLs follow only with access.sync_acls, \
+which is off
 used mm2.properties topics: topics.include; schemas.strategy, for registry-schemas: schemas are \
 mirrored, not that topic
 """

@@ -24,7 +24,7 @@ from heliostat.records.spark import trial as in_spark
 
 HELIOSTAT = Path(sys.executable).with_name("heliostat")
 TRIED_WITHIN_S = 2.0
-"""Of processor time: others may be busy. It takes 1.0 s on a quiet machine, twice that on a full one."""
+"""Of processor time: others may be busy. It takes 1.0 s on a quiet machine, twice that if not."""
 TRIES = 4
 CONFIG: dict[str, Any] = {
     "clusters": {"summit": {"bootstrap": ["127.0.0.1:1"]}, "usdf": {"bootstrap": ["127.0.0.1:2"]}},

@@ -97,9 +97,7 @@ class Piped(NamedTuple):
     """The columns that it reads: the others need not be there."""
 
 
-def on_lane(
-    session: SparkSession, rows_of_lane: Callable[..., Any], pipeline: Pipeline
-) -> Piped:
+def on_lane(session: SparkSession, rows_of_lane: Callable[..., Any], pipeline: Pipeline) -> Piped:
     """Return a pipeline on the frame of one task in which `rows_of_lane` gives all rows.
 
     Raises
