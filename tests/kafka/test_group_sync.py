@@ -17,6 +17,7 @@ from support.streams_member import CLIENT_ID, StreamsMember
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import CommittedOffset
 from heliostat.errors import BrokerError, GroupsFailed, LinkTakenOver
+from heliostat.groups.naming import GroupNaming
 from heliostat.groups.progress import ProgressGroup
 from heliostat.groups.values import Reason
 from heliostat.invariants import group_offset_may_be_published
@@ -53,6 +54,28 @@ def test_a_consumer_that_moves_reads_the_next_record(sides: Sides) -> None:
     assert (sides.row(group).reason, sides.row(group).reread_records) == (Reason.SYNCED, 0)
     with Reader(sides.target_bootstrap, sides.mirror, group) as reader:
         assert reader.read(63) == VALUES[37:]
+
+
+@pytest.mark.thorough
+def test_a_renamed_group_goes_on_beside_one_of_the_old_name(sides: Sides) -> None:
+    """Given `groups.naming` and a group of the same name at the target / when a consumer moves to
+
+    the new name / then it reads the next record, and the target's own group stays where it was.
+    """
+    sides.naming = GroupNaming("east.${group}")
+    group = fresh_name("group")
+    renamed = f"east.{group}"
+    sides.commit(group, 77, at_target=True)
+    sides.commit(group, 37, "mine")
+    sides.sync(**only(group)).run()
+    assert (sides.row(group).reason, sides.row(group).reread_records) == (Reason.SYNCED, 0)
+    assert sides.at_target(renamed) == CommittedOffset(Offset(37), "mine")
+    with Reader(sides.target_bootstrap, sides.mirror, renamed) as reader:
+        assert reader.read(63) == VALUES[37:]
+    sides.commit(group, 20)
+    sides.sync(**only(group)).run()
+    assert sides.at_target(renamed) == CommittedOffset(Offset(20)), "a reset, by a new driver"
+    assert sides.at_target(group) == CommittedOffset(Offset(77))
 
 
 def test_a_transactional_topic_is_translated(cluster_pair: ClusterPair) -> None:

@@ -8,7 +8,7 @@ import pytest
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat, said
 from support.group_sides import write_values
-from support.links import RunningLink, write_config
+from support.links import RunningLink, ends, write_config
 from support.streams_app import StreamsApp, counts_in, exact_counts
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
@@ -53,6 +53,9 @@ def test_an_exactly_once_application_moves_with_exact_counts(
         write(source, words, MORE)
 
         def has_moved() -> bool:
+            sizes = {words: PARTITIONS}
+            if ends(target, sizes) != ends(source, sizes):  # a status may be as of a second ago
+                return False
             (status,) = said(path, "status")
             return status["lag_records"] == 0 and heliostat(path, "groups").returncode == 0
 
@@ -60,4 +63,9 @@ def test_an_exactly_once_application_moves_with_exact_counts(
         assert counts_in(target, counts) == at_source
     with StreamsApp(target, name, words, counts, tmp_path / "there", protocol=protocol) as app:
         wanted = exact_counts(WORDS + MORE)
-        until(lambda: counts_in(target, counts) == wanted, app.text)
+
+        def what() -> str:
+            found = counts_in(target, counts)
+            return f"{ {word: (found.get(word), wanted[word]) for word in wanted} }: {app.text()}"
+
+        until(lambda: counts_in(target, counts) == wanted, what)

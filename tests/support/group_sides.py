@@ -20,6 +20,7 @@ from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
 from heliostat.config import GroupsConfig
 from heliostat.errors import BrokerError
 from heliostat.groups.apply import Committers
+from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.sync import GroupSync
@@ -138,6 +139,7 @@ class Sides:
     configs: Mapping[str, str] = field(default_factory=dict)
     breaks: list[Break] = field(default_factory=list)
     copied_to: dict[TopicPartition, int] = field(default_factory=dict)
+    naming: GroupNaming = SAME_NAMES
 
     def __post_init__(self) -> None:
         self._open = ExitStack()
@@ -193,6 +195,7 @@ class Sides:
             events=Events(SystemClock().wall_ms),
             guard=guard,
             on_decided=self.decided.update,
+            naming=self.naming,
         )
 
     def commit(

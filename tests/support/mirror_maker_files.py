@@ -40,6 +40,22 @@ def connectors(*given: dict[str, Any]) -> Files:
     return {"connectors.json": json.dumps(given)}
 
 
+def resources(*given: dict[str, Any]) -> Files:
+    """Return connectors as KafkaConnector resources, a file each."""
+    found = {}
+    for each in given:
+        config = dict(each["config"])
+        found[f"{each['name']}.yaml"] = json.dumps(
+            {
+                "apiVersion": "kafka.strimzi.io/v1beta2",
+                "kind": "KafkaConnector",
+                "metadata": {"name": each["name"]},
+                "spec": {"class": config.pop("connector.class"), "tasksMax": 2, "config": config},
+            }
+        )
+    return found
+
+
 def strimzi(mirror: str, spec: str = "", a: str = "", b: str = "") -> Files:
     """Return a KafkaMirrorMaker2; `mirror` stands in a mirror, `a` and `b` in clusters."""
     return {
@@ -188,8 +204,14 @@ DEDICATED: dict[str, Case] = {
         ),
         "",
     ),
+    "heartbeats of this direction": (dedicated("A->B.emit.heartbeats.interval.seconds = 3"), ""),
     "no heartbeats of the other direction": (
         dedicated("B->A.emit.heartbeats.enabled = false"),
+        "",
+    ),
+    "enabled at top": (dedicated("enabled = true", "B->A.topics = pay"), ""),
+    "enabled at top without heartbeats": (
+        dedicated("enabled = true", "emit.heartbeats.enabled = false"),
         "",
     ),
     "three clusters": (
@@ -270,6 +292,24 @@ CONNECTORS: dict[str, Case] = {
         ),
         "writes into the cluster with the addresses of A",
     ),
+    "resources with swapped aliases": (
+        resources(
+            connector(topics="test"),
+            connector(
+                "Checkpoint",
+                source__cluster__alias="B",
+                target__cluster__alias="A",
+                topics="test",
+                groups="testgroup",
+            ),
+            connector(
+                "Heartbeat",
+                target__cluster__bootstrap__servers="a:9092",
+                producer__override__bootstrap__servers="a:9092",
+            ),
+        ),
+        "calls the clusters B->A, but has the addresses of A->B",
+    ),
     "heartbeats of the reverse": (
         connectors(
             connector(),
@@ -282,6 +322,12 @@ CONNECTORS: dict[str, Case] = {
             ),
         ),
         "",
+    ),
+    "another listener for the producer": (
+        connectors(
+            connector(producer__override__bootstrap__servers="b:9093"), connector("Checkpoint")
+        ),
+        "target admin",
     ),
     "checkpoints of another flow": (
         connectors(
@@ -342,6 +388,10 @@ STRIMZI: dict[str, Case] = {
     "identity": (
         strimzi(f"sourceConnector: {{config: {{replication.policy.class: {IDENTITY}, {QUIET}}}}}"),
         "",
+    ),
+    "an admin client of its own": (
+        strimzi(f"sourceConnector: {{config: {{admin.bootstrap.servers: 'o:1', {QUIET}}}}}"),
+        "the source admin and the target admin",
     ),
     "a consumer of its own": (
         strimzi(f"sourceConnector: {{config: {{consumer.bootstrap.servers: 'o:1', {QUIET}}}}}"),

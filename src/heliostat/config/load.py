@@ -272,6 +272,8 @@ def _nearest(where: _Path) -> str:
         ]
         sections = inner or sections  # a place in a list, a name in a map, or one of several
     keys = [key for section in sections for key in section.model_fields]
+    if where[-1] in keys:
+        return " here: it stands alone, not beside the others"
     close = difflib.get_close_matches(str(where[-1]), keys, n=1)
     return f", did you mean {close[0]}?" if close else ""
 

@@ -33,6 +33,8 @@ LOOK_S = 0.5
 COUNTED_S = 2.0
 BEGINS_S = 10.0
 """About how long it takes from the end of one round to the first report of the next."""
+STARTS_S = 20.0
+"""At most so long a link takes, checks aside, until its lanes begin: topics, and a cold Spark."""
 WHAT_TO_DO = (
     "put topics of the same two clusters into one link, and those with equal steps into one "
     "pipeline, lower spark.task_cpus (an idle lane takes 40 MB, one whose target is slow 430 MB, "
@@ -267,6 +269,30 @@ def places_note(config: Config, link: LinkConfig) -> tuple[str, ...]:
     waits = bool(link.pipelines) or len(config.links) >= places  # see `Places.is_over`
     text = few_places_text(config.links, places)
     return (text,) if waits and text else ()
+
+
+def begins_note(config: Config, count: int, checks_s: float) -> str:
+    """Return within what time each pipeline as rows has begun, as `plan` says it.
+
+    Parameters
+    ----------
+    config
+        The configuration.
+    count
+        How many pipelines as rows the link has.
+    checks_s
+        What Spark took to check them.
+    """
+    cores = local_cores(config.spark.master)
+    turns = 1
+    if cores is not None:
+        places = places_of(cores, task_cpus_of(config.spark.task_cpus, config.spark.master))
+        turns = math.ceil(lanes_in_use(config.links, places) / max(1, places))
+    within_s = STARTS_S + checks_s + BEGINS_S + (turns - 1) * (TURN_S + BEGINS_S)
+    return (
+        f"Spark checks {count} pipeline{'' if count == 1 else 's'} as rows before the link's first "
+        f"record, {checks_s:.1f} s here; all of them copy within about {math.ceil(within_s)} s"
+    )
 
 
 def few_places_text(links: Iterable[LinkConfig], places: int) -> str:

@@ -22,6 +22,7 @@ from heliostat.mm2.config_clients import (
 from heliostat.mm2.config_names import (
     DEDICATED,
     HEARTBEAT_ONLY,
+    HOW_HEARTBEATS,
     ROLES,
     WORKER_PREFIXES,
     is_client,
@@ -75,7 +76,9 @@ def _given(file: str, text: str, ledger: Ledger) -> Named:
 def _flow(given: Named, source: str, target: str, ledger: Ledger) -> Flow | None:
     own = below(given, f"{source}->{target}.")
     top = {name: setting for name, setting in given.items() if is_connector(name)}
-    enabled = own.get("enabled") or top.get("enabled")
+    enabled = own.get("enabled")
+    if enabled is None and _emits_heartbeats(given, source, target, ledger):
+        enabled = top.get("enabled")  # else there is no pair to which it could apply
     if enabled is None or not enabled.is_true:
         for name, setting in own.items():
             back = name.startswith(("emit.heartbeats", "heartbeats."))
@@ -88,12 +91,15 @@ def _flow(given: Named, source: str, target: str, ledger: Ledger) -> Flow | None
     ledger.used(enabled, f"link from {source} to {target}")
     for name in top.keys() & own.keys():
         ledger.without(top[name], f"{source}->{target}.{name} wins")
+    for name in own.keys() & HOW_HEARTBEATS:
+        why = f"these heartbeats go into {target}: for the link of {target}->{source}"
+        ledger.unless_read(own[name].origin, why)
     settings = (
         top
         | _of_cluster(given, source, "source")
         | _of_cluster(given, target, "target")
         | dict(_producer(given, target))
-        | own
+        | {name: setting for name, setting in own.items() if name not in HOW_HEARTBEATS}
     )
     settings.update({f"worker.{n}": s for n, s in _worker(given, target)})
     aliases = [_alias(settings, side, name, ledger) for side, name in _sides(source, target)]

@@ -36,16 +36,16 @@ def tell_what_differs(draft: LinkDraft) -> None:
 def _acls(draft: LinkDraft) -> None:
     acls = [s for k, s in draft.given.items() if k.startswith("sync.topic.acls.")]
     for each in acls:
-        draft.ledger.without(each, "ACLs are not copied; `heliostat acls` lists what a link needs")
+        draft.ledger.without(each, "ACLs follow only with access.sync_acls, which is off")
     enabled = draft.given.get("sync.topic.acls.enabled")
     difference = (
         f"{draft.flow.name}: Read ACLs of topics were copied to the target (sync.topic.acls, on by "
-        "default); a link copies none, and existing ones stay"
+        "default); existing ones stay, and a link has them follow only with access.sync_acls: true"
     )
     if enabled is None:
         draft.ledger.differs(difference)
     elif enabled.is_true:
-        draft.ledger.unsupported(enabled, "ACLs are not copied", difference)
+        draft.ledger.unsupported(enabled, "access.sync_acls lets people in: it is off", difference)
 
 
 def _own_names(draft: LinkDraft) -> None:

@@ -15,6 +15,8 @@ ORDER = (
     *("heartbeats", "checkpoints", "offset_syncs"),
 )
 """Order of a link's sections."""
+WITHOUT_OLD_NAMES = (4, 0)
+"""The first version that does not read `topics.blacklist` and its like (KIP-629)."""
 
 
 class LinkDraft:
@@ -71,6 +73,11 @@ class LinkDraft:
         found = [self.given[name] for name in names if name in self.given]
         for other in found[1:]:
             self.ledger.without(other, f"{found[0].origin.name} wins")
+        if found and names[0] not in self.given and self.flow.version >= WITHOUT_OLD_NAMES:
+            self.ledger.must_do(
+                f"{self.flow.name}: MirrorMaker 2 reads {found[0].origin.name} before 4.0 only, "
+                "and so does the link; if yours is later, remove what it became"
+            )
         return found[0] if found else None
 
     def tell_answers(self, answer: Callable[[str], tuple[Fate, str] | None]) -> None:

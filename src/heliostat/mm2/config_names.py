@@ -65,6 +65,7 @@ HEARTBEAT_ONLY = frozenset(
     }
 )
 """Properties that only the heartbeat connector reads."""
+HOW_HEARTBEATS = HEARTBEAT_ONLY - {"emit.heartbeats.enabled"}
 
 WORKER_PREFIXES = (
     *("offset.storage", "config.storage", "status.storage", "key.converter", "value.converter"),

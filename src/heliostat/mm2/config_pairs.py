@@ -115,8 +115,14 @@ def addresses_of(connector: Connector, side: str) -> frozenset[str]:
     return frozenset() if setting is None else frozenset(setting.entries())
 
 
+def _reached(connector: Connector, side: str) -> frozenset[str]:
+    """Return all addresses of a cluster: a client may use another listener than its cluster's."""
+    cluster = connector.settings.get(f"{side}.cluster.{_BOOTSTRAP}")
+    return addresses_of(connector, side) | frozenset(() if cluster is None else cluster.entries())
+
+
 def _is_same_flow(source: Connector, checkpoint: Connector) -> bool:
-    ends = [(addresses_of(source, s), addresses_of(checkpoint, s)) for s in ("source", "target")]
+    ends = [(_reached(source, side), _reached(checkpoint, side)) for side in ("source", "target")]
     if all(one and other for one, other in ends):
         return all(one & other for one, other in ends)
     return aliases_of(source) == aliases_of(checkpoint)

@@ -197,7 +197,7 @@ class _Resource:
             f"{side}{role}": f"{side or 'source.'}{role}".replace(".", " ").strip()
             for side in ("", "source.", "target.")
             for role in ROLES
-        }
+        } | {"admin.": "source admin and the target admin"}
         for each in built:
             for prefix, role in (prefixes | {OVERRIDE: "producer"}).items():
                 for setting in connecting(below(each.settings, prefix)).values():

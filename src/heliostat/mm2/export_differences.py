@@ -57,6 +57,13 @@ def _of_topics(link: LinkConfig) -> Iterator[str]:
     if topics.config_set:
         names = ", ".join(topics.config_set)
         yield f"topics.config_set: nothing sets {names} of mirrors"
+    if topics.protect:
+        yield "topics.protect: nothing keeps others from writing into mirrors"
+    if link.access.is_on:
+        yield (
+            "access: rights, quotas and users do not follow the source; sync.topic.acls.enabled "
+            "would copy the right to read topics, and is off"
+        )
     if topics.follow_deletes:
         yield "topics.follow_deletes: records that the source deletes stay in mirrors"
     if link.schemas.strategy != "off":

@@ -21,7 +21,7 @@ from heliostat.gaps.ledger import read_copied
 from heliostat.groups.facing import facing_note
 from heliostat.link.exact import filling_notes, why_not_exact
 from heliostat.link.pipeline_rules import named, pipeline_notes, pipelines_of, topics_of_pipelines
-from heliostat.link.places import places_note
+from heliostat.link.places import begins_note, places_note
 from heliostat.link.source_starts import OFFSETS_DIFFER, kept_note
 from heliostat.link.topic_look import Seen, see
 from heliostat.names import LinkName, PartitionId, TopicName, id_text
@@ -211,7 +211,10 @@ def with_pipelines(config: Config, link: LinkConfig, plan: TopicPlan) -> TopicPl
         from heliostat.records.spark.trial import trial_session
 
         with trial_session(config.spark.conf) as session:
+            begun_s = SystemClock().monotonic_s()
             found |= refused(session, of_rows)
+        checks_s = SystemClock().monotonic_s() - begun_s
+        plan = replace(plan, notes=(*plan.notes, begins_note(config, len(of_rows), checks_s)))
     lines = (f"{why}; not copied: {named(sorted(topics[name]))}" for name, why in found.items())
     return replace(plan, pipelines=tuple(lines))
 

@@ -12,9 +12,12 @@ GREETINGS = (
     "WARNING: Using incubator modules",
     "Using Spark's default log4j profile",
     "Setting default log level to",
+    "Setting Spark log level to",
     "To adjust logging level use",
 )
 """How the lines begin that each session prints and that say nothing."""
+NO_NATIVE_CODE = " WARN NativeCodeLoader: "
+"""A session that sets its own log level prints it: Hadoop has no libraries for this machine."""
 Tell = Callable[[str], None]
 
 
@@ -26,7 +29,7 @@ def to_stderr(line: str) -> None:
 
 def is_greeting(line: str) -> bool:
     """Whether a line of the JVM is one that nobody needs."""
-    return not line.strip() or line.lstrip().startswith(GREETINGS)
+    return not line.strip() or line.lstrip().startswith(GREETINGS) or NO_NATIVE_CODE in line
 
 
 @contextmanager

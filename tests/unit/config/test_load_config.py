@@ -275,6 +275,10 @@ CASES = {
             "bytes unchanged (got {'compression.type': 'zstd'})"
         ),
     ),
+    "two starts": (
+        LINK.replace("[a]", "[a], start: {group: g, offsets: /x}"),
+        "links[0].topics.start.offsets: unknown key here: it stands alone, not beside the others",
+    ),
     "time without zone": (
         LINK.replace("[a]", "[a], start: {timestamp: 2026-11-01T00:00:00}"),
         (

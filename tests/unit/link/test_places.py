@@ -14,6 +14,7 @@ from heliostat.link.places import (
     TURN_S,
     Places,
     Turns,
+    begins_note,
     few_places_text,
     least_lanes,
     places_note,
@@ -238,3 +239,22 @@ def test_pipelines_share_lanes_where_they_can_and_plan_says_what_is_left() -> No
     assert few_places_text([link], 7) == ""
     assert few_places_text([link], 6).endswith("which leaves 5")
     assert "pauses for about 30 s" in few_places_text([link], 4)
+
+
+@pytest.mark.parametrize(("places", "within_s"), [(7, 34), (5, 34), (4, 64), (2, 94)])
+def test_plan_tells_when_all_pipelines_have_begun(places: int, within_s: int) -> None:
+    """Given five lanes, shared if they must / then checks, one beginning, and all turns count."""
+    pipelines = [
+        {"name": f"p{number}", "topics": [f"t{number}"], "steps": [step]}
+        for number, step in enumerate(3 * [{"function": "steps:valid"}] + 2 * [{"where": "true"}])
+    ]
+    config = Config.model_validate(
+        {
+            "clusters": {name: {"bootstrap": [f"{name}:1"]} for name in "ab"},
+            "spark": {"master": f"local[{places}]", "task_cpus": 1},
+            "links": [{"name": "l", "source": "a", "target": "b", "pipelines": pipelines}],
+        }
+    )
+    note = begins_note(config, 5, 3.5)
+    assert note.startswith("Spark checks 5 pipelines as rows before the link's first record, 3.5 s")
+    assert note.endswith(f"all of them copy within about {within_s} s")

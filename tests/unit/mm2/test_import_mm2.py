@@ -191,6 +191,14 @@ def test_a_flows_property_wins_over_the_top_level(tmp_path: Path) -> None:
     assert text_of(found, "replication.factor") == "A->B.replication.factor wins"
 
 
+@pytest.mark.parametrize("name", ["topics", "groups", "config.properties"])
+def test_a_name_that_later_versions_do_not_read_is_to_do(name: str) -> None:
+    found = dedicated(f"{name}.blacklist = x\n")
+    assert any(f"reads {name}.blacklist before 4.0 only" in text for text in found.todo)
+    both = dedicated(f"{name}.blacklist = x\n{name}.exclude = y\n")
+    assert not any("blacklist" in text for text in both.todo)
+
+
 def test_consumers_are_read_in_mirror_makers_own_order(tmp_path: Path) -> None:
     """`A->B.source.consumer.x` over `A.consumer.x` over `A->B.consumer.x`."""
     key = "consumer.auto.offset.reset"

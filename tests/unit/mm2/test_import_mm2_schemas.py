@@ -126,8 +126,8 @@ one for all
 used mirror-source.json replication.factor: topics.replication_factor
 used mirror-source.json source.cluster.alias: clusters and link
 used mirror-source.json source.cluster.bootstrap.servers: clusters.src.bootstrap
-without effect mirror-source.json sync.topic.acls.enabled: ACLs are not copied; `heliostat acls` \
-lists what a link needs
+without effect mirror-source.json sync.topic.acls.enabled: ACLs follow only with access.sync_acls, \
+which is off
 used mirror-source.json sync.topic.configs.enabled: topics.sync_configs
 used mirror-source.json sync.topic.configs.interval.seconds: topics.refresh_interval_s, the \
 shortest one for all
@@ -285,8 +285,8 @@ used mm2.properties clusters: clusters
 used mm2.properties summit.bootstrap.servers: clusters.summit.bootstrap
 used mm2.properties usdf.bootstrap.servers: clusters.usdf.bootstrap
 used mm2.properties summit->usdf.enabled: link from summit to usdf
-without effect mm2.properties sync.topic.acls.enabled: ACLs are not copied; `heliostat acls` lists \
-what a link needs
+without effect mm2.properties sync.topic.acls.enabled: ACLs follow only with access.sync_acls, \
+which is off
 used mm2.properties topics: topics.include; schemas.strategy, for registry-schemas: schemas are \
 mirrored, not that topic
 """

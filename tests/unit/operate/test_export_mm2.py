@@ -306,6 +306,8 @@ LACKING: list[tuple[dict[str, Any], str]] = [
     ({"topics": {"start": {"group": "g"}}}, "topics.start"),
     ({"topics": {"config_set": {"retention.ms": 1}}}, "retention.ms"),
     ({"topics": {"follow_deletes": ["x"]}}, "topics.follow_deletes"),
+    ({"topics": {"protect": True}}, "topics.protect"),
+    ({"access": {"sync_quotas": True}}, "access: rights"),
     ({"topics": {"refresh_interval_s": 0.5}}, "0.5 s are 1 s"),
     ({"topics": {"config_exclude": ["a"]}}, "topics.config_exclude lacks message.timestamp.before"),
     ({"records": {"in_flight_max": 1}}, "records.in_flight_max"),

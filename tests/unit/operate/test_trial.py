@@ -23,8 +23,9 @@ from heliostat.operate.tried_records import NO_CLUSTER
 from heliostat.records.spark import trial as in_spark
 
 HELIOSTAT = Path(sys.executable).with_name("heliostat")
-TRIED_WITHIN_S = 3.0
-"""Of processor time: others may be busy. It takes 2.1 s, half of it to load compiled loops."""
+TRIED_WITHIN_S = 2.0
+"""Of processor time: others may be busy. It takes 1.0 s on a quiet machine, twice that if not."""
+TRIES = 4
 CONFIG: dict[str, Any] = {
     "clusters": {"summit": {"bootstrap": ["127.0.0.1:1"]}, "usdf": {"bootstrap": ["127.0.0.1:2"]}},
     "links": [{"name": "l", "source": "summit", "target": "usdf"}],
@@ -165,7 +166,7 @@ def test_a_try_without_spark_takes_some_seconds_at_most(config: Path) -> None:
     """Given steps that need no Spark / when tried from the command / then at once."""
     words = [HELIOSTAT, "try", "l", "orders", "-c", config, "--value", '{"name":"me"}']
     took_s: list[float] = []
-    while len(took_s) < 2 and all(
+    while len(took_s) < TRIES and all(
         each > TRIED_WITHIN_S for each in took_s
     ):  # the first may compile
         with subprocess.Popen(words, stdout=subprocess.DEVNULL) as process:

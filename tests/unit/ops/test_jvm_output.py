@@ -18,6 +18,8 @@ SAID = """\
 WARNING: Using incubator modules: jdk.incubator.vector
 Using Spark's default log4j profile: org/apache/spark/log4j2-defaults.properties
 Setting default log level to "ERROR".
+26/11/29 04:53:07 WARN NativeCodeLoader: Unable to load native-hadoop library for your platform...
+Setting Spark log level to "OFF".
 To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).
 
 java.lang.OutOfMemoryError: Java heap space

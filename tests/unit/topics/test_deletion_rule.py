@@ -89,6 +89,18 @@ def test_the_plan_tells_what_follows_and_why() -> None:
     assert plan.to_json()["follow"][TopicName(APP)]["needs_exact"] is True
 
 
+def test_never_in_promoted_mirrors() -> None:
+    """Given a listed topic and a repartition topic whose mirrors were promoted / then no rule."""
+    topics = [topic(name, **ENDLESS) for name in ("a", APP)]
+    sides = source(*topics), target(*(mirror(each.name, end=5, **ENDLESS) for each in topics))
+    known = record("a") | record(APP)
+    promoted = {TopicName(each.name): "promoted" for each in topics}
+    assert plan_topics(link(follow_deletes=["a"]), *sides, known).follow.keys() == promoted.keys()
+    plan = plan_topics(link(follow_deletes=["a"]), *sides, known, given_away=promoted)
+    assert not plan.follow
+    assert not plan.mirrors
+
+
 def test_a_pattern_that_matches_many_topics_is_one_line() -> None:
     topics = [topic(f"t{number}") for number in range(12)]
     plan = plan_topics(link(follow_deletes=".*"), source(*topics), target(), {})

@@ -97,13 +97,7 @@ class Piped(NamedTuple):
     """The columns that it reads: the others need not be there."""
 
 
-def on_lane(
-    session: SparkSession,
-    rows_of_lane: Callable[..., Any],
-    pipeline: Pipeline,
-    *,
-    checks_constants: bool = False,
-) -> Piped:
+def on_lane(session: SparkSession, rows_of_lane: Callable[..., Any], pipeline: Pipeline) -> Piped:
     """Return a pipeline on the frame of one task in which `rows_of_lane` gives all rows.
 
     Raises
@@ -111,12 +105,17 @@ def on_lane(
     PipelineRefused
         As `with_steps`.
     """
-    types = {**TYPES, MEMBER: "int"} if pipeline.members else TYPES
-    columns = ", ".join(f"{name} {kind}" for name, kind in types.items())
-    frame = session.range(0, 1, 1, 1).mapInArrow(rows_of_lane, columns)
     if pipeline.members:
+        frame = _lane_frame(session, rows_of_lane, {**TYPES, MEMBER: "int"})
         return with_members(frame, pipeline.members)
-    return with_steps(frame, pipeline, checks_constants=checks_constants)
+    return with_steps(_lane_frame(session, rows_of_lane, TYPES), pipeline)
+
+
+def _lane_frame(
+    session: SparkSession, rows_of_lane: Callable[..., Any], types: Mapping[str, str]
+) -> DataFrame:
+    columns = ", ".join(f"{name} {kind}" for name, kind in types.items())
+    return session.range(0, 1, 1, 1).mapInArrow(rows_of_lane, columns)
 
 
 def with_steps(frame: DataFrame, pipeline: Pipeline, *, checks_constants: bool = False) -> Piped:
@@ -403,15 +402,20 @@ def check_runs(session: SparkSession, pipeline: Pipeline) -> None:
     PipelineRefused
         As `with_steps`, or a constant is wrong for each record.
     """
-    on_lane(session, row_workers.LaneRows(), pipeline, checks_constants=True)
+    with_steps(_frame_to_check(session), pipeline, checks_constants=True)
+
+
+def _frame_to_check(session: SparkSession) -> DataFrame:
+    return _lane_frame(session, row_workers.LaneRows(), TYPES)
 
 
 def refused(session: SparkSession, pipelines: Iterable[Pipeline]) -> dict[str, str]:
     """Return why Spark refuses some pipelines, by name; those done in place need no Spark."""
     found: dict[str, str] = {}
+    frame = _frame_to_check(session)
     for pipeline in pipelines:
         try:
-            check_runs(session, pipeline)
+            with_steps(frame, pipeline, checks_constants=True)
         except PipelineRefused as error:
             found[pipeline.name] = str(error)
     return found

@@ -52,7 +52,7 @@ _WITHOUT_PARAMETERS = frozenset(
         *("Literal", "AttributeReference", "Alias", "And", "Or", "Not", "IsNull", "IsNotNull"),
         *("If", "CaseWhen", "Coalesce", "Cast", "EqualTo", "EqualNullSafe", "LessThan"),
         *("LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual", "GetStructField"),
-        *("CreateNamedStruct", "NamedLambdaVariable", "LambdaFunction"),
+        *("CreateNamedStruct", "NamedLambdaVariable", "LambdaFunction", "PythonUDF"),
     )
 )
 """Kinds of expressions that fail at no record because of a constant; most are of these."""
