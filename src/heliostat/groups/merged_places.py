@@ -10,7 +10,7 @@ from contextlib import ExitStack
 
 from heliostat.clusters.admin import CommittedOffset
 from heliostat.errors import BrokerError
-from heliostat.groups.merged_site import MergedSite, SiteLook
+from heliostat.groups.merged_site import NO_LEADER, MergedSite, SiteLook
 from heliostat.groups.values import FetchedOffsets, MergedPlace, Sent
 from heliostat.merge.landed_log import UnknownPlaceError
 from heliostat.merge.places import (
@@ -29,7 +29,6 @@ from heliostat.topics.values import MirrorRecord
 Offsets = Mapping[GroupId, FetchedOffsets | BrokerError]
 Places = Mapping[tuple[GroupId, TopicPartition], MergedPlace | str]
 """By group and source partition; a text says why it is not known."""
-NO_LEADER = "no leader of its partition answers"
 
 
 class MergedPlaces:

@@ -54,6 +54,7 @@ from heliostat.state.merged_notes import OwnNotes, notes_in
 from heliostat.state_topics import state_topic
 from heliostat.topics.values import MirrorRecord
 
+NO_LEADER = "no leader of its partition answers"
 READ_BYTES = 1024 * 1024
 """Of a log at a time."""
 
@@ -91,8 +92,19 @@ class SiteLook:
     """Partitions whose leader does not answer are missing."""
     into: Mapping[TopicPartition, Mapping[Site, Crossing] | str]
     """What has crossed there, by where it is from; or why that can't be told."""
+    links: Mapping[LinkName, LinkHere]
+    """Links that merge topics into the site."""
     published: Mapping[LinkName, PublishedOffsets]
     """What each link has published for groups here."""
+
+    def of_link(self, link: LinkName, partition: TopicPartition) -> Crossing | str:
+        """Return what one link has brought to a partition, or why that can't be told."""
+        into, here = self.into.get(partition, NO_LEADER), self.links.get(link)
+        if isinstance(into, str):
+            return into
+        record = None if here is None else here.records.get(partition.topic)
+        found = None if record is None else into.get(Site(record.source_cluster))
+        return "the link has brought nothing there yet" if found is None else found
 
 
 @dataclass(slots=True)
@@ -158,7 +170,7 @@ class MergedSite:
             looked = _Looked(links, logs, self._ids(links), self._read_maps(links), cut)
             read = partial(_read_log, cluster, Budget(self._look_bytes))
             into = {one: self._crossings(one, looked, read) for one in logs}
-            yield SiteLook(logs, into, {name: self._published[name] for name in links})
+            yield SiteLook(logs, into, links, {name: self._published[name] for name in links})
 
     # -- what links say ------------------------------------------------------------------------
 
@@ -221,7 +233,10 @@ class MergedSite:
                 log.start,
                 log.end,
             )
-            found[Site(record.source_cluster)] = Crossing(maps.of(partition, topic_id), landed)
+            origin = Site(record.source_cluster)
+            if origin in found:
+                return f"link {name} and another one have both merged it from one site"
+            found[origin] = Crossing(maps.of(partition, topic_id), landed)
         return found
 
     def _batches(
