@@ -11,11 +11,18 @@ import pytest
 from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name
 from support.command import heliostat, said
 from support.links import LinkProcess, RunningLink, ends, kill, wait_for
-from support.merged import PARTITIONS, SiteProducer, assert_merged, config_of, is_level
+from support.merged import (
+    PARTITIONS,
+    SiteProducer,
+    assert_merged,
+    config_of,
+    delete_all,
+    is_level,
+)
 from support.provoked import Provoked
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import TopicName
 from heliostat.state_topics import PRODUCERS_TOPIC
 from heliostat_sandbox import Cluster
 
@@ -120,9 +127,3 @@ def test_forgotten_producers_killed_brokers_and_emptied_logs_do_no_harm(tmp_path
         assert_merged(sites, topic, producers, begins)
         for each in producers:
             each.close()
-
-
-def delete_all(bootstrap: str, topic: str) -> None:
-    every = [TopicPartition(TopicName(topic), PartitionId(n)) for n in range(PARTITIONS)]
-    with ClusterAdmin(bootstrap.split(",")) as admin:
-        admin.delete_records(dict.fromkeys(every, Offset(-1)))

@@ -14,6 +14,12 @@ from support.cleaning import read_committed
 from support.clusters import fresh_name
 from support.links import ends
 
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import load_config
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.values import Why
+from heliostat.operate.translators import open_translator
+
 PARTITIONS = 2
 PAUSE_S = 0.004
 
@@ -107,3 +113,34 @@ def assert_merged(
                 mine = [each for each in values if each.startswith(site.encode())]
                 assert mine == own, (site, other, partition, len(mine), len(own))
         assert {len(values) for values in logs.values()} == {count}
+
+
+def written(producers: list[SiteProducer]) -> list[int]:
+    return [sum(each.written[number] for each in producers) for number in range(PARTITIONS)]
+
+
+def assert_translated(config: Path, sites: Mapping[str, str], topic: str) -> None:
+    """Each record of a site's own is found at the other one and back; others' are told as such."""
+    loaded = load_config(config)
+    link = next(each for each in loaded.links if each.source == "summit")
+    with open_translator(loaded, link, [TopicName(topic)]) as translator:
+        for number in map(PartitionId, range(PARTITIONS)):
+            here, there = (
+                {row[0]: row[3] or b"" for row in read_committed(each, topic, number)}
+                for each in sites.values()
+            )
+            for at, value in here.items():
+                to = translator.to_target(TopicName(topic), number, Offset(at))
+                assert to.is_exact == value.startswith(b"summit")
+                assert not to.is_exact or there[to.to_offset or 0] == value
+            for at, value in there.items():
+                to = translator.to_source(TopicName(topic), number, Offset(at))
+                expected = None if value.startswith(b"summit") else Why.ELSEWHERE
+                assert to.why is expected
+                assert expected or here[to.to_offset or 0] == value
+
+
+def delete_all(bootstrap: str, topic: str) -> None:
+    every = [TopicPartition(TopicName(topic), PartitionId(n)) for n in range(PARTITIONS)]
+    with ClusterAdmin(bootstrap.split(",")) as admin:
+        admin.delete_records(dict.fromkeys(every, Offset(-1)))

@@ -66,6 +66,8 @@ class Crossing:
         number = self.landed.before(target)
         if number < self.landed.count:
             return self.sent.source_of(number)
+        if 0 < number <= self.sent.known_from:  # all that has landed is gone, and its map
+            return max(self.sent.source_of(number), self.passed)
         behind = self.sent.source_of(number - 1) + 1 if number else 0
         return max(Offset(behind), self.passed)
 

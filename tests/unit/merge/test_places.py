@@ -162,6 +162,14 @@ def test_what_a_log_does_not_tell_is_not_guessed() -> None:
     assert look(OWN, gone, 12, start=8).place_of(0) == 9
 
 
+def test_a_map_that_begins_behind_all_that_is_left_still_tells_where_to_go_on() -> None:
+    """Given no own record that is left, and a pruned map / then the next source offset is known."""
+    sent = OffsetMap.of([Break(0, 10), Break(4, 30)])
+    sent.forget_before(4)
+    crossing = Crossing(sent, look([], OwnNote(4, Offset(12)), 12, start=12))
+    assert crossing.at_source(Offset(12)) == 30
+
+
 def test_own_batches_are_read_once() -> None:
     """Given looks at one log by one book / then what it has read is not read again."""
     asked: list[int] = []
