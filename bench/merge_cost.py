@@ -14,11 +14,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from itertools import accumulate, cycle, islice
+from itertools import accumulate, cycle, islice, pairwise
 
 from convert_speed import answer
 
 from heliostat.merge.crossing import Crossing
+from heliostat.merge.landed_log import LandedLog, OwnBatches, Stretch
+from heliostat.merge.own_end import BatchPlace, OwnNote
 from heliostat.merge.places import Site, place_at, read_to
 from heliostat.merge.producers import SiteProducers
 from heliostat.names import LinkName, Offset, PartitionId, ProducerId, TopicName, TopicPartition
@@ -68,6 +70,18 @@ def best_s(work: Callable[[], object]) -> float:
     return best
 
 
+def landed_log(found: list[Break], end: Offset) -> LandedLog:
+    """Return a log that was read once, with the link's batches between others'."""
+    own = [
+        BatchPlace(LINK_ID, one.target, one.source, one.source + following.target - one.target)
+        for one, following in pairwise(found)
+    ]
+    kept = OwnBatches({LINK_ID})
+    kept.take(Offset(0), Stretch(own, end))
+    note = OwnNote(found[-1].target, end)
+    return LandedLog(kept, lambda offset: Stretch([], offset), note, Offset(0), end)
+
+
 def main() -> None:
     """Print the table."""
     found = breaks(BREAKS)
@@ -87,9 +101,9 @@ def main() -> None:
         buffer = bytearray(stored)
         each_us = best_s(partial(leave_crossed, buffer, 0, len(buffer), producers)) * 1e3
         print(f"a batch that is {name}: {each_us:.2f} us to tell")
-    crossing = Crossing(OffsetMap.of(found), OffsetMap.of(found), found[-1].target)
     here, there = Site("here"), Site("there")
     end = Offset(found[-1].source)
+    crossing = Crossing(OffsetMap.of(found), landed_log(found, end))
     read = read_to(here, end, {there: crossing})
     each_us = best_s(lambda: place_at(here, read, {there: crossing}, end)) * 1e6
     print(f"a group's place in a map of {len(found)} breaks: {each_us:.0f} us")

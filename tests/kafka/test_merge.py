@@ -2,125 +2,34 @@
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from kafka import KafkaProducer
-from support.cleaning import read_committed
 from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name
 from support.command import heliostat, said
 from support.links import LinkProcess, RunningLink, ends, kill, wait_for
+from support.merged import (
+    PARTITIONS,
+    SiteProducer,
+    assert_merged,
+    config_of,
+    delete_all,
+    is_level,
+)
 from support.provoked import Provoked
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import TopicName
 from heliostat.state_topics import PRODUCERS_TOPIC
 from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
-PARTITIONS = 2
 BEFORE = 20
 """Records of each site and partition from before the links."""
-PAUSE_S = 0.004
-
-
-class Producer:
-    """Another client's producer at a site: it counts in each partition."""
-
-    def __init__(self, site: str, bootstrap: str, topic: str) -> None:
-        self._site, self._topic = site, topic
-        self._producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")
-        self._end = threading.Event()
-        self.written = [0] * PARTITIONS
-        self._thread = threading.Thread(target=self._run)
-
-    def write(self, count: int) -> None:
-        for _ in range(count):
-            for partition in range(PARTITIONS):
-                value = b"%s %06d" % (self._site.encode(), self.written[partition])
-                self._producer.send(self._topic, value=value, partition=partition)
-                self.written[partition] += 1
-        self._producer.flush()
-
-    @contextmanager
-    def at_work(self) -> Iterator[None]:
-        self._thread.start()
-        try:
-            yield
-        finally:
-            self._end.set()
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._end.wait(PAUSE_S):
-            self.write(1)
-
-    def close(self) -> None:
-        self._producer.close()
-
-
-def config_of(folder: Path, sites: Mapping[str, str], topic: str) -> Path:
-    path = folder / "heliostat.yaml"
-    ways = [("summit", "base"), ("base", "summit")]
-    config = {
-        "clusters": {alias: {"bootstrap": each.split(",")} for alias, each in sites.items()},
-        "spark": {"master": "local[2]"},
-        "defaults": {
-            "lanes": {"lease_s": 5},
-            "topics": {"include": [f"{topic}.*"], "naming": "merge", "refresh_interval_s": 1},
-        },
-        "links": [
-            {"name": fresh_name(f"{one}-{other}"), "source": one, "target": other}
-            for one, other in ways
-        ],
-    }
-    path.write_text(yaml.safe_dump(config))
-    return path
-
-
-def is_level(sites: Mapping[str, str], topic: str, wanted: list[int]) -> bool:
-    there = [ends(bootstrap, {topic: PARTITIONS})[topic] for bootstrap in sites.values()]
-    return all(now >= goal for row in there for now, goal in zip(row, wanted, strict=True))
-
-
-def assert_merged(
-    sites: Mapping[str, str],
-    topic: str,
-    producers: list[Producer],
-    begins: list[list[int]] | None = None,
-    *,
-    repeats_max: int = 0,
-) -> None:
-    """Each record of a site's own log once at each site, in its order; `begins`: the first left.
-
-    A producer whose broker is killed may write a few twice: then the other site has them twice.
-    """
-    firsts = begins or [[0] * PARTITIONS] * len(producers)
-    for partition in range(PARTITIONS):
-        logs = {
-            site: [row[3] or b"" for row in read_committed(bootstrap, topic, partition)]
-            for site, bootstrap in sites.items()
-        }
-        count = 0
-        for site, producer, first in zip(sites, producers, firsts, strict=True):
-            own = [each for each in logs[site] if each.startswith(site.encode())]
-            numbers = range(first[partition], producer.written[partition])
-            assert sorted({*own}) == [b"%s %06d" % (site.encode(), number) for number in numbers]
-            assert len(own) - len(numbers) <= repeats_max, (site, len(own), len(numbers))
-            count += len(own)
-            for other, values in logs.items():
-                mine = [each for each in values if each.startswith(site.encode())]
-                assert mine == own, (site, other, partition, len(mine), len(own))
-        assert {len(values) for values in logs.values()} == {count}
-
-
 EXPIRED = {
     "producer.id.expiration.check.interval.ms": "300",
     "producer.id.expiration.ms": "1000",
@@ -148,7 +57,7 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
     for cluster in (cluster_pair.source, cluster_pair.target):
         create_topic(cluster, topic, partitions=PARTITIONS)
         create_topic(cluster, f"{topic}-keys", configs={"cleanup.policy": "compact"})
-    producers = [Producer(site, bootstrap, topic) for site, bootstrap in sites.items()]
+    producers = [SiteProducer(site, bootstrap, topic) for site, bootstrap in sites.items()]
     for each in producers:
         each.write(BEFORE)
     config = config_of(tmp_path, sites, topic)
@@ -192,7 +101,7 @@ def test_forgotten_producers_killed_brokers_and_emptied_logs_do_no_harm(tmp_path
         topic = fresh_name("merged")
         for cluster in clusters.values():
             create_topic(cluster, topic, partitions=PARTITIONS)
-        producers = [Producer(site, bootstrap, topic) for site, bootstrap in sites.items()]
+        producers = [SiteProducer(site, bootstrap, topic) for site, bootstrap in sites.items()]
         config = config_of(tmp_path, sites, topic)
         link = stack.enter_context(LinkProcess(config))
         with producers[0].at_work(), producers[1].at_work():
@@ -218,9 +127,3 @@ def test_forgotten_producers_killed_brokers_and_emptied_logs_do_no_harm(tmp_path
         assert_merged(sites, topic, producers, begins)
         for each in producers:
             each.close()
-
-
-def delete_all(bootstrap: str, topic: str) -> None:
-    every = [TopicPartition(TopicName(topic), PartitionId(n)) for n in range(PARTITIONS)]
-    with ClusterAdmin(bootstrap.split(",")) as admin:
-        admin.delete_records(dict.fromkeys(every, Offset(-1)))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import copy
 import random
+from functools import partial
+from itertools import islice
 
 from sim.merged_world import PARTITIONS, Broker, Link, places
+from sim.partition_log import PartitionLog
 from sim.sim_clock import SimClock
 from sim.test_copy_simulation import DAY_MS, WALL_MS
 
 from heliostat.merge.crossing import Crossing
+from heliostat.merge.landed_log import LandedLog, OwnBatches, Stretch
 from heliostat.merge.places import Site
 from heliostat.names import Offset
 
@@ -54,18 +57,23 @@ class Sites:
             )
 
     def into(self, site: Site) -> dict[Site, Crossing]:
-        """What has crossed to a site, as its links know it once they have looked at the log."""
+        """What has crossed to a site, as a look at its log shows it, by its links' last notes."""
         found = {}
         for link in self.links:
             if link.target.name != site:
                 continue
-            crossing = copy.deepcopy(link.crossings[0])
-            crossing.sent = link.world.offset_map(0)
-            log, start = link.target.logs[0], crossing.complete_to
-            crossing.learn_log(places(log, start), link.ids, start, log.end)
+            passed = 0
             if link.copier is not None and link.copier.partitions[0].phase.name == "COPY":
-                crossing.passed = Offset(max(0, link.copier.partitions[0].progress.position))
-            found[link.source.name] = crossing
+                passed = max(0, link.copier.partitions[0].progress.position)
+            log, note = link.target.logs[0], link.durable[0].note
+            landed = LandedLog(
+                OwnBatches(link.ids),
+                partial(stretch, log),
+                note,
+                Offset(log.start),
+                Offset(log.end),
+            )
+            found[link.source.name] = Crossing(link.world.offset_map(0), landed, Offset(passed))
         return found
 
     def write(self, *, transactions: bool = True) -> None:
@@ -158,3 +166,9 @@ class Sites:
         for log in self.chance.choice(list(self.sites.values())).logs:
             if log.batches:
                 log.clean(self.chance.randrange(log.batches[-1].base_offset + 1))
+
+
+def stretch(log: PartitionLog, offset: Offset) -> Stretch:
+    """Two batches of a log from an offset on."""
+    batches = list(islice(places(log, offset), 2))
+    return Stretch(batches, Offset(batches[-1].next_offset if batches else log.end))

@@ -16,6 +16,7 @@ from typing import Any
 
 from sim.log_answers import epoch_end
 from sim.log_batches import GZIP, TRANSACTIONAL, Fields, Kept, encode, fields_of
+from sim.own_book import OwnBook
 from sim.partition_log import MODULUS, NONE, PartitionLog, StoredBatch
 from sim.sim_clock import SimClock
 from sim.sim_network import NOT_LEADER, SimNetwork
@@ -24,7 +25,6 @@ from sim.test_copy_simulation import granted, lane
 from typing_extensions import override
 
 from heliostat.errors import ConnectionLost
-from heliostat.merge.crossing import Crossing
 from heliostat.merge.own_end import (
     BatchPlace,
     Evidence,
@@ -200,7 +200,7 @@ class Durable:
     """What a link's topics hold beside rows of its offset map, for one partition."""
 
     note: OwnNote
-    landed: Crossing = field(default_factory=Crossing)
+    landed: OwnBook = field(default_factory=OwnBook)
     copied: tuple[int, int, int] | None = None
 
 
@@ -226,7 +226,7 @@ class Link:
         ]
         for kept, log in zip(self.durable, target.logs, strict=True):
             kept.landed.complete_to = Offset(log.end)
-        self.crossings = [Crossing() for _ in target.logs]
+        self.books = [OwnBook() for _ in target.logs]
         self.producers = SiteProducers()
         self.copier: Copier | None = None
         self.rounds = 0
@@ -258,7 +258,7 @@ class Link:
             world.clock.sleep(0.05)
             world.settle_late()
         self.producers = SiteProducers()
-        self.crossings = [copy.deepcopy(each.landed) for each in self.durable]
+        self.books = [copy.deepcopy(each.landed) for each in self.durable]
         lease_s = self.chance.choice([0.3, 2.0, 10.0])
         made = lane(world, self.rounds, lease_s, [0] * PARTITIONS)
         copied = [(at, *each.copied) for at, each in enumerate(self.durable) if each.copied]
@@ -291,9 +291,9 @@ class Link:
 
     def open_round(self, at: int, number: int) -> None:
         """Note where a partition goes on; durable before anything of it is sent."""
-        crossing = self.crossings[at]
-        self.durable[at].note = OwnNote(number, crossing.complete_to, self.led_by[at])
-        self.durable[at].landed = copy.deepcopy(crossing)
+        book = self.books[at]
+        self.durable[at].note = OwnNote(number, book.complete_to, self.led_by[at])
+        self.durable[at].landed = copy.deepcopy(book)
 
     def note(self) -> None:
         """The driver notes what a report says."""
@@ -301,15 +301,15 @@ class Link:
             return
         for _, *row in copied_in(self.copier.partitions):
             self.durable[0].copied = (row[0], row[1], row[2])
-        for at, (kept, crossing) in enumerate(zip(self.durable, self.crossings, strict=True)):
+        for at, (kept, book) in enumerate(zip(self.durable, self.books, strict=True)):
             if self.copier.partitions[at].phase.name != "COPY":
                 continue
-            kept.note = OwnNote(crossing.count, crossing.complete_to, self.led_by[at])
-            kept.landed = copy.deepcopy(crossing)
+            kept.note = OwnNote(book.count, book.complete_to, self.led_by[at])
+            kept.landed = copy.deepcopy(book)
 
     def own_end(self, at: int) -> OwnEnd:
         """Look where a partition goes on, and learn where its own records are."""
-        log, note, crossing = self.target.logs[at], self.durable[at].note, self.crossings[at]
+        log, note, book = self.target.logs[at], self.durable[at].note, self.books[at]
         if self.world.forgets_ms is not None:
             log.expire_producers(self.world.clock.wall_ms(), self.world.forgets_ms)
         if self.led_by[at] != log.leader_epoch:  # what is late goes to the former leader
@@ -317,7 +317,7 @@ class Link:
         self.led_by[at] = log.leader_epoch
         cut_to = epoch_end(log, note.epoch).end
         note = cut_back(note, cut_to, self.durable[at].landed.landed_before(cut_to))
-        crossing.cut(cut_to)
+        book.cut(cut_to)
         known = log.producers.get(self.ids[-1])
         found = own_end(
             Evidence(
@@ -329,8 +329,8 @@ class Link:
             ),
             self.ids,
         )
-        start = max(log.start, crossing.complete_to)
-        crossing.learn_log(places(log, start), self.ids, start, log.end)
+        start = max(log.start, book.complete_to)
+        book.learn_log(places(log, start), self.ids, start, log.end)
         return found
 
 
@@ -403,5 +403,5 @@ class MergedNetwork(SimNetwork):
             own = self.world.target[send.index]
             number = answer.base_offset
             assert isinstance(own, OwnLog)
-            self.link.crossings[send.index].learn(number, send.batch.records, own.landed_at)
+            self.link.books[send.index].learn(number, send.batch.records, own.landed_at)
         return answer

@@ -27,6 +27,7 @@ from heliostat.operate.links import link_of
 from heliostat.operate.offsets import translated
 from heliostat.operate.pipes_alone import pipes_alone
 from heliostat.rebuild.offset_maps import Rebuilt, rebuild_maps
+from heliostat.topics.merged_links import refuse_if_merged
 
 EXTENTS_SHOWN = 50
 """Extents of one partition shown as text; `--json` has all."""
@@ -79,8 +80,9 @@ def translate_command(
 
     A source offset without a record (compacted, aborted, or a transaction marker) is translated to
     the offset of the next record: a reader that continues there skips nothing and reads nothing
-    twice. Nothing is guessed: an offset that can't be translated gets the reason. Exit code 0 when
-    every offset was translated, 1 when one was not.
+    twice. Nothing is guessed: an offset that can't be translated gets the reason. Of a topic that
+    both sites write (topics.naming merge) the answer is where the record is; where a reader goes on
+    says `heliostat groups`. Exit code 0 when every offset was translated, 1 when one was not.
 
     \b
     Examples:
@@ -136,6 +138,7 @@ def show_command(
     link = link_of(config, link_name)
     name = None if topic is None else TopicName(topic)
     number = None if partition is None else PartitionId(partition)
+    refuse_if_merged(link, "offsets show")
     translator = OffsetTranslator.from_link(config, link, None if name is None else {name})
     summaries = translator.summaries(name, number)
     shown = translator.partitions(name, number) if number is not None else []

@@ -142,7 +142,10 @@ def merge_problems(config: Config) -> Iterator[str]:
                 link.schemas.strategy != "off",
                 "schemas of merged topics are not mirrored yet",
             ),
-            "groups.sync": (link.groups.sync, "groups of merged topics are not published yet"),
+            "groups.naming": (
+                link.groups.naming != "same",
+                "a group that moves between the sites is one group, with one name",
+            ),
             "checkpoints.emit": (link.checkpoints.emit, "MirrorMaker 2 can't merge"),
             "offset_syncs.emit": (link.offset_syncs.emit, "MirrorMaker 2 can't merge"),
             "heartbeats": (link.heartbeats.are_mirrored, "use a link of their own for them"),

@@ -113,6 +113,11 @@ def _in_a_hole(evidence: Evidence, found: Answer, base: Explanation) -> Explanat
         "it was compacted, aborted, a transaction's marker, or a pipeline has left it out",
         f"{found.text}: a reader of that offset continues at {where}",
     )
+    if evidence.link.topics.merges:
+        reasons = (
+            "a link has brought it there, or it was compacted, aborted, or a transaction's marker",
+            f"{found.text}, which is at {where}",
+        )
     return replace(base, kind=Kind.NO_RECORD, answer=text, reasons=reasons)
 
 

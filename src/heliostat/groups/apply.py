@@ -122,6 +122,10 @@ def publish(
         The record of what is published can't be written.
     """
     done = Applied(groups=dict(plan.groups))
+    read_more = _new_rows(plan, memory, _read_elsewhere(plan), at_ms)
+    if read_more:
+        guard()
+        memory.remember(read_more)
     pending = [group for group, decided in plan.groups.items() if decided.commits]
     for some in chunks(pending, GROUPS_AT_ONCE):
         guard()
@@ -139,6 +143,15 @@ def publish(
                 for before, after in zip(each.partitions, settled.partitions, strict=True)
             )
     return done
+
+
+def _read_elsewhere(plan: GroupPlan) -> list[GroupId]:
+    """Groups of merged topics of which nothing is committed: they may have read more elsewhere."""
+    return [
+        group
+        for group, decided in plan.groups.items()
+        if not decided.commits and any(row.read_to is not None for row in decided.partitions)
+    ]
 
 
 def _new_rows(
@@ -220,7 +233,7 @@ def _landed(row: CommitDecision, commit: CommittedOffset) -> CommitDecision:
         publish=None,
         reason=Reason.SYNCED if is_whole else row.reason,
         why="the target has it" if is_whole else row.why,
-        reread_now=0,
+        reread_now=row.again,
         begins_anew=False,
     )
 

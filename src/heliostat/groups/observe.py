@@ -9,6 +9,7 @@ from typing import Any
 from heliostat.clusters.admin import ClusterAdmin, GroupListing, TopicInfo
 from heliostat.clusters.kafka_codes import UNKNOWN_TOPIC_OR_PARTITION
 from heliostat.errors import BrokerError
+from heliostat.groups.merged_places import MergedPlaces
 from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.values import MirrorPartition, SourceGroups, TargetGroups
 from heliostat.names import TopicName, TopicPartition, id_text, is_another, is_still
@@ -37,8 +38,12 @@ def observe_target(
     maps: OpenMaps,
     positions: Positions,
     naming: GroupNaming = SAME_NAMES,
+    merged: MergedPlaces | None = None,
 ) -> TargetGroups:
-    """Read the same groups at the target, and the mirrors' partitions of their offsets."""
+    """Read the same groups at the target, and the mirrors' partitions of their offsets.
+
+    `merged` tells where groups of merged topics go on; None: the link merges none.
+    """
     names = [
         naming.target_name(group)
         for group, rows in seen.offsets.items()
@@ -59,7 +64,8 @@ def observe_target(
     # All read before the mirrors' ends, so that these cover them.
     offsets, landed, topics = asked_at_once(asks).values()
     partitions = _observe(target, asked, topics, mirrors=mirrors, maps=maps, landed=landed)
-    return TargetGroups(listing, offsets, partitions)
+    places = {} if merged is None else merged.of(mirrors, seen.offsets, offsets)
+    return TargetGroups(listing, offsets, partitions, places)
 
 
 def _topics_of(

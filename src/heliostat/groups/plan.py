@@ -11,7 +11,7 @@ that a consumer there has reached itself is never moved back.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, TypeAlias
 
@@ -21,6 +21,7 @@ from heliostat.errors import BrokerError
 from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.values import (
     CommitDecision,
+    MergedPlace,
     MirrorPartition,
     Published,
     Reason,
@@ -147,11 +148,26 @@ def _decide_group(  # noqa: PLR0917 - what is asked, and of what
                 why = f"at the target: {committed}"
                 rows.append(_without(partition, commit.offset, Reason.NOT_TOLD, why))
                 continue
+            merged = target.merged.get((group, partition))
+            if isinstance(merged, str):
+                rows.append(_without(partition, commit.offset, Reason.NOT_TOLD, merged))
+                continue
+            if merged is not None:
+                mirror = replace(mirror, start=merged.start, end=merged.end)
             own = sent.get(mirror.target)
-            exact = mirror.place_of(commit.offset)
+            exact = mirror.place_of(commit.offset) if merged is None else merged.offset
             wanted = max(mirror.start, min(exact, mirror.end))
             case = _Case(
-                partition, commit, mirror, committed, own, has_members, policy, exact, wanted
+                partition,
+                commit,
+                mirror,
+                committed,
+                own,
+                has_members,
+                policy,
+                exact,
+                wanted,
+                merged,
             )
             rows.append(case.decide())
     return decided(tuple(rows))
@@ -179,6 +195,8 @@ class _Case:
     """Where a consumer at the target continues exactly; valid up to the mirror's end."""
     wanted: Offset
     """What may be published: limited to records that have landed, and are not gone."""
+    merged: MergedPlace | None = None
+    """Where it goes on in a merged topic."""
 
     def decide(self) -> CommitDecision:
         """Return the decision."""
@@ -201,9 +219,17 @@ class _Case:
             why=why,
             publish=CommittedOffset(self.wanted, self.commit.metadata) if publishes else None,
             metadata=self.commit.metadata,
-            reread_now=max(0, min(self.exact, self.mirror.end) - self._begin),
+            reread_now=self._reread_now,
+            again=0 if self.merged is None else self.merged.again,
+            read_to=None if self.merged is None else self.merged.read_to,
             begins_anew=self._begins_anew,
         )
+
+    @property
+    def _reread_now(self) -> int:
+        if self.merged is not None:
+            return self.merged.again_now
+        return max(0, min(self.exact, self.mirror.end) - self._begin)
 
     @property
     def _begins_anew(self) -> bool:
@@ -233,6 +259,8 @@ class _Case:
 
     def _reread(self, at: Offset) -> int:
         """Offsets that a consumer at the target reads again; until all have landed, a bound."""
+        if self.merged is not None:
+            return self.merged.again if at == self.wanted else self.merged.again_now
         if self.exact <= self.mirror.end:
             return max(0, self.exact - at)
         return max(0, self.commit.offset - self.mirror.offsets.source_of(at))
@@ -290,15 +318,24 @@ class _Case:
 def sent_after(
     published: Published | None, decisions: Iterable[CommitDecision], at_ms: int
 ) -> Published:
-    """Return the row to write before publishing: the new offsets, and the previous ones."""
+    """Return the row to write before publishing: the new offsets, and the previous ones.
+
+    Of merged topics also where the target has the offset already: what the group has read by now.
+    """
     old = {} if published is None else published.sent
     new = dict(old)
     for each in decisions:
-        if each.target is None or each.publish is None:
+        if each.target is None:
             continue
         known, there = old.get(each.target), each.target_offset
-        if there is not None and known is not None and known.holds(there):
-            new[each.target] = Sent(each.publish.offset, before=there)
+        if each.publish is None:
+            if each.read_to is None or each.reason is not Reason.SYNCED or there is None:
+                continue
+            is_known = known is not None and known.offset == there
+            row = known if known is not None and is_known else Sent(there, over=there)
+            new[each.target] = row._replace(read_to=each.read_to)
+        elif there is not None and known is not None and known.holds(there):
+            new[each.target] = Sent(each.publish.offset, before=there, read_to=each.read_to)
         else:
-            new[each.target] = Sent(each.publish.offset, over=there)
+            new[each.target] = Sent(each.publish.offset, over=there, read_to=each.read_to)
     return Published(new, at_ms, {} if published is None else published.refused)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
@@ -19,6 +20,7 @@ from heliostat.config import GroupsConfig
 from heliostat.groups.apply import Applied, Committers, Guard, publish
 from heliostat.groups.followed import Followed, FollowedGroups
 from heliostat.groups.last_to_move import commits_at_source, refusals_of, running_there
+from heliostat.groups.merged_places import MergedPlaces
 from heliostat.groups.naming import SAME_NAMES, GroupNaming
 from heliostat.groups.observe import Mirrors, OpenMaps, Positions, observe_target
 from heliostat.groups.plan import GroupDecision, plan_groups
@@ -113,6 +115,8 @@ class GroupSync:
         Raises if we no longer own the link (I10).
     naming
         How groups are called at the target.
+    merged
+        Tells where groups of merged topics go on; None: the link merges none.
     on_decided
         Called with the decisions of each pass; others publish them in their own formats.
     """
@@ -132,6 +136,7 @@ class GroupSync:
         events: Events,
         guard: Guard,
         naming: GroupNaming = SAME_NAMES,
+        merged: MergedPlaces | None = None,
         on_decided: Callable[[Mapping[GroupId, GroupDecision]], None],
     ) -> None:
         self._config = config
@@ -139,14 +144,21 @@ class GroupSync:
         self._committers = target
         self._memory = memory
         self._mirrors = mirrors
-        self._maps = maps
-        self._positions = positions
         self._replication_factor = replication_factor
         self._clock = clock
         self._events = events
         self._guard = guard
         self._on_decided = on_decided
         self._followed = FollowedGroups(config, memory, clock, naming)
+        self._observed = partial(
+            observe_target,
+            source,
+            target.admin,
+            maps=maps,
+            positions=positions,
+            naming=naming,
+            merged=merged,
+        )
         self._has_read = False
         self._counts = SyncCounts()
 
@@ -180,16 +192,7 @@ class GroupSync:
         steps.done("source offsets")
         self._followed.note(offsets)
         seen = SourceGroups(there, self._followed.alive(there, offsets))
-        target = observe_target(
-            self._source,
-            self._committers.admin,
-            seen,
-            here,
-            mirrors=self._mirrors(),
-            maps=self._maps,
-            positions=self._positions,
-            naming=self._followed.naming,
-        )
+        target = self._observed(seen, here, mirrors=self._mirrors())
         steps.done("target")
         policy = self._config.consumed_at_target
         plan = plan_groups(seen, target, self._memory.rows, policy, self._followed.naming)

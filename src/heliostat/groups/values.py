@@ -84,6 +84,9 @@ class Sent(NamedTuple):
     """Our previous offset."""
     over: Offset | None = None
     """Another writer's offset, which ours replaced."""
+    read_to: Mapping[str, int] | None = None
+    """Of a merged topic, what the group had read then: at each site, by its cluster id, all that
+    the site's producers wrote before this offset."""
 
     def holds(self, offset: Offset) -> bool:
         """Whether an offset at the target is ours."""
@@ -92,7 +95,7 @@ class Sent(NamedTuple):
     @property
     def lowest(self) -> Offset:
         """The earliest of them."""
-        return min(each for each in self if each is not None)
+        return min(each for each in self[:3] if each is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +109,9 @@ class Published:
 
     def to_json(self) -> dict[str, Any]:
         """As JSON, for the state topic."""
-        topics: dict[str, dict[str, list[Offset | None]]] = {}
+        topics: dict[str, dict[str, list[Any]]] = {}
         for partition, sent in self.sent.items():
-            row = [sent.offset, sent.before, sent.over]
+            row: list[Any] = [sent.offset, sent.before, sent.over, sent.read_to]
             while row[-1] is None:
                 row.pop()
             topics.setdefault(partition.topic, {})[str(partition.partition)] = row
@@ -163,6 +166,22 @@ class MirrorPartition:
         return self.end if found > self.end and source <= self.copied_to else found
 
 
+class MergedPlace(NamedTuple):
+    """Where a group goes on in a partition of a merged topic at the target."""
+
+    offset: Offset
+    """At the first record there that it has not read."""
+    again: int
+    """How many records behind that place it has read already."""
+    again_now: int
+    """As many behind the place at which it would begin there now."""
+    read_to: Mapping[str, int]
+    """See `Sent.read_to`."""
+    start: Offset
+    """The log's range there."""
+    end: Offset
+
+
 @dataclass(frozen=True, slots=True)
 class SourceGroups:
     """The source: its groups, and the committed offsets of those that were requested."""
@@ -182,6 +201,9 @@ class TargetGroups:
     listing: GroupListing
     offsets: Mapping[GroupId, FetchedOffsets | BrokerError]
     partitions: Mapping[TopicPartition, MirrorPartition | str | BrokerError]
+    merged: Mapping[tuple[GroupId, TopicPartition], MergedPlace | str] = field(default_factory=dict)
+    """Of groups' partitions of merged topics, by source partition: where each goes on, or why that
+    is not known."""
 
     def group(self, group: GroupId) -> ListedGroup | None:
         """The group as the target lists it; None if there is none."""
@@ -224,6 +246,10 @@ class CommitDecision:
     """How many records of those that it has read a consumer would read again that began at the
     target as it is: nothing more is published, and nothing more lands. None: not known, or there is
     no mirror."""
+    again: int = 0
+    """How many records behind `wanted` it has read already: in a merged topic, some may be."""
+    read_to: Mapping[str, int] | None = None
+    """See `Sent.read_to`."""
     begins_anew: bool = False
     """Whether the target has no offset at which it could begin: it begins where its own
     `auto.offset.reset` says, and `reread_now` counts from the mirror's first record."""

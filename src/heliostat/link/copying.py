@@ -24,6 +24,7 @@ from heliostat.link.known import Known
 from heliostat.link.lane_set import Ended, LaneSet, Runner
 from heliostat.link.link_context import LinkContext
 from heliostat.link.losses import Losses
+from heliostat.link.merged_numbers import MergedNumbers
 from heliostat.link.merging import Merging
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.ordered_restarts import OrderedRestarts
@@ -192,7 +193,7 @@ class Copying:
         context, source, target = self._context, self._source, self._target
         state, events, target_id = context.state, context.events, target.cluster_id()
         merged_at = None if self._resources.merging is None else target
-        maps = _map_keeper(context, target, self._gaps, merges=merged_at is not None)
+        maps = _map_keeper(context, target, self._gaps)
         maps.begin()
         other_links = _other_links(context, self._resources, source, target).claims
         upstream = Upstream(context.link, context.source, source, target_id, context.clock)
@@ -405,9 +406,8 @@ def _ended(gaps: GapKeeper, merging: Merging | None) -> Ended:
     return ended
 
 
-def _map_keeper(
-    context: LinkContext, target: ClusterAdmin, gaps: GapKeeper, *, merges: bool
-) -> MapKeeper:
+def _map_keeper(context: LinkContext, target: ClusterAdmin, gaps: GapKeeper) -> MapKeeper:
+    numbers = MergedNumbers(context.state.clusters, LinkName(context.link.name))
     return MapKeeper(
         context.state.offsets,
         context.state.marks,
@@ -417,7 +417,7 @@ def _map_keeper(
         copied=gaps.copied_to,
         events=context.events,
         hides_ids=context.link.schemas.strategy == "rewrite",
-        merges=merges,
+        starts_of=numbers.at_starts if context.link.topics.merges else None,
     )
 
 

@@ -12,10 +12,14 @@ from heliostat.access import ClusterAccess
 from heliostat.clock import Clock
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.foreign_records import ForeignRecords
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import LinkConfig
 from heliostat.errors import GroupsFailed, HeliostatError, LinkTakenOver, Verdict
 from heliostat.groups.apply import Committers, Guard
 from heliostat.groups.measured import GroupFigures, MeasuredGroups
+from heliostat.groups.merged_places import MergedPlaces
+from heliostat.groups.merged_site import MergedSite
 from heliostat.groups.naming import group_naming_of
 from heliostat.groups.observe import Mirrors, OpenMaps, Positions
 from heliostat.groups.plan import GroupDecision
@@ -27,6 +31,8 @@ from heliostat.names import GroupId, LinkName
 from heliostat.ops.events import Events
 
 CLIENT_ID = "heliostat-groups"
+LOOK_BYTES = 64 * 1024 * 1024
+"""Most bytes of merged topics' logs that a pass reads at a site: the next one goes on."""
 
 
 class GroupPart:
@@ -90,6 +96,11 @@ class GroupPart:
             memory = self._memory = opened.enter_context(
                 closing(PublishedOffsets(target_access, LinkName(link.name), foreign))
             )
+            merged = None
+            if link.topics.merges:
+                merged = opened.enter_context(
+                    closing(_merged(source_access, target_access, target.admin, opened))
+                )
             self._open = opened.pop_all()
         self._sync = GroupSync(
             link.groups,
@@ -104,6 +115,7 @@ class GroupPart:
             events=events,
             guard=guard,
             naming=self._naming,
+            merged=merged,
             on_decided=self._on_decided,
         )
 
@@ -139,6 +151,18 @@ class GroupPart:
         self._figures = self._measured.figures(followed, rows, self._naming)
         if self._interchange.wants_groups:
             self._interchange.take_groups(_checkpoints(decided))
+
+
+def _merged(
+    source: ClusterAccess, target: ClusterAccess, admin: ClusterAdmin, opened: ExitStack
+) -> MergedPlaces:
+    """Return what tells places in merged topics, over connections of its own."""
+    here, there = (
+        opened.enter_context(closing(LentClusters(each, DialSettings(CLIENT_ID))))
+        for each in (source, target)
+    )
+    sites = MergedSite(here, LOOK_BYTES), MergedSite(there, LOOK_BYTES)
+    return MergedPlaces(*sites, admin.cluster_id())
 
 
 def _checkpoints(decided: Mapping[GroupId, GroupDecision]) -> Iterator[GroupRow]:

@@ -73,23 +73,45 @@ def place_at(site: Site, read: ReadTo, into: Mapping[Site, Crossing], end: Offse
     end
         The partition's end at this site, read before the crossings were.
     """
-    unread = [each.at_target(read.get(origin, Offset(0))) for origin, each in into.items()]
     own = _own_from(read.get(site, Offset(0)), into, end)
-    offset = min(own, end, *unread)
+    places = [own]
+    for origin, each in into.items():
+        number = each.before(read.get(origin, Offset(0)))
+        if number < each.landed.before(own):  # else it lies behind that place
+            places.append(each.landed.place_of(number))
+    offset = min([end, *places])
+    return Place(offset, read_behind(offset, site, read, into, end))
+
+
+def read_behind(
+    offset: Offset, site: Site, read: ReadTo, into: Mapping[Site, Crossing], end: Offset
+) -> int:
+    """Return how many records at or behind an offset of a site a group has read already.
+
+    Parameters
+    ----------
+    offset
+        The offset.
+    site, read, into, end
+        As for `place_at`.
+    """
+    own = _own_from(read.get(site, Offset(0)), into, end)
     crossed = sum(each.between(offset, own) for each in into.values())
-    again = own - offset - crossed
-    again += sum(
-        max(0, each.before(read.get(origin, Offset(0))) - each.landed_before(offset))
-        for origin, each in into.items()
+    return (
+        max(0, own - offset)
+        - crossed
+        + sum(
+            max(0, each.before(read.get(origin, Offset(0))) - each.landed.before(offset))
+            for origin, each in into.items()
+        )
     )
-    return Place(offset, again)
 
 
 def _own_from(offset: Offset, into: Mapping[Site, Crossing], end: Offset) -> Offset:
     """Return the first offset from here on at which no record is that has crossed."""
     while offset < end:
-        behind = max((each.behind_run(offset) for each in into.values()), default=offset)
+        behind = max((each.landed.behind_run(offset) for each in into.values()), default=offset)
         if behind == offset:
             break
         offset = behind
-    return offset
+    return min(offset, end)

@@ -26,7 +26,7 @@ from heliostat.framed_ids import headers_without_ids, without_id
 from heliostat.gaps.ledger import CopyNote
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.marks import MapMarks, Mapped, MapTopic, Marks, MirrorId
-from heliostat.offsets.pruning import MapPruning
+from heliostat.offsets.pruning import MapPruning, StartsOf
 from heliostat.offsets.store import OffsetMaps
 from heliostat.ops.events import Events, shortened
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, PartitionState
@@ -77,8 +77,8 @@ class MapKeeper:
         Log that reports lost and rebuilt maps.
     hides_ids
         Whether records are compared without their schema ids, as mirrors have others.
-    merges
-        Whether the maps are of merged topics: they begin with numbers, not with target offsets.
+    starts_of
+        Tells where maps of merged topics begin to matter: they are by numbers; None: of mirrors.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class MapKeeper:
         copied: CopiedLookup,
         events: Events,
         hides_ids: bool = False,
-        merges: bool = False,
+        starts_of: StartsOf | None = None,
     ) -> None:
         self._maps = maps
         self._store = marks
@@ -102,7 +102,7 @@ class MapKeeper:
         self._copied = copied
         self._events = events
         self._digest = _digest_without_ids if hides_ids else _digest
-        self._pruning = None if merges else MapPruning(maps, target, time.monotonic)
+        self._pruning = MapPruning(maps, target, time.monotonic, starts_of)
         self._marks = Marks()
         self._unsettled: dict[MirrorId, str] = {}
         """Mirrors that can't be read now: their maps may be lost, and why that is in doubt."""
@@ -161,8 +161,7 @@ class MapKeeper:
         if now is not None and now != self._marks.topic and not self._unsettled:
             self._store.put_topic(now)
             self._marks.topic = now
-        if self._pruning is not None:
-            self._pruning.look()
+        self._pruning.look()
 
     def with_lost(
         self, specs: Mapping[TopicPartition, PartitionSpec]

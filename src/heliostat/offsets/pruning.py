@@ -6,7 +6,7 @@ follower that has deleted less becomes the leader: so the start of the previous 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 
 from heliostat.clusters.admin import EARLIEST, ClusterAdmin
 from heliostat.errors import BrokerError
@@ -21,6 +21,10 @@ ROWS_MIN = 8
 """Rows of one map: fewer are not worth a record that allows their deletion."""
 
 
+StartsOf = Callable[[Iterable[MirrorId]], Mapping[MirrorId, Offset]]
+"""Tells where maps begin to matter; of those of which that is not known, nothing."""
+
+
 class MapPruning:
     """Deletes rows that nobody needs; used only by the driver's reconciliation.
 
@@ -32,13 +36,20 @@ class MapPruning:
         Target cluster connection, which is asked for log starts.
     monotonic_s
         Returns the time of a monotonic clock, in seconds.
+    starts_of
+        Tells where maps begin to matter that are not by target offsets; None: these are.
     """
 
     def __init__(
-        self, maps: OffsetMaps, target: ClusterAdmin, monotonic_s: Callable[[], float]
+        self,
+        maps: OffsetMaps,
+        target: ClusterAdmin,
+        monotonic_s: Callable[[], float],
+        starts_of: StartsOf | None = None,
     ) -> None:
         self._maps = maps
         self._target = target
+        self._starts_of = starts_of or self._log_starts
         self._monotonic_s = monotonic_s
         self._looks_at_s = monotonic_s() + EVERY_S
         self._starts: dict[MirrorId, Offset] = {}
@@ -55,13 +66,9 @@ class MapPruning:
             return 0
         self._looks_at_s = self._monotonic_s() + EVERY_S
         names = self._maps.names()
-        asked = dict.fromkeys((mirror for mirror, _ in names), EARLIEST)
-        answers = self._target.list_offsets(asked) if asked else {}
         before, self._starts = self._starts, {}
-        for name in names:
-            answer = answers.get(name[0])
-            if answer is not None and not isinstance(answer, BrokerError):
-                self._starts[name] = Offset(answer.offset)
+        if names:
+            self._starts = dict(self._starts_of(names))
         both = {
             name: min(start, before[name]) for name, start in self._starts.items() if name in before
         }
@@ -69,3 +76,12 @@ class MapPruning:
         for each in gone:
             self._maps.prune(each)
         return sum(len(each.rows) for each in gone)
+
+    def _log_starts(self, names: Iterable[MirrorId]) -> dict[MirrorId, Offset]:
+        asked = {name: name[0] for name in names}
+        answers = self._target.list_offsets(dict.fromkeys(asked.values(), EARLIEST))
+        return {
+            name: Offset(answer.offset)
+            for name, mirror in asked.items()
+            if (answer := answers.get(mirror)) is not None and not isinstance(answer, BrokerError)
+        }

@@ -10,13 +10,14 @@ I2  Everything follows from the offset map and the target's log end, as the copi
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.look import look
+from heliostat.offsets.merged_translation import MergedPartition
 from heliostat.offsets.offset_map import ROW_BREAKS_MAX, Break, OffsetMap, encode_breaks
 from heliostat.offsets.values import (
     Answer,
@@ -51,10 +52,17 @@ class OffsetTranslator:
     ----------
     mirrors
         The mirrors and maps to answer from.
+    merged
+        By source partition those that others write as well: what tells where records are.
     """
 
-    def __init__(self, mirrors: TranslatedMirrors) -> None:
+    def __init__(
+        self,
+        mirrors: TranslatedMirrors,
+        merged: Mapping[TopicPartition, MergedPartition] | None = None,
+    ) -> None:
         self._mirrors = mirrors
+        self._merged = merged or {}
         self._by_source = {one.source: one for one in mirrors.partitions}
         self._by_target: dict[TopicPartition, TranslatedPartition] = {}
         self._sources_of: dict[TopicName, set[TopicName]] = defaultdict(set)
@@ -99,6 +107,8 @@ class OffsetTranslator:
         trouble = self._mirrors.source_troubles.get(topic)
         if one is None or trouble is not None:
             return self._no_answer(Question(topic, partition, offset), Side.SOURCE, trouble)
+        if name in self._merged:
+            return self._merged[name].to_target(offset)
         return replace(_to_target(one, offset), to_partition=one.target.partition)
 
     def to_source(self, topic: TopicName, partition: PartitionId, offset: Offset) -> Answer:
@@ -111,12 +121,18 @@ class OffsetTranslator:
             trouble = Untranslatable(Why.SEVERAL_SOURCES, text)
         if one is None or trouble is not None:
             return self._no_answer(Question(topic, partition, offset), Side.TARGET, trouble)
+        if one.source in self._merged:
+            return self._merged[one.source].to_source(offset)
         return replace(_to_source(one, offset), to_partition=one.source.partition)
 
     def translate(self, questions: Iterable[Question], asked: Side) -> Iterator[Answer]:
         """Answer in order; `asked` is the side of the questions' offsets."""
         answer = self.to_target if asked is Side.SOURCE else self.to_source
         return (answer(*question) for question in questions)
+
+    def position_of(self, one: TranslatedPartition) -> Offset:
+        """Return the next source offset to be copied of a partition."""
+        return self._merged[one.source].position if one.source in self._merged else one.position
 
     def partitions(
         self, topic: TopicName | None = None, partition: PartitionId | None = None

@@ -34,6 +34,8 @@ class Why(Enum):
     """The topic was deleted and recreated: offsets of the old one mean nothing in it."""
     SEVERAL_SOURCES = "several_sources"
     """The target topic has more than one source topic; ask from the source's side."""
+    ELSEWHERE = "elsewhere"
+    """The target's topic is merged, and what is there did not come from the link's source."""
     NOT_TOLD = "not_told"
     """The target does not report that partition's bounds, or rows of its map are gone."""
 

@@ -102,6 +102,9 @@ POSITIONS_TOPIC: Mapping[Operation, str] = MappingProxyType(
 STATE_OF_LINKS: Mapping[Operation, str] = MappingProxyType(
     {Operation.READ: "see which mirrors other links have, to leave them to those links (adopt)"}
 )
+MERGED_BESIDE: Mapping[Operation, str] = MappingProxyType(
+    {Operation.READ: "see what other links have merged there: where groups go on"}
+)
 STATE_AT_SOURCE: Mapping[Operation, str] = MappingProxyType(
     {Operation.READ: "see other links' mirrors there, so that none of them is mirrored back"}
 )
@@ -286,6 +289,7 @@ def link_grants(
     if link.topics.merges:
         source.append((topic, Reach(PRODUCERS_TOPIC), MERGED_SOURCE))
         target.append((topic, Reach(PRODUCERS_TOPIC), MERGING))
+        target.append((topic, Reach(STATE_TOPIC_PREFIX, PatternKind.PREFIXED), MERGED_BESIDE))
     for side, operations in _rights(link):
         wanted = source if side == "source" else target
         wanted.append((ResourceKind.CLUSTER, Reach(CLUSTER_NAME), operations))

@@ -222,14 +222,14 @@ class _Look:
 
     def _translated(self, place: TopicPartition, offset: Offset) -> tuple[Answer, Offset | None]:
         # Only here: it loads numpy.
-        from heliostat.offsets.translation import OffsetTranslator
+        from heliostat.operate.translators import open_translator
 
-        translator = OffsetTranslator.from_link(self._config, self._link, {place.topic})
-        answer = translator.to_target(place.topic, place.partition, offset)
-        if answer.to_topic is None or answer.to_partition is None:
-            return answer, None
-        [one] = translator.partitions(place.topic, place.partition)
-        return answer, one.position
+        with open_translator(self._config, self._link, {place.topic}) as translator:
+            answer = translator.to_target(place.topic, place.partition, offset)
+            if answer.to_topic is None or answer.to_partition is None:
+                return answer, None
+            [one] = translator.partitions(place.topic, place.partition)
+            return answer, translator.position_of(one)
 
     def _gaps(self, place: TopicPartition) -> tuple[GapRow, ...]:
         with closing(ledger_of(self._config, self._link)) as ledger:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import closing
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,6 +15,8 @@ from heliostat.clusters.admin import ClusterAdmin, GroupListing, GroupMember
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.groups.apply import Committers, Guard, is_not_done, publish
+from heliostat.groups.merged_places import MergedPlaces
+from heliostat.groups.merged_site import MergedSite
 from heliostat.groups.naming import GroupNaming, group_naming_of
 from heliostat.groups.observe import observe_target
 from heliostat.groups.plan import NO_NAME, GroupDecision, GroupPlan, plan_groups
@@ -29,9 +31,8 @@ from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import MapsLook
 from heliostat.operate.links import links_of
 from heliostat.ops.asked import PendingAnswer, asked_at_once
-from heliostat.state.connections import Admins, connected
+from heliostat.state.connections import Admins, LinkConnections, connected
 from heliostat.status.reader import last_reported
-from heliostat.topics.merged_links import refuse_if_merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,7 +224,6 @@ def _views_of(
     *,
     is_selected_only: bool = True,
 ) -> LinkGroups:
-    refuse_if_merged(link, "groups")
     name = LinkName(link.name)
     with (
         connected(config, link, "heliostat-groups") as both,
@@ -238,7 +238,7 @@ def _views_of(
         positions = PendingAnswer(partial(_positions, both.target, name), "positions")
         with both.admins(asks) as admins:
             maps = MapsLook(both.target, name, admins.target)
-            with closing(maps):
+            with closing(maps), _merged(link, both, admins.target) as merged:
                 found = _views_by(
                     link,
                     group,
@@ -246,10 +246,24 @@ def _views_of(
                     memory,
                     maps,
                     positions,
+                    merged,
                     is_selected_only=is_selected_only,
                 )
                 act(found, admins, memory)
                 return found
+
+
+@contextmanager
+def _merged(
+    link: LinkConfig, both: LinkConnections, target: ClusterAdmin
+) -> Iterator[MergedPlaces | None]:
+    """Yield what tells places in merged topics; None: the link merges none."""
+    if not link.topics.merges:
+        yield None
+        return
+    sites = MergedSite(both.source), MergedSite(both.target)
+    with closing(MergedPlaces(*sites, target.cluster_id())) as merged:
+        yield merged
 
 
 def _views_by(  # noqa: PLR0917 - what is asked, and of what
@@ -259,6 +273,7 @@ def _views_by(  # noqa: PLR0917 - what is asked, and of what
     memory: PublishedOffsets,
     maps: MapsLook,
     positions: PendingAnswer[dict[TopicPartition, Landed]],
+    merged: MergedPlaces | None,
     *,
     is_selected_only: bool,
 ) -> LinkGroups:
@@ -292,6 +307,7 @@ def _views_by(  # noqa: PLR0917 - what is asked, and of what
         maps=read_maps,
         positions=positions.answer,
         naming=naming,
+        merged=merged,
     )
     steps.done("target")
     plan = plan_groups(seen, found, memory.rows, link.groups.consumed_at_target, naming)

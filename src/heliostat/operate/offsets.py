@@ -8,8 +8,8 @@ from typing import Any
 
 from heliostat.config import Config, LinkConfig
 from heliostat.names import LinkName
-from heliostat.offsets.translation import Answer, OffsetTranslator, Question, Side
-from heliostat.topics.merged_links import refuse_if_merged
+from heliostat.offsets.translation import Answer, Question, Side
+from heliostat.operate.translators import open_translator
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,7 @@ def translated(
     ConnectionLost
         The target does not answer; the source need not.
     """
-    refuse_if_merged(link, "offsets translate")
-    translator = OffsetTranslator.from_link(config, link, {each.topic for each in questions})
     asked = Side.SOURCE if to is Side.TARGET else Side.TARGET
-    answers = tuple(translator.translate(questions, asked))
-    return TranslatedOffsets(LinkName(link.name), to, answers, translator.is_source_known)
+    with open_translator(config, link, {each.topic for each in questions}) as translator:
+        answers = tuple(translator.translate(questions, asked))
+        return TranslatedOffsets(LinkName(link.name), to, answers, translator.is_source_known)

@@ -78,15 +78,7 @@ class MergedNotes:
 
     def read(self) -> StoredNotes:
         """Return all that is noted."""
-        found = StoredNotes()
-        for key, value in self._topic.read_all().items():
-            with read_as_row(self._topic.topic, key):
-                if key == SEEN_KEY:
-                    found.seen = ProducersTopic(str(value["topic_id"]), Offset(value["end"]))
-                elif key.startswith(OWN_PREFIX):
-                    name = TopicName(key.removeprefix(OWN_PREFIX))
-                    found.own[name] = OwnNotes.from_json(value)
-        return found
+        return notes_in(self._topic.topic, self._topic.read_all())
 
     def put_seen(self, seen: ProducersTopic) -> None:
         """Note the source's topic of links' producer ids, and how far it was read."""
@@ -97,3 +89,16 @@ class MergedNotes:
         if notes:
             rows = {f"{OWN_PREFIX}{name}": each.to_json() for name, each in notes.items()}
             self._topic.write_many(rows)
+
+
+def notes_in(topic: str, rows: Mapping[str, Mapping[str, Any]]) -> StoredNotes:
+    """Return all that is noted, by a state topic's latest values."""
+    found = StoredNotes()
+    for key, value in rows.items():
+        with read_as_row(topic, key):
+            if key == SEEN_KEY:
+                found.seen = ProducersTopic(str(value["topic_id"]), Offset(value["end"]))
+            elif key.startswith(OWN_PREFIX):
+                name = TopicName(key.removeprefix(OWN_PREFIX))
+                found.own[name] = OwnNotes.from_json(value)
+    return found

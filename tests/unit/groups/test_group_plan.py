@@ -13,6 +13,7 @@ from heliostat.errors import BrokerError
 from heliostat.groups.plan import GroupDecision, plan_groups, sent_after
 from heliostat.groups.values import (
     CommitDecision,
+    MergedPlace,
     MirrorPartition,
     Published,
     Reason,
@@ -47,6 +48,7 @@ class Scene:
     sent: Sent | None = None
     policy: str = "advance"
     copied_to: int = -1
+    merged: MergedPlace | str | None = None
 
     def decide(self) -> GroupDecision:
         offsets = OffsetMap.of(self.breaks)
@@ -56,10 +58,11 @@ class Scene:
         there = {} if self.state is None else {GROUP: listed(self.state)}
         at_target = {} if self.target is None else {GROUP: {THERE: self.target}}
         published = {} if self.sent is None else {GROUP: Published({THERE: self.sent}, 1)}
+        merged = {} if self.merged is None else {(GROUP, HERE): self.merged}
         commit = CommittedOffset(Offset(self.source), self.metadata)
         plan = plan_groups(
             SourceGroups(GroupListing({GROUP: listed("Stable")}), {GROUP: {HERE: commit}}),
-            TargetGroups(GroupListing(there), at_target, {HERE: mirror}),
+            TargetGroups(GroupListing(there), at_target, {HERE: mirror}, merged),
             published,
             self.policy,
         )
@@ -343,3 +346,44 @@ def test_an_offset_at_the_target_is_ours_only_if_we_wrote_it(
     assert row.publish is not None
     before = None if known is None else Published({THERE: known})
     assert sent_after(before, [row], 1).sent[THERE] == kept
+
+
+READ = {"east": 50, "west": 7}
+PLACE = MergedPlace(
+    Offset(30), again=12, again_now=25, read_to=READ, start=Offset(10), end=Offset(120)
+)
+
+
+def test_a_group_of_a_merged_topic_goes_on_at_the_first_record_that_it_has_not_read() -> None:
+    """Given its place there / then that is published, with what it has read and reads again."""
+    row = Scene(merged=PLACE).row()
+    assert row.publish == at(30)
+    assert (row.reread_records, row.reread_now, row.again) == (12, 25, 12)
+    assert sent_after(None, [row], 1).sent[THERE] == Sent(Offset(30), read_to=READ)
+    held = Scene(merged=PLACE, state="Stable", target=at(20)).row()
+    assert (held.reason, held.publish, held.reread_records) == (Reason.ACTIVE_AT_TARGET, None, 25)
+    unknown = Scene(merged="its log is being read").row()
+    assert (unknown.reason, unknown.why) == (Reason.NOT_TOLD, "its log is being read")
+
+
+@pytest.mark.parametrize(
+    ("known", "there", "kept"),
+    [
+        (None, 30, Sent(Offset(30), over=Offset(30), read_to=READ)),
+        (sent(30, 20), 30, Sent(Offset(30), Offset(20), read_to=READ)),
+        (sent(20), 30, Sent(Offset(30), over=Offset(30), read_to=READ)),
+        (sent(20), 60, sent(20)),
+    ],
+)
+def test_what_a_group_has_read_elsewhere_is_kept_where_it_need_not_move(
+    known: Sent | None, there: int, kept: Sent
+) -> None:
+    """Given the offset at the target already / then what was read is kept with it: a group that
+    comes back has read it still. Not where a consumer is further on.
+    """
+    row = Scene(merged=PLACE, target=at(there), sent=known).row()
+    assert row.publish is None
+    before = None if known is None else Published({THERE: known})
+    after = sent_after(before, [row], 1)
+    assert after.sent[THERE] == kept
+    assert Published.from_json(after.to_json()) == after

@@ -8,11 +8,23 @@ from itertools import pairwise
 import pytest
 
 from heliostat.merge.crossing import Crossing
-from heliostat.merge.own_end import BatchPlace
-from heliostat.merge.places import Place, Published, Site, place_at, read_to, with_earlier
+from heliostat.merge.landed_log import LandedLog, OwnBatches, Stretch, UnknownPlaceError
+from heliostat.merge.own_end import BatchPlace, OwnNote
+from heliostat.merge.places import (
+    Place,
+    Published,
+    Site,
+    place_at,
+    read_behind,
+    read_to,
+    with_earlier,
+)
 from heliostat.names import Offset
-from heliostat.offsets.offset_map import Break
+from heliostat.offsets.offset_map import Break, OffsetMap
 
+LINK, OTHER = 7, 8
+"""Producer ids."""
+START = Offset(0)
 Record = tuple[str, int]
 """A site, and the number of the record among its own."""
 
@@ -25,8 +37,10 @@ class Ground:
         self.names = [Site(name) for name in names]
         self.logs: dict[Site, list[Record]] = {name: [] for name in self.names}
         self.written = dict.fromkeys(self.names, 0)
-        self.links = {(a, b): Crossing() for a in self.names for b in self.names if a != b}
-        self.at = dict.fromkeys(self.links, 0)
+        ways = [(a, b) for a in self.names for b in self.names if a != b]
+        self.sent = {way: OffsetMap() for way in ways}
+        self.landed: dict[tuple[Site, Site], list[BatchPlace]] = {way: [] for way in ways}
+        self.at = dict.fromkeys(ways, 0)
         """Source offset at which a link goes on."""
 
     def write(self) -> None:
@@ -36,22 +50,25 @@ class Ground:
             self.written[name] += 1
 
     def copy(self) -> None:
-        link = self.chance.choice(list(self.links))
-        source, target = self.logs[link[0]], self.logs[link[1]]
-        crossing, offset = self.links[link], self.at[link]
-        if offset < len(source) and source[offset][0] == link[0]:
-            if crossing.sent.source_of(crossing.count) != offset:
-                crossing.sent.add(Break(crossing.count, offset))
+        way = self.chance.choice(list(self.at))
+        source, target = self.logs[way[0]], self.logs[way[1]]
+        own, offset = self.landed[way], self.at[way]
+        if offset < len(source) and source[offset][0] == way[0]:
+            if self.sent[way].source_of(len(own)) != offset:
+                self.sent[way].add(Break(len(own), offset))
+            own.append(BatchPlace(LINK, len(own), len(target), len(target) + 1))
             target.append(source[offset])
-            crossing.learn(crossing.count, 1, len(target) - 1)
-        self.at[link] = min(len(source), offset + 1)
-        crossing.passed = Offset(self.at[link])
+        self.at[way] = min(len(source), offset + 1)
 
     def into(self, site: Site) -> dict[Site, Crossing]:
-        """As the links know it once they have looked at the site's end."""
-        found = {link[0]: each for link, each in self.links.items() if link[1] == site}
-        for each in found.values():
-            each.complete_to = Offset(len(self.logs[site]))
+        """As a look at the site shows it, with notes that are any length behind."""
+        found = {}
+        for way, own in self.landed.items():
+            if way[1] == site:
+                noted = self.chance.randint(0, len(own))
+                note = OwnNote(noted, Offset(own[noted - 1].next_offset if noted else 0))
+                landed = look(own, note, len(self.logs[site]))
+                found[way[0]] = Crossing(self.sent[way], landed, Offset(self.at[way]))
         return found
 
     def run(self, steps: int) -> None:
@@ -62,7 +79,7 @@ class Ground:
 @pytest.mark.parametrize("names", ["AB", "ABC"])
 def test_a_group_skips_nothing_and_reads_again_what_was_foretold(names: str) -> None:
     """Given groups that move between sites / then each reads all, and again as often as told."""
-    for seed in range(60):
+    for seed in range(25):
         ground = Ground(seed, names)
         site, offset = ground.names[0], 0
         read: set[Record] = set()
@@ -108,28 +125,78 @@ def test_a_group_that_was_reset_reads_again() -> None:
 
 def test_what_has_not_landed_may_land_behind_all_that_is_known() -> None:
     """Given a record under way / then a group stands where it may land, not behind that."""
-    into = Crossing(count=0, complete_to=Offset(4))
+    into = Crossing(OffsetMap(), look([], OwnNote(0, START), 4))
     here, there = Site("here"), Site("there")
     read = {here: Offset(9), there: Offset(0)}
-    assert place_at(here, read, {there: into}, Offset(9)) == Place(Offset(4), 5)
+    assert place_at(here, read, {there: into}, Offset(4)) == Place(Offset(4), 0)
+    assert read_behind(Offset(1), here, read, {there: into}, Offset(4)) == 3
 
 
-def test_places_are_learnt_from_the_log_where_answers_lack() -> None:
-    """Given an answer that was lost / then the one behind it waits for a look at the log."""
-    crossing = Crossing()
-    crossing.learn(0, 2, 3)
-    crossing.learn(4, 1, 9)
-    assert (crossing.count, crossing.complete_to) == (2, 5)
-    log = [BatchPlace(8, 0, 5, 6), BatchPlace(7, 2, 6, 8), BatchPlace(7, 4, 9, 10)]
-    crossing.learn_log(log, {7}, 5, 12)
-    assert (crossing.count, crossing.complete_to) == (5, 12)
-    assert [crossing.at_target(source) for source in range(6)] == [3, 4, 6, 7, 9, 12]
+OWN = [BatchPlace(LINK, 0, 3, 5), BatchPlace(LINK, 2, 5, 7), BatchPlace(LINK, 4, 9, 10)]
+"""Offsets 3 to 6 and 9."""
 
 
-def test_a_cut_forgets_what_lay_behind_it() -> None:
-    crossing = Crossing()
-    crossing.learn(0, 2, 3)
-    crossing.learn(2, 2, 8)
-    crossing.cut(8)
-    assert (crossing.count, crossing.complete_to) == (2, 8)
-    assert crossing.at_target(2) == 8
+def test_numbers_and_places_are_looked_up_in_the_log() -> None:
+    """Given own batches / then each offset has the number before it, and each number its place."""
+    landed = look(OWN, OwnNote(4, Offset(7)), 12)
+    assert landed.count == 5
+    assert [landed.before(Offset(at)) for at in range(13)] == [0] * 4 + [1, 2, 3, 4, 4, 4, 5, 5, 5]
+    assert [landed.place_of(number) for number in range(7)] == [3, 4, 5, 6, 9, 12, 12]
+    behind = [landed.behind_run(Offset(at)) for at in range(12)]
+    assert behind == [0, 1, 2, 7, 7, 7, 7, 7, 8, 10, 10, 11]
+    crossing = Crossing(OffsetMap(), landed)
+    assert [crossing.at_source(Offset(at)) for at in (0, 4, 8, 12)] == [0, 1, 4, 5]
+    assert crossing.between(Offset(4), Offset(9)) == 3
+
+
+def test_what_a_log_does_not_tell_is_not_guessed() -> None:
+    """Given no own batch that is left / then only a note counts that nothing is missing behind."""
+    gone = OwnNote(4, Offset(7))
+    with pytest.raises(UnknownPlaceError):
+        assert look([], gone, 12, start=8).count
+    with pytest.raises(UnknownPlaceError):
+        assert look([], None, 12).count
+    assert look([], gone, 12).count == 4
+    assert look([], gone._replace(is_closed=True), 12, start=8).count == 4
+    assert look(OWN, gone, 12, start=8).count == 5
+    assert look(OWN, gone, 12, start=8).place_of(0) == 9
+
+
+def test_a_map_that_begins_behind_all_that_is_left_still_tells_where_to_go_on() -> None:
+    """Given no own record that is left, and a pruned map / then the next source offset is known."""
+    sent = OffsetMap.of([Break(0, 10), Break(4, 30)])
+    sent.forget_before(4)
+    crossing = Crossing(sent, look([], OwnNote(4, Offset(12)), 12, start=12))
+    assert crossing.at_source(Offset(12)) == 30
+
+
+def test_own_batches_are_read_once() -> None:
+    """Given looks at one log by one book / then what it has read is not read again."""
+    asked: list[int] = []
+    kept = OwnBatches({LINK})
+    for end in (8, 12):
+        landed = look(OWN, OwnNote(0, START), end, kept=kept, asked=asked)
+        assert [landed.before(Offset(at)) for at in (0, 6, 8)] == [0, 3, 4]
+    assert landed.count == 5
+    assert len(asked) == len(set(asked))
+
+
+def look(
+    own: list[BatchPlace],
+    note: OwnNote | None,
+    end: int,
+    *,
+    start: int = 0,
+    kept: OwnBatches | None = None,
+    asked: list[int] | None = None,
+) -> LandedLog:
+    """A log of which each offset without an own batch is another's record."""
+
+    def read(offset: Offset) -> Stretch:
+        if asked is not None:
+            asked.append(offset)
+        found = next((each for each in own if each.offset <= offset < each.next_offset), None)
+        batch = found or BatchPlace(OTHER, 0, offset, offset + 1)
+        return Stretch([batch], Offset(batch.next_offset))
+
+    return LandedLog(kept or OwnBatches({LINK}), read, note, Offset(start), Offset(end))

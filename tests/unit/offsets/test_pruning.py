@@ -84,3 +84,15 @@ def test_rows_of_unknown_log_starts_stay(world: World) -> None:
     assert world.asked.pop() == {}
     world.look(EVERY_S)
     assert world.asked.pop() == {(A, "1"): 9, (B, "2"): 9}
+
+
+def test_maps_that_are_by_numbers_begin_where_that_is_told() -> None:
+    """Given maps of merged topics / then numbers count in place of the target's log starts."""
+    world = World()
+    both: Any = world
+    numbers = {(A, "1"): Offset(3)}
+    world.pruning = MapPruning(both, both, lambda: world.now_s, lambda _: numbers)
+    world.look(EVERY_S)
+    numbers = {(A, "1"): Offset(2), (B, "2"): Offset(4)}
+    world.look(EVERY_S)
+    assert world.asked == [{}, {(A, "1"): 2}]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -219,6 +220,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The command on a hand-made translator; no cluster is asked."""
     made = translator(HOLED, source_topics=frozenset({ORDERS}))
     monkeypatch.setattr(OffsetTranslator, "from_link", lambda *_: made)
+    monkeypatch.setattr("heliostat.operate.offsets.open_translator", lambda *_: nullcontext(made))
     return ["-c", str(write_config(tmp_path, "127.0.0.1:1", "127.0.0.1:2"))]
 
 

@@ -1,0 +1,146 @@
+"""Producers of sites that merge a topic, their links' configuration, and what both must have."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+from kafka import KafkaProducer
+from support.cleaning import read_committed
+from support.clusters import fresh_name
+from support.links import ends
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import load_config
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.values import Why
+from heliostat.operate.translators import open_translator
+
+PARTITIONS = 2
+PAUSE_S = 0.004
+
+
+class SiteProducer:
+    """Another client's producer at a site: it counts in each partition."""
+
+    def __init__(self, site: str, bootstrap: str, topic: str) -> None:
+        self._site, self._topic = site, topic
+        self._producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")
+        self._end = threading.Event()
+        self.written = [0] * PARTITIONS
+        self._thread = threading.Thread(target=self._run)
+
+    def write(self, count: int) -> None:
+        for _ in range(count):
+            for partition in range(PARTITIONS):
+                value = b"%s %06d" % (self._site.encode(), self.written[partition])
+                self._producer.send(self._topic, value=value, partition=partition)
+                self.written[partition] += 1
+        self._producer.flush()
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        self._thread.start()
+        try:
+            yield
+        finally:
+            self._end.set()
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._end.wait(PAUSE_S):
+            self.write(1)
+
+    def close(self) -> None:
+        self._producer.close()
+
+
+def config_of(folder: Path, sites: Mapping[str, str], topic: str, **defaults: Any) -> Path:
+    path = folder / "heliostat.yaml"
+    ways = [("summit", "base"), ("base", "summit")]
+    config = {
+        "clusters": {alias: {"bootstrap": each.split(",")} for alias, each in sites.items()},
+        "spark": {"master": "local[2]"},
+        "defaults": {
+            "lanes": {"lease_s": 5},
+            "topics": {"include": [f"{topic}.*"], "naming": "merge", "refresh_interval_s": 1},
+            **defaults,
+        },
+        "links": [
+            {"name": fresh_name(f"{one}-{other}"), "source": one, "target": other}
+            for one, other in ways
+        ],
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def is_level(sites: Mapping[str, str], topic: str, wanted: list[int]) -> bool:
+    there = [ends(bootstrap, {topic: PARTITIONS})[topic] for bootstrap in sites.values()]
+    return all(now >= goal for row in there for now, goal in zip(row, wanted, strict=True))
+
+
+def assert_merged(
+    sites: Mapping[str, str],
+    topic: str,
+    producers: list[SiteProducer],
+    begins: list[list[int]] | None = None,
+    *,
+    repeats_max: int = 0,
+) -> None:
+    """Each record of a site's own log once at each site, in its order; `begins`: the first left.
+
+    A producer whose broker is killed may write a few twice: then the other site has them twice.
+    """
+    firsts = begins or [[0] * PARTITIONS] * len(producers)
+    for partition in range(PARTITIONS):
+        logs = {
+            site: [row[3] or b"" for row in read_committed(bootstrap, topic, partition)]
+            for site, bootstrap in sites.items()
+        }
+        count = 0
+        for site, producer, first in zip(sites, producers, firsts, strict=True):
+            own = [each for each in logs[site] if each.startswith(site.encode())]
+            numbers = range(first[partition], producer.written[partition])
+            assert sorted({*own}) == [b"%s %06d" % (site.encode(), number) for number in numbers]
+            assert len(own) - len(numbers) <= repeats_max, (site, len(own), len(numbers))
+            count += len(own)
+            for other, values in logs.items():
+                mine = [each for each in values if each.startswith(site.encode())]
+                assert mine == own, (site, other, partition, len(mine), len(own))
+        assert {len(values) for values in logs.values()} == {count}
+
+
+def written(producers: list[SiteProducer]) -> list[int]:
+    return [sum(each.written[number] for each in producers) for number in range(PARTITIONS)]
+
+
+def assert_translated(config: Path, sites: Mapping[str, str], topic: str) -> None:
+    """Each record of a site's own is found at the other one and back; others' are told as such."""
+    loaded = load_config(config)
+    link = next(each for each in loaded.links if each.source == "summit")
+    with open_translator(loaded, link, [TopicName(topic)]) as translator:
+        for number in map(PartitionId, range(PARTITIONS)):
+            here, there = (
+                {row[0]: row[3] or b"" for row in read_committed(each, topic, number)}
+                for each in sites.values()
+            )
+            for at, value in here.items():
+                to = translator.to_target(TopicName(topic), number, Offset(at))
+                assert to.is_exact == value.startswith(b"summit")
+                assert not to.is_exact or there[to.to_offset or 0] == value
+            for at, value in there.items():
+                to = translator.to_source(TopicName(topic), number, Offset(at))
+                expected = None if value.startswith(b"summit") else Why.ELSEWHERE
+                assert to.why is expected
+                assert expected or here[to.to_offset or 0] == value
+
+
+def delete_all(bootstrap: str, topic: str) -> None:
+    every = [TopicPartition(TopicName(topic), PartitionId(n)) for n in range(PARTITIONS)]
+    with ClusterAdmin(bootstrap.split(",")) as admin:
+        admin.delete_records(dict.fromkeys(every, Offset(-1)))
