@@ -81,9 +81,7 @@ class Scene:
         ]
         clusters = {name: {"bootstrap": site.split(",")} for name, site in self.sites.items()}
         spark = {"master": "local[4]"}
-        self.file.write_text(
-            yaml.safe_dump({"clusters": clusters, "spark": spark, "links": links})
-        )
+        self.file.write_text(yaml.safe_dump({"clusters": clusters, "spark": spark, "links": links}))
         self.config = load_config(self.file)
 
     def applications(self, number: int, site: str) -> list[StreamsApp]:
@@ -107,9 +105,7 @@ class Scene:
         link, back = self.config.links[number % 2], self.config.links[1 - number % 2]
         wish = SwitchWish(options=FAST, by="a test")
         before, is_over = len(self.words.written), threading.Event()
-        writing = threading.Thread(
-            target=self.words.write, args=(self.sites[here], is_over.is_set)
-        )
+        writing = threading.Thread(target=self.words.write, args=(self.sites[here], is_over.is_set))
         with ExitStack() as stack:
             running = [stack.enter_context(app) for app in self.applications(number, here)]
             writing.start()
