@@ -40,7 +40,7 @@ from heliostat.operate.reversing.look import Look
 from heliostat.operate.reversing.recreate import Recreating
 from heliostat.operate.reversing.registry import close_to_producers
 from heliostat.operate.reversing.set_back import groups_beyond, set_back
-from heliostat.operate.reversing.values import Reversal, Tail, TopicReturn
+from heliostat.operate.reversing.values import ReturnState, Reversal, Tail, TopicReturn
 from heliostat.operate.reversing.written import note, open_source, write
 from heliostat.state.ownership import Ownership
 from heliostat.topics.merged_links import refuse_if_merged
@@ -90,6 +90,11 @@ def reverse(
         seen = tuple(looked.topics(promotions))
         reversal = Reversal(LinkName(link.name), LinkName(back.name), seen)
         reversal = replace(reversal, groups=groups_beyond(clusters.target, reversal.ready))
+        done = [each for each in seen if each.state is ReturnState.DONE]
+        if done and not dry_run and not reversal.ready:
+            subjects = _open(config, link, clusters, done)
+            note(clusters, link, [promotions[each.topic] for each in done])
+            return replace(reversal, open_subjects=subjects)
         if dry_run or not reversal.ready or not agree(reversal):
             return reversal
         ask_to_give_way(config, back, by, f"{link.name} is reversed")
@@ -102,10 +107,17 @@ def reverse(
             stamp = Stamp(first_generation(ownership.claim_number), 0)
             write(clusters, link, state, ready, stamp)
             let_go(state, records, other_claims_of(clusters, (each.target for each in records)))
-            open_source(config, link, clusters, [each.topic for each in ready])
-            subjects = close_to_producers(config, back, clusters, ready)
-        note(clusters, link, [promotions[each.topic] for each in reversal.ready])
+            subjects = _open(config, link, clusters, [*done, *ready])
+        note(clusters, link, [promotions[each.topic] for each in (*done, *reversal.ready)])
         return replace(reversal, groups=groups, open_subjects=subjects, is_written=True)
+
+
+def _open(
+    config: Config, link: LinkConfig, clusters: LinkClusters, topics: Collection[TopicReturn]
+) -> tuple[str, ...]:
+    """Let the link that leads back write; return lines about subjects that stay open."""
+    open_source(config, link, clusters, [each.topic for each in topics])
+    return close_to_producers(config, clusters.link, clusters, topics)
 
 
 def _refuse_changed(clusters: LinkClusters, topics: Collection[TopicReturn]) -> None:
