@@ -1,12 +1,11 @@
-"""The table of steps and faults of what moves a link: switch, way back, failover and tail rescue.
+"""The table of steps and faults of what moves a link: switch, way back, failover, tail rescue.
 
-The verb is killed before or behind each of its steps, the links' driver or a side's broker at it;
-then the same command is called again until it is done. All else is as in life: a load, a group, a
-source that is lost and comes back with a tail. A turn goes from one site to the other by a switch
-and home by a failover, and has a fault at each step of each verb; another turn has the next fault
-there. The simulated tables have each step alone: `unit/handover/test_steps.py`,
-`unit/operate/test_promotion.py`, `unit/operate/test_reverse_cut_short.py` and
-`unit/rescue/test_appending.py`.
+At a step of a verb the links' driver is killed, or a side's broker, or the verb itself before or
+behind it; then the same command is called again until it is done. All else is as in life: a load,
+a group, a source that is lost and comes back with a tail. A turn goes from one site to the other by
+a switch, and home by a failover. The verb's own deaths, each by itself, are in tables without
+brokers: `unit/handover/test_steps.py`, `unit/operate/test_promotion.py`,
+`unit/operate/test_reverse_cut_short.py` and `unit/rescue/test_appending.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -38,8 +38,10 @@ from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-FAULTS = ("die before", "driver", "die behind", "source", "target")
+KILLS = ("driver", "source", "target")
+DEATHS = ("die before", "die behind")
 VERBS = ("switch", "reverse", "failover", "tail", "reverse again")
+"""In a turn; the last one makes a topic anew that has a tail."""
 AWAY_S = 2.0
 TRIES, TRY_AGAIN_S = 40, 1.0
 Plan = dict[str, str]
@@ -47,20 +49,24 @@ Plan = dict[str, str]
 Value = bytes | None
 
 
-def faults_of(verb: str) -> tuple[str, ...]:
+def verb_of(name: str) -> str:
+    """Return the verb of a turn's part."""
+    return name.split(maxsplit=1)[0]
+
+
+def possible(name: str, faults: tuple[str, ...]) -> list[str]:
     """Return the faults that a verb can have: a failover's source is gone anyway."""
-    return tuple(each for each in FAULTS if verb != "failover" or each != "source")
+    return [each for each in faults if (name, each) != ("failover", "source")]
 
 
 def whole(turn: int) -> dict[str, Plan]:
-    """Return plans with a fault at each step; as many turns as faults have each at each."""
-    plans = {}
-    for verb in VERBS:
-        faults, steps = faults_of(verb), steps_of(verb.split()[0])
-        first = turn + (verb == "reverse again")
-        plans[verb] = {
-            step: faults[(first + number) % len(faults)] for number, step in enumerate(steps)
-        }
+    """Return plans with a kill at each step; as many turns as kinds have each at each."""
+    plans: dict[str, Plan] = {name: {} for name in VERBS}
+    for name in VERBS:
+        if name != "reverse":
+            kinds = possible(name, KILLS)
+            for number, step in enumerate(steps_of(verb_of(name))):
+                plans[name][step] = kinds[(turn + number) % len(kinds)]
     return plans
 
 
@@ -68,7 +74,8 @@ def handful(turn: int) -> dict[str, Plan]:
     """Return plans with one fault each, others with each turn."""
     rng = random.Random(turn)
     return {
-        verb: {rng.choice(steps_of(verb.split()[0])): rng.choice(faults_of(verb))} for verb in VERBS
+        name: {rng.choice(steps_of(verb_of(name))): rng.choice(possible(name, KILLS + DEATHS))}
+        for name in VERBS
     }
 
 
@@ -103,7 +110,7 @@ class Load:
 class Scene:
     """Two sites of one broker, a link each way under way, a plain topic and one with holes."""
 
-    def __init__(self, start_cluster: Callable[..., Cluster], folder: Path) -> None:
+    def __init__(self, start_cluster: Callable[..., Cluster], folder: Path, offsets: str) -> None:
         self.sites = {name: start_cluster(name) for name in ("east", "west")}
         self.folder = folder
         prefix = fresh_name("step")
@@ -117,7 +124,11 @@ class Scene:
                 "name": name,
                 "source": source,
                 "target": target,
-                "topics": {"include": [f"{prefix}-.*"], "refresh_interval_s": 1},
+                "topics": {
+                    "include": [f"{prefix}-.*"],
+                    "refresh_interval_s": 1,
+                    "offsets": offsets,
+                },
                 "lanes": {"lease_s": 4},
                 "groups": {"sync": True, "include": [self.group], "interval_s": 1},
             }
@@ -129,8 +140,8 @@ class Scene:
         self.driver = LinkProcess(self.file)
         self.rng = random.Random(7)
         self.number = 0
-        self.had: list[str] = []
-        """Faults that have been."""
+        self.had: list[tuple[str, str, str]] = []
+        """Faults that have been: verb, step, kind."""
         self._back: list[threading.Thread] = []
 
     # -- faults ------------------------------------------------------------------------------------
@@ -201,19 +212,19 @@ class Scene:
                 step, when = json.loads(line.removeprefix(MARK))
                 if when == "before" and step in at:
                     at.pop(step)()
-                verb.stdin.write(f"{self._at_step(source, plan, step, when)}\n")
+                verb.stdin.write(f"{self._at_step(source, plan, words[0], step, when)}\n")
                 verb.stdin.flush()
         said = "".join(other) + log.read_text()
         print(time.strftime("%H:%M:%S"), *words[:2], verb.returncode, said[-600:])
         return verb.returncode, said
 
-    def _at_step(self, source: str, plan: Plan, step: str, when: str) -> str:
+    def _at_step(self, source: str, plan: Plan, verb: str, step: str, when: str) -> str:
         kind = plan.get(step, "")
         if not kind or (when == "behind") != (kind == "die behind"):
             return "go"
         del plan[step]
         print(time.strftime("%H:%M:%S"), f"  {step}: {kind}")
-        self.had.append(f"{step}: {kind}")
+        self.had.append((verb, step, kind))
         if kind.startswith("die"):
             return "die"
         self.fault(kind, source)
@@ -223,6 +234,9 @@ class Scene:
 
     def bootstrap(self, site: str) -> str:
         return self.sites[site].bootstrap
+
+    def ends(self, site: str) -> dict[str, list[int]]:
+        return ends(self.bootstrap(site), {self.plain: 2, self.holed: 1})
 
     def values(self, site: str, *topics: str) -> Counter[Value]:
         """Return what a reader of committed records sees of these topics, or of both."""
@@ -262,7 +276,7 @@ class Scene:
 
     def commit(self, site: str) -> list[int]:
         """Let the group have read all that is there; return its offsets."""
-        offsets = ends(self.bootstrap(site), {self.plain: 2})[self.plain]
+        offsets = self.ends(site)[self.plain]
         rows = {
             TopicPartition(self.plain, PartitionId(n)): CommittedOffset(Offset(end))
             for n, end in enumerate(offsets)
@@ -300,9 +314,7 @@ class Scene:
         words = ("reverse", "home", "there", "--tail", "recreate", "--yes")
         self.call("east", plans["reverse again"], *words)
         self.wait_level()
-        assert ends(self.bootstrap("west"), {self.plain: 2}) == ends(
-            self.bootstrap("east"), {self.plain: 2}
-        )
+        assert self.ends("east")[self.plain] == self.ends("west")[self.plain]
 
     def switch(self, plan: Plan) -> None:
         before = self.values("east")
@@ -353,34 +365,50 @@ class Scene:
         assert set(self.values("east").values()) == {1}
 
 
-@pytest.fixture
-def scene(start_cluster: Callable[..., Cluster], tmp_path: Path) -> Iterator[Scene]:
-    made = Scene(start_cluster, tmp_path)
-    yield made
-    made.mend()
-    made.driver.kill_all()
+@contextmanager
+def running_scene(
+    start_cluster: Callable[..., Cluster], folder: Path, offsets: str = "auto"
+) -> Iterator[Scene]:
+    scene = Scene(start_cluster, folder, offsets)
+    try:
+        yield scene
+    finally:
+        scene.mend()
+        scene.driver.kill_all()
 
 
 @pytest.mark.thorough
-def test_one_fault_at_a_step_of_each_verb(scene: Scene) -> None:
-    """Given a fault at a step of each verb, others with each commit / when it is called until it is
+def test_one_fault_at_a_step_of_each_verb(
+    start_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """Given a fault at a step of each verb, others with each commit, holes that are filled or not /
 
-    done / then each record is at both sides once, and the group skips none.
+    when it is called until it is done / then each record is at both sides once, and the group skips
+    none.
     """
-    scene.turn(handful(turn_of()))
-    assert len(scene.had) == len(VERBS)
+    turn = turn_of()
+    offsets = "exact" if turn % 2 else "auto"
+    with running_scene(start_cluster, tmp_path, offsets) as scene:
+        scene.turn(handful(turn))
+        assert len(scene.had) == len(VERBS)
+        if offsets == "exact":
+            assert scene.ends("east") == scene.ends("west")
 
 
 @pytest.mark.long
-def test_each_fault_at_each_step_of_each_verb(scene: Scene) -> None:
-    """Given every step and every fault / when each verb is called until it is done / then each
+def test_each_kill_at_each_step_of_each_verb(
+    start_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """Given driver and brokers that are killed at every step / when each verb is called until it is
 
-    record is at both sides once, and the group skips none.
+    done / then each record is at both sides once, and the group skips none.
     """
-    for turn in range(len(FAULTS)):
-        scene.turn(whole(turn))
-    cells = {(step, kind) for step, _, kind in (each.partition(": ") for each in scene.had)}
-    steps = {verb: steps_of(verb) for verb in ("switch", "failover", "tail", "reverse")}
-    assert cells == {
-        (step, kind) for verb, names in steps.items() for step in names for kind in faults_of(verb)
-    }
+    with running_scene(start_cluster, tmp_path) as scene:
+        for turn in range(len(KILLS)):
+            scene.turn(whole(turn))
+        assert set(scene.had) == {
+            (verb, step, kind)
+            for verb in ("switch", "failover", "tail", "reverse")
+            for step in steps_of(verb)
+            for kind in possible(verb, KILLS)
+        }

@@ -161,8 +161,9 @@ def test_records_whose_schema_id_means_something_else_at_the_target_are_kept_out
 ) -> None:
     """Given registries of which the target's has ids of the tail for other schemas, one of them
 
-    another team's, and one not at all / when the tail is appended / then these records are refused, and in files, as
-    they were; all others come, and each record of the new primary is what was written.
+    another team's, and one not at all / when the tail is appended / then these records are refused,
+    and in files, as they were; all others come, and each record of the new primary is what was
+    written.
     """
     monkeypatch.setattr(source_rest, "STANDS_STILL_S", 0.5)
     with SandboxRegistry.start() as east, SandboxRegistry.start() as west:
