@@ -38,11 +38,13 @@ from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark]
 
-KILLS = ("driver", "source", "target")
-DEATHS = ("die before", "die behind")
+DRIVER, SOURCE, TARGET, BOTH = "driver", "source", "target", "driver and source"
+KILLS = (BOTH, TARGET)
+"""At each step once."""
+SINGLE = (DRIVER, SOURCE, TARGET, "die before", "die behind")
 VERBS = ("switch", "reverse", "failover", "tail", "reverse again")
 """In a turn; the last one makes a topic anew that has a tail."""
-AWAY_S = 2.0
+AWAY_S = 1.0
 TRIES, TRY_AGAIN_S = 40, 1.0
 Plan = dict[str, str]
 """The fault at each step; one that has been goes."""
@@ -56,7 +58,9 @@ def verb_of(name: str) -> str:
 
 def possible(name: str, faults: tuple[str, ...]) -> list[str]:
     """Return the faults that a verb can have: a failover's source is gone anyway."""
-    return [each for each in faults if (name, each) != ("failover", "source")]
+    if name != "failover":
+        return [*faults]
+    return [DRIVER if each == BOTH else each for each in faults if each != SOURCE]
 
 
 def whole(turn: int) -> dict[str, Plan]:
@@ -74,7 +78,7 @@ def handful(turn: int) -> dict[str, Plan]:
     """Return plans with one fault each, others with each turn."""
     rng = random.Random(turn)
     return {
-        name: {rng.choice(steps_of(verb_of(name))): rng.choice(possible(name, KILLS + DEATHS))}
+        name: {rng.choice(steps_of(verb_of(name))): rng.choice(possible(name, SINGLE))}
         for name in VERBS
     }
 
@@ -148,11 +152,12 @@ class Scene:
 
     def fault(self, kind: str, source: str) -> None:
         """Kill the driver, or the broker of a side, which comes back after a while."""
-        if kind == "driver":
+        if DRIVER in kind:
             self.driver.kill_all()
             self.driver = LinkProcess(self.file)
+        if kind == DRIVER:
             return
-        site = source if kind == "source" else {"east": "west", "west": "east"}[source]
+        site = source if SOURCE in kind else {"east": "west", "west": "east"}[source]
         [broker] = self.sites[site].brokers
         self.mend()  # it may be away still
         broker.kill()

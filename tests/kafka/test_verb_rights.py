@@ -1,4 +1,4 @@
-"""Switch, way back and drill with only the rights that `heliostat acls --switch` prints.
+"""Switch, tail, way back and drill with only the rights that `heliostat acls --switch` prints.
 
 Over TLS with SCRAM, at clusters that deny by default.
 """
@@ -13,6 +13,7 @@ import pytest
 import yaml
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from support.clusters import create_topic, fresh_name
+from support.group_sides import write_values
 from support.links import RunningLink, ends, wait_for, write_config
 
 from heliostat.clusters.acl import AclRule, Operation, PatternKind, ResourceKind
@@ -26,9 +27,11 @@ from heliostat.handover.run import RunState
 from heliostat.names import GroupId, Offset, PartitionId, TopicPartition
 from heliostat.operate.drill import drill
 from heliostat.operate.reverse import reverse
-from heliostat.operate.reversing.values import ReturnState
+from heliostat.operate.reversing.values import ReturnState, Reversal, Tail
 from heliostat.operate.switch import SwitchWish, plan_switch, switch
+from heliostat.operate.tail_moves import append_tail
 from heliostat.operate.verb_acls import grants_of_verbs
+from heliostat.rescue import source_rest
 from heliostat_sandbox import Cluster, Listener, Mechanism, SandboxSecurity
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
@@ -84,11 +87,14 @@ class Scene:
     def __init__(self, source: Cluster, target: Cluster, folder: Path) -> None:
         self.source, self.target = source, target
         self.topic = create_topic(source, fresh_name("orders"), partitions=2)
+        self.tailed = create_topic(source, fresh_name("tailed"))
+        write_values(source.bootstrap, self.tailed, [b"before"])
+        topics = {"include": [self.topic, self.tailed], "refresh_interval_s": 1, "protect": True}
         path = write_config(
             folder,
             *("x:1", "y:1"),
             name=fresh_name("moved"),
-            topics={"include": [self.topic], "refresh_interval_s": 1, "protect": True},
+            topics=topics,
             groups={"sync": True, "include": [READERS], "interval_s": 1},
         )
         config = yaml.safe_load(path.read_text())
@@ -134,8 +140,15 @@ class Scene:
         }
         return Writing(settings, self.topic)
 
-    def ends(self, cluster: Cluster) -> list[Offset]:
+    def ends(self, cluster: Cluster) -> list[int]:
         return ends(cluster.bootstrap, {self.topic: 2})[self.topic]
+
+    def turn_back(self) -> Reversal:
+        """Rescue a tail that a super user has written past the fence, and reverse."""
+        config = self.file.config
+        write_values(self.source.bootstrap, self.tailed, [b"past the fence"])
+        assert append_tail(config, self.link, by="test").appended == 1
+        return reverse(config, self.link, self.back, tail=Tail.RECREATE, by="test")
 
     def commit(self, cluster: Cluster, offset: int) -> None:
         """Commit an offset of the group, as its owner does."""
@@ -187,14 +200,16 @@ def scene(start_cluster: Callable[..., Cluster], tmp_path: Path) -> Scene:
     return Scene(source, target, tmp_path)
 
 
-def test_a_switch_a_way_back_and_a_drill_need_no_more_rights_than_are_printed(
-    scene: Scene,
+def test_switch_tail_way_back_and_drill_need_no_more_rights_than_are_printed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given these rights only / when a drill is held, then the link is switched, reversed, and
+    """Given these rights only / when a drill is held, then the link is switched, a tail rescued and
 
-    switched back / then rules keep the application out where it is not to write, each record is at
-    both sides, the group is set back, and the links were refused nothing.
+    its topic made anew on the way back, and all switched back / then rules keep the application out
+    where it is not to write, each record is at both sides, the group is set back, and the links
+    were refused nothing.
     """
+    monkeypatch.setattr(source_rest, "STANDS_STILL_S", 1.0)
     with RunningLink(scene.path) as running:
         writing = scene.application(scene.source)
         wait_for("something is copied", lambda: sum(scene.ends(scene.target)) > 0, 120.0)
@@ -216,7 +231,7 @@ def test_a_switch_a_way_back_and_a_drill_need_no_more_rights_than_are_printed(
             wait_for("the new primary is written", writing.is_accepted, 20.0)
             if link is scene.link:
                 scene.commit(here, BEYOND)
-                done = reverse(scene.file.config, link, scene.back, by="test")
+                done = scene.turn_back()
                 assert {each.state for each in done.topics} == {ReturnState.READY}
                 assert [(each.group, each.offset) for each in done.groups] == [(READERS, BEYOND)]
                 scene.allow(scene.back, there, here)
@@ -224,6 +239,7 @@ def test_a_switch_a_way_back_and_a_drill_need_no_more_rights_than_are_printed(
         assert not writing.refused
         at_source, at_target = scene.ends(scene.source), scene.ends(scene.target)
         assert sum(at_source) == written + writing.accepted
+        assert ends(scene.source.bootstrap, {scene.tailed: 1}) == {scene.tailed: [2]}
         assert sum(at_target) == written  # nothing leads there until it is reversed again
         assert not scene.denied(), scene.denied()[:5]
         running.kill_all()

@@ -33,6 +33,7 @@ from heliostat.operate.reversing.values import (
     Tail,
     TopicReturn,
 )
+from heliostat.state.claimed import DrivenElsewhere
 from heliostat.topics.values import MirrorRecord
 
 KEPT, ANEW = TopicName("kept"), TopicName("anew")
@@ -63,7 +64,9 @@ class World:
         self.ids: dict[TopicName, TopicId] = {name: UUID(int=1) for name in (KEPT, ANEW)}
         self.mirrors: dict[TopicName, MirrorRecord] = {}
         self.offset = WRITTEN_SINCE
-        self.is_claimed = False
+        self.is_claimed = self.has_given_way = False
+        self.begins = 0
+        """How often a driver begins that must give way as well."""
         self.fenced, self.open_subjects = {KEPT, ANEW}, {KEPT, ANEW}
         self.noted: set[TopicName] = set()
         self.made = 0
@@ -137,8 +140,16 @@ class World:
 
         self.step("write", effect)
 
+    def give_way(self) -> None:
+        self.step("give way")
+        self.has_given_way = True
+
     @contextmanager
     def owned(self) -> Iterator[Any]:
+        assert self.has_given_way
+        if self.begins:
+            self.begins, self.has_given_way = self.begins - 1, False
+            raise DrivenElsewhere("link back is driven by another instance", hint="stop it")
         self.step("claim")
         self.is_claimed = True
         try:
@@ -178,7 +189,7 @@ def put(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], None]:
             "Look": lambda *_: seen,
             "_promotions": lambda *_: world.step("promotions", lambda: dict(world.promotions)),
             "groups_beyond": lambda _, topics: world.beyond(topics),
-            "ask_to_give_way": lambda *_: world.step("give way"),
+            "ask_to_give_way": lambda *_: world.give_way(),
             "owned": lambda _: world.owned(),
             "_refuse_changed": lambda *_: world.step("unchanged"),
             "set_back": lambda _, groups: world.set_back(groups),
@@ -240,6 +251,23 @@ def test_a_way_back_that_ends_at_a_step_goes_on_when_it_is_called_again(
     third = called()
     assert {each.state for each in third.topics} == {ReturnState.DONE}
     assert world.made == 1
+
+
+def test_a_driver_that_begins_meanwhile_gives_way_as_well(put: Callable[[World], None]) -> None:
+    """Given a driver that takes the link over while its leases are waited out / when reversed /
+
+    then it is asked as well; who goes on to begin is named.
+    """
+    world = World()
+    world.begins = 1
+    put(world)
+    assert called().is_written
+    again = World()
+    again.begins = 2
+    put(again)
+    with pytest.raises(DrivenElsewhere):
+        called()
+    assert not again.mirrors
 
 
 def test_a_dry_run_changes_nothing(put: Callable[[World], None]) -> None:
