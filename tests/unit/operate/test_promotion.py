@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from typing_extensions import override
 
 from heliostat.handover.promotion import (
     FencedBy,
@@ -119,6 +120,14 @@ class World:
         return found
 
 
+class SilentWorld(World):
+    """Where no driver answers, whatever it says of itself."""
+
+    @override
+    def await_owner(self, *_: object) -> tuple[bool, str]:
+        return False, "nobody answers"
+
+
 @pytest.fixture
 def put(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], None]:
     """Let the verb see a world."""
@@ -215,11 +224,8 @@ def test_a_driver_that_begins_while_leases_are_waited_out_is_asked(
     given = called()
     assert given.fenced_by is FencedBy.OWNER
     assert all(each.ends is not None for each in given.promotions)
-    silent = World(FencedBy.LEASE)
+    silent = SilentWorld(FencedBy.LEASE)
     silent.begins = True
-    put(silent)
-    answers = iter([(False, "silent"), (False, "silent")])
-    silent.await_owner = lambda *_: next(answers)  # type: ignore[method-assign]
     put(silent)
     with pytest.raises(DrivenElsewhere):
         called()

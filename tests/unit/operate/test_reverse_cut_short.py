@@ -73,12 +73,12 @@ class World:
 
     def step(self, name: str, effect: Callable[[], Any] = lambda: None) -> Any:
         """Do a step, unless it is the one that fails."""
-        fails = name == self.fails_at and self.failure is not None
-        if fails and self.is_before:
-            raise self.failure  # type: ignore[misc]
+        failure = self.failure if name == self.fails_at else None
+        if failure is not None and self.is_before:
+            raise failure
         answer = effect()
-        if fails:
-            raise self.failure  # type: ignore[misc]
+        if failure is not None:
+            raise failure
         return answer
 
     def look(self, promotions: Collection[TopicName]) -> Iterator[TopicReturn]:

@@ -241,9 +241,9 @@ def test_a_promotion_keeps_what_its_topic_was_like() -> None:
 def test_a_topic_whose_records_would_be_lost_is_not_made_anew(
     monkeypatch: pytest.MonkeyPatch, left_from: int, source_id: UUID | None, tail: int, why: str
 ) -> None:
-    """Given records that the new primary has deleted, or that never crossed / when their topic is to
+    """Given records that the new primary has deleted, or that never crossed / when their topic is
 
-    be made anew / then it is refused, with their number.
+    to be made anew / then it is refused, with their number.
     """
     new = TopicPartition(TopicName("new"), PartitionId(0))
     rows = [SimpleNamespace(source=OLD, records=tail)]
