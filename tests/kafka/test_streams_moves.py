@@ -24,7 +24,7 @@ from heliostat.operate.reverse import reverse
 from heliostat.operate.reversing.values import ReturnState
 from heliostat.operate.switch import SwitchWish, plan_switch, switch
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 PARTITIONS = 2
 SITES = ("east", "west")
