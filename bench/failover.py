@@ -62,7 +62,7 @@ class Scenario:
     moved_s: float = 180.0
 
 
-SMALL = Scenario(rate=200, load_s=15.0)
+SMALL = Scenario(rate=200, load_s=10.0)
 
 
 class Writing:

@@ -38,7 +38,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
 LINK, APP, READERS = "link", "app", "readers"
 LISTENER, MECHANISM = Listener.SASL_SSL, Mechanism.SCRAM_SHA_256
-FAST = SwitchOptions(still_s=3.0, watch_s=1.0)
+FAST = SwitchOptions(still_s=1.0, watch_s=1.0)
 BEYOND = 1_000_000
 """An offset that the group of the old source has, and that never was."""
 
