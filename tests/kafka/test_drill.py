@@ -72,6 +72,7 @@ def test_a_whole_drill_counts_right_and_leaves_nothing(scene: Scene) -> None:
     assert scene.own() == [(), ()]
 
 
+@pytest.mark.thorough
 def test_a_drill_that_is_killed_is_cleaned(scene: Scene) -> None:
     """Given a drill that is killed under load / when drills are cleaned / then nothing is left."""
     file = read_config_file(scene.path)

@@ -14,11 +14,13 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from support.avro_clients import AvroReader, AvroWriter
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import Answer, heliostat
 from support.holes import read
 from support.links import ends, write_config
 from support.records import Sample, encode, write_batches
+from support.toy import JOHN, foo
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import load_config
@@ -32,6 +34,7 @@ from heliostat.handover.promotion import (
 from heliostat.names import Alias, LinkName, Offset, PartitionId, TopicName
 from heliostat.rescue import source_rest
 from heliostat.wishes.wish_book import WishBook
+from heliostat_sandbox import SandboxRegistry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 
@@ -39,18 +42,21 @@ pytestmark = [pytest.mark.kafka, pytest.mark.thorough]
 class Planted:
     """A topic at both sides, and a row that says where its mirror ended."""
 
-    def __init__(self, pair: ClusterPair, folder: Path) -> None:
+    def __init__(self, pair: ClusterPair, folder: Path, **link: Any) -> None:
         self.pair = pair
         self.link = LinkName(fresh_name("link"))
         self.topic = create_topic(pair.source, fresh_name("topic"))
         create_topic(pair.target, self.topic)
         self.config = write_config(
-            folder, pair.source.bootstrap, pair.target.bootstrap, name=self.link
+            folder, pair.source.bootstrap, pair.target.bootstrap, name=self.link, **link
         )
         self.now_ms = int(time.time() * 1000)
 
     def write(self, bootstrap: str, values: Sequence[str]) -> None:
-        samples = [Sample(b"k", value.encode(), self.now_ms) for value in values]
+        self.write_bytes(bootstrap, [value.encode() for value in values])
+
+    def write_bytes(self, bootstrap: str, values: Sequence[bytes]) -> None:
+        samples = [Sample(b"k", value, self.now_ms) for value in values]
         write_batches([bootstrap], self.topic, [encode(samples)])
 
     def promote(self) -> None:
@@ -148,3 +154,49 @@ def test_a_topic_that_was_not_given_away_has_no_tail(planted: Planted) -> None:
     assert (shown.returncode, list(shown.json["why_not"])) == (1, [planted.topic])
     refused = planted.say("tail", "append", planted.link, "--yes")
     assert "was deleted and created again at the source" in refused.said
+
+
+def test_records_whose_schema_id_means_something_else_at_the_target_are_kept_out(
+    cluster_pair: ClusterPair, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given registries of which the target's has ids of the tail for other schemas, one of them
+
+    another team's, and one not at all / when the tail is appended / then these records are refused,
+    and in files, as they were; all others come, and each record of the new primary is what was
+    written.
+    """
+    monkeypatch.setattr(source_rest, "STANDS_STILL_S", 0.5)
+    with SandboxRegistry.start() as east, SandboxRegistry.start() as west:
+        urls = (east.url, west.url)
+        schemas = {"strategy": "rewrite"}
+        planted = Planted(cluster_pair, tmp_path, registries=urls, schemas=schemas)
+        source, target = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
+        fields = ("second", "third", "fourth")
+        texts = [foo(planted.topic, *fields[:number]) for number in range(4)]
+
+        def encoded(url: str, text: str, topic: str = planted.topic) -> bytes:
+            with AvroWriter(source, url, text) as writer:
+                return writer.encode(topic, JOHN)[0]
+
+        first, *later = (encoded(east.url, text) for text in texts)
+        assert encoded(west.url, texts[0]) == first
+        others = encoded(west.url, foo("another team's"), fresh_name("other"))
+        assert others[:5] == later[0][:5]
+        renumbered = encoded(west.url, texts[1])
+        assert renumbered[:5] == later[1][:5]
+        planted.write_bytes(source, [first, later[0]])
+        planted.write_bytes(target, [first, renumbered])
+        planted.promote()
+        planted.write_bytes(source, [first, *later, first])
+        words = ("tail", "append", planted.link, "--yes", "--json")
+        assert "some may not be appended" in planted.say(*words).said
+        assert len(planted.at_target()) == 2
+        folder = tmp_path / "refused"
+        done = planted.say(*words, "--refused-to-parquet", str(folder)).json
+        assert done["appended"] == 2
+        assert sum(done["refused"].values()) == 3
+        assert all("of a schema" in why for why in done["refused"]), done["refused"]
+        (file,) = folder.rglob("*.parquet")
+        assert pq.read_table(file)["value"].to_pylist() == later
+        with AvroReader(target, west.url, planted.topic) as reader:
+            reader.wait([JOHN, {**JOHN, "second": ""}, JOHN, JOHN])

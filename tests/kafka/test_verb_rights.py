@@ -1,9 +1,11 @@
-"""A switch and a drill with only the rights that `heliostat acls --switch` prints."""
+"""Switch, tail, way back and drill with only the rights that `heliostat acls --switch` prints.
+
+Over TLS with SCRAM, at clusters that deny by default.
+"""
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -11,22 +13,34 @@ import pytest
 import yaml
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from support.clusters import create_topic, fresh_name
+from support.group_sides import write_values
 from support.links import RunningLink, ends, wait_for, write_config
 
 from heliostat.clusters.acl import AclRule, Operation, PatternKind, ResourceKind
-from heliostat.config import ConfigFile, read_config_file
+from heliostat.clusters.admin import ClusterAdmin, CommittedOffset
+from heliostat.config import ConfigFile, LinkConfig, read_config_file
+from heliostat.errors import BrokerError
 from heliostat.handover.desk import SwitchOptions
 from heliostat.handover.drill import DrillWish
 from heliostat.handover.drill_report import Verdict
 from heliostat.handover.run import RunState
+from heliostat.names import GroupId, Offset, PartitionId, TopicPartition
 from heliostat.operate.drill import drill
+from heliostat.operate.reverse import reverse
+from heliostat.operate.reversing.values import ReturnState, Reversal, Tail
 from heliostat.operate.switch import SwitchWish, plan_switch, switch
+from heliostat.operate.tail_moves import append_tail
 from heliostat.operate.verb_acls import grants_of_verbs
+from heliostat.rescue import source_rest
 from heliostat_sandbox import Cluster, Listener, Mechanism, SandboxSecurity
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
-LINK, APP = "link", "app"
+LINK, APP, READERS = "link", "app", "readers"
+LISTENER, MECHANISM = Listener.SASL_SSL, Mechanism.SCRAM_SHA_256
+FAST = SwitchOptions(still_s=1.0, watch_s=1.0)
+BEYOND = 1_000_000
+"""An offset that the group of the old source has, and that never was."""
 
 
 class Writing:
@@ -56,59 +70,113 @@ class Writing:
         elif error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
             self.refused += 1
 
+    def is_refused(self) -> bool:
+        return self.refused > 0
+
+    def is_accepted(self) -> bool:
+        return self.accepted > 0
+
     def stop(self) -> None:
         self._is_over.set()
         self._thread.join()
 
 
 class Scene:
-    """Two clusters that deny by default, a link with the printed rights, and an application."""
+    """Two clusters that deny by default, links with the printed rights, and an application."""
 
     def __init__(self, source: Cluster, target: Cluster, folder: Path) -> None:
         self.source, self.target = source, target
-        self.name, self.topic = fresh_name("moved"), fresh_name("orders")
-        create_topic(source, self.topic, partitions=2)
+        self.topic = create_topic(source, fresh_name("orders"), partitions=2)
+        self.tailed = create_topic(source, fresh_name("tailed"))
+        write_values(source.bootstrap, self.tailed, [b"before"])
+        topics = {"include": [self.topic, self.tailed], "refresh_interval_s": 1, "protect": True}
         path = write_config(
             folder,
             *("x:1", "y:1"),
-            name=self.name,
-            topics={"include": [self.topic], "refresh_interval_s": 1},
-            groups={"sync": True, "include": ["readers"], "interval_s": 1},
+            name=fresh_name("moved"),
+            topics=topics,
+            groups={"sync": True, "include": [READERS], "interval_s": 1},
         )
         config = yaml.safe_load(path.read_text())
+        [there] = config["links"]
+        back = {"name": fresh_name("back"), "source": "west", "target": "east"}
+        config["links"].append({**there, **back})
         for alias, cluster in (("east", source), ("west", target)):
-            access = cluster.credentials.access(
-                LINK, Listener.SASL_PLAINTEXT, Mechanism.SCRAM_SHA_256
-            )
+            access = cluster.credentials.access(LINK, LISTENER, MECHANISM)
             config["clusters"][alias] = {
                 "bootstrap": list(access.bootstrap),
                 "security": {
-                    "protocol": "SASL_PLAINTEXT",
-                    "mechanism": "SCRAM-SHA-256",
+                    "protocol": LISTENER.protocol,
+                    "mechanism": MECHANISM.value,
                     "username": LINK,
                     "password": {"file": access.security.sasl.password.file},
+                    "ca_file": access.security.ca_file,
                 },
             }
         path.write_text(yaml.safe_dump(config))
         self.path = path
         self.file: ConfigFile = read_config_file(path)
-        [self.link] = self.file.config.links
+        self.link, self.back = self.file.config.links
         topic = ResourceKind.TOPIC
         write = AclRule(f"User:{APP}", Operation.WRITE, topic, self.topic, PatternKind.LITERAL)
-        sides = grants_of_verbs(self.file.config, self.link)
-        for cluster, side in zip((source, target), sides, strict=True):
-            cluster.accounts.allow([*side.rules, write])
+        for cluster in (source, target):
+            cluster.accounts.allow([write])
+        self.allow(self.link, source, target)
+
+    def allow(self, link: LinkConfig, *clusters: Cluster) -> None:
+        """Grant what is printed for a link and its verbs."""
+        for cluster, side in zip(clusters, grants_of_verbs(self.file.config, link), strict=True):
+            cluster.accounts.allow(side.rules)
 
     def application(self, cluster: Cluster) -> Writing:
-        access = cluster.credentials.access(APP, Listener.SASL_PLAINTEXT, Mechanism.SCRAM_SHA_256)
+        access = cluster.credentials.access(APP, LISTENER, MECHANISM)
         settings = {
             "bootstrap.servers": ",".join(access.bootstrap),
-            "security.protocol": "SASL_PLAINTEXT",
-            "sasl.mechanism": "SCRAM-SHA-256",
+            "security.protocol": LISTENER.protocol,
+            "ssl.ca.location": access.security.ca_file,
+            "sasl.mechanism": MECHANISM.value,
             "sasl.username": APP,
             "sasl.password": Path(access.security.sasl.password.file).read_text().strip(),
         }
         return Writing(settings, self.topic)
+
+    def ends(self, cluster: Cluster) -> list[int]:
+        return ends(cluster.bootstrap, {self.topic: 2})[self.topic]
+
+    def turn_back(self) -> Reversal:
+        """Rescue a tail that a super user has written past the fence, and reverse."""
+        config = self.file.config
+        write_values(self.source.bootstrap, self.tailed, [b"past the fence"])
+        assert append_tail(config, self.link, by="test").appended == 1
+        return reverse(config, self.link, self.back, tail=Tail.RECREATE, by="test")
+
+    def commit(self, cluster: Cluster, offset: int) -> None:
+        """Commit an offset of the group, as its owner does."""
+        place = TopicPartition(self.topic, PartitionId(0))
+        commits = {GroupId(READERS): {place: CommittedOffset(Offset(offset))}}
+
+        def is_done() -> bool:
+            """Whether it is: a cluster's first group has no coordinator for a while."""
+            [answers] = admin.commit_offsets(commits).values()
+            return not isinstance(answers, BrokerError) and set(answers.values()) == {None}
+
+        with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
+            wait_for("a commit", is_done, 60.0)
+
+    def switch(self, link: LinkConfig) -> None:
+        """Switch all of a link; rules keep producers out."""
+        wish = SwitchWish(options=FAST, by="test")
+        config = self.file.config
+
+        def is_possible() -> bool:
+            plan = plan_switch(config, link, wish)
+            print([each.text for each in plan.problems], flush=True)
+            return plan.is_possible
+
+        wait_for("it can be switched", is_possible, 60.0)
+        run = switch(config, link, wish)
+        assert run.state is RunState.DONE, run
+        assert run.step("fence").facts["by_rules"], run.step("fence")
 
     def denied(self) -> list[str]:
         """Return what brokers have refused the link for want of a right, not by a fence's rule."""
@@ -125,25 +193,26 @@ class Scene:
 def scene(start_cluster: Callable[..., Cluster], tmp_path: Path) -> Scene:
     security = SandboxSecurity(
         users={LINK: f"{LINK}-secret", APP: f"{APP}-secret"},
-        mechanisms=(Mechanism.SCRAM_SHA_256,),
+        mechanisms=(MECHANISM,),
         authorizer=True,
     )
     source, target = (start_cluster(name, security=security) for name in ("left", "right"))
     return Scene(source, target, tmp_path)
 
 
-def test_a_switch_and_a_drill_need_no_more_rights_than_are_printed(scene: Scene) -> None:
-    """Given these rights only / when a drill is held, then the link is switched / then rules keep
+def test_switch_tail_way_back_and_drill_need_no_more_rights_than_are_printed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given these rights only / when a drill is held, then the link is switched, a tail rescued and
 
-    the application out of the source, and the link was refused nothing.
+    its topic made anew on the way back, and all switched back / then rules keep the application out
+    where it is not to write, each record is at both sides, the group is set back, and the links
+    were refused nothing.
     """
+    monkeypatch.setattr(source_rest, "STANDS_STILL_S", 1.0)
     with RunningLink(scene.path) as running:
         writing = scene.application(scene.source)
-
-        def is_copied() -> bool:
-            return sum(ends(scene.target.bootstrap, {scene.topic: 2})[scene.topic]) > 0
-
-        wait_for("something is copied", is_copied, 120.0)
+        wait_for("something is copied", lambda: sum(scene.ends(scene.target)) > 0, 120.0)
         wish = DrillWish(partitions=6, records_a_second=60, still_s=2.0, load_s=1.0, by="test")
         report = drill(scene.file, scene.link, wish, lambda step: print(step.line(), flush=True))
         assert report.verdict is Verdict.READY, report.markdown()
@@ -151,21 +220,26 @@ def test_a_switch_and_a_drill_need_no_more_rights_than_are_printed(scene: Scene)
         assert fenced.keys() == {"back", "switch", "return"}
         assert all(facts["by_rules"] for facts in fenced.values()), fenced
         assert writing.refused == 0
-        asked = SwitchWish(options=SwitchOptions(still_s=3.0, watch_s=1.0), by="test")
-        plan = plan_switch(scene.file.config, scene.link, asked)
-        assert plan.is_possible, plan.problems
-        run = switch(scene.file.config, scene.link, asked)
-        assert run.state is RunState.DONE, run
-        assert run.step("fence").facts["by_rules"], run.step("fence")
-        until_s = time.monotonic() + 10
-        while not writing.refused and time.monotonic() < until_s:
-            time.sleep(0.1)
+        written = 0
+        ways = ((scene.link, scene.source, scene.target), (scene.back, scene.target, scene.source))
+        for link, here, there in ways:
+            scene.switch(link)
+            wait_for("it is refused", writing.is_refused, 10.0)
+            writing.stop()
+            written += writing.accepted
+            writing = scene.application(there)
+            wait_for("the new primary is written", writing.is_accepted, 20.0)
+            if link is scene.link:
+                scene.commit(here, BEYOND)
+                done = scene.turn_back()
+                assert {each.state for each in done.topics} == {ReturnState.READY}
+                assert [(each.group, each.offset) for each in done.groups] == [(READERS, BEYOND)]
+                scene.allow(scene.back, there, here)
         writing.stop()
-        assert writing.refused
-        more = scene.application(scene.target)
-        wait_for("the target is written", lambda: more.accepted > 0, 20.0)
-        more.stop()
-        at_target = ends(scene.target.bootstrap, {scene.topic: 2})[scene.topic]
-        assert sum(at_target) == writing.accepted + more.accepted
+        assert not writing.refused
+        at_source, at_target = scene.ends(scene.source), scene.ends(scene.target)
+        assert sum(at_source) == written + writing.accepted
+        assert ends(scene.source.bootstrap, {scene.tailed: 1}) == {scene.tailed: [2]}
+        assert sum(at_target) == written  # nothing leads there until it is reversed again
         assert not scene.denied(), scene.denied()[:5]
         running.kill_all()

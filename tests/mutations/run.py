@@ -332,11 +332,11 @@ def run(mutations: Sequence[Mutation], root: Path = ROOT) -> Iterator[Outcome]:
 def share_of(items: Sequence[Item], share: str, root: Path = ROOT) -> list[Item]:
     """Every n-th: `share` is which one of them, or `auto` for one that each commit moves on."""
     which, _, of = share.partition("/")
-    turn = _turn(root) if which == "auto" else int(which)
+    turn = turn_of(root) if which == "auto" else int(which)
     return [each for index, each in enumerate(items) if index % int(of) == turn % int(of)]
 
 
-def _turn(root: Path) -> int:
+def turn_of(root: Path = ROOT) -> int:
     """The number of commits; of a clone that lacks most of them the newest one's hash."""
     if _git(root, "rev-parse", "--is-shallow-repository") == "true":
         return int(_git(root, "rev-parse", "HEAD"), 16)

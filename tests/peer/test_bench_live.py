@@ -272,7 +272,10 @@ def test_a_small_failover_reports_what_a_moved_group_reads(tmp_path: Path) -> No
     returncode, output = run([*command, "--json", str(file)], tmp_path / "output.log")
 
     assert returncode == 0, output
-    block = json.loads(file.read_text())["ours"]["cases"]["failover"]
+    cases = json.loads(file.read_text())["ours"]["cases"]
+    block, planned = cases["failover"], cases["planned"]
+    assert (planned["skipped"], planned["read_again"]) == (0, 0)
+    assert 0 < planned["accepted_s"] <= planned["first_new_s"]
     assert block["skipped"] == 0
     assert 0 < block["read_at_source"] <= block["landed"] + block["read_again"]
     assert block["read_again"] <= block["said_at_most"]

@@ -61,7 +61,7 @@ def _wait(name: str, default: float, what: str) -> Callable[[_Command], _Command
     type=click.Choice(["none", "all"]),
     default="none",
     show_default=True,
-    help="Whether all contents are compared before mirrors are given away.",
+    help="Whether all contents are compared: before the fence, and then what came since.",
 )
 @click.option("--accept", "accepted", multiple=True, metavar="CODE", help="Accept such a problem.")
 @by_option("Who switches")

@@ -244,11 +244,13 @@ class SwitchDesk(Protocol):
     def groups(self) -> GroupsSeen:
         """Return where groups are."""
 
-    def comparison(self, options: SwitchOptions) -> str:
-        """Return what `compare` will do, and about how long that takes."""
+    def offsets(self, starts: Mapping[TopicPartition, Offset]) -> int:
+        """Return how many offsets of the source are to be compared, of partitions from there on."""
 
-    def compare(self, options: SwitchOptions) -> Answer:
-        """Compare contents."""
+    def compare(
+        self, options: SwitchOptions, starts: Mapping[TopicPartition, Offset], *, is_complete: bool
+    ) -> Answer:
+        """Compare contents of partitions from there on; complete: what is not there is missing."""
 
     def promote(self) -> Answer:
         """Give the mirrors away."""

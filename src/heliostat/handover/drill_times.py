@@ -13,8 +13,8 @@ from heliostat.handover.drill_report import Measured, ScaledStep, Size
 
 _BY_GROUPS = frozenset({"groups"})
 _BY_LAG = frozenset({"lag"})
-_LEFT_OUT = frozenset({"contents"})
-"""A comparison of contents takes as long as there is data."""
+_LEFT_OUT = frozenset({"comparison", "contents"})
+"""Comparing contents takes as long as there is data."""
 
 
 @dataclass(frozen=True, slots=True)

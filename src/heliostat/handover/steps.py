@@ -1,6 +1,6 @@
 """The steps of a planned switch: each may be done again, by another process too; pure.
 
-preflight, lag               nothing is changed
+preflight, lag, comparison   nothing is changed
 fence ... last_look          copying goes on; all is taken back by lifting the fence
 promotion, opening, watch    there is no way back; `heliostat reverse` is another switch
 """
@@ -55,6 +55,10 @@ class Moment:
         Where the source's logs ended when they stood still.
     by_rules
         Whether rules keep producers out.
+    starts
+        Up to where contents were compared before the fence.
+    compared_each_s
+        Offsets that were compared in a second then.
     """
 
     desk: SwitchDesk
@@ -63,6 +67,8 @@ class Moment:
     tell: Tell
     ends: dict[TopicPartition, Offset] = field(default_factory=dict)
     by_rules: bool = False
+    starts: dict[TopicPartition, Offset] = field(default_factory=dict)
+    compared_each_s: float = 0.0
 
 
 def preflight(now: Moment) -> Answer:
@@ -97,6 +103,25 @@ def lag(now: Moment) -> Answer:
             )
         now.tell(f"{text}; waits for {now.options.lag_threshold:,}")
         now.desk.sleep(LOOK_S)
+
+
+def comparison(now: Moment) -> Answer:
+    """Compare what is there while producers go on, as far as asked: later only the rest is left."""
+    desk = now.desk
+    if now.options.verify is Compared.NONE:
+        return Answer("not asked for")
+    copied, began_s = desk.copied(), desk.monotonic_s()
+    starts = {each: Offset(end - copied.missing.get(each, 0)) for each, end in copied.ends.items()}
+    count = desk.offsets({})
+    now.tell(f"compares {count:,} offsets of {len(starts):,} partitions")
+    answer = desk.compare(now.options, {}, is_complete=False)
+    if answer.differences:
+        raise StepFailed(f"{answer.text}: {first_of(answer.differences)}", answer.facts)
+    took_s = max(desk.monotonic_s() - began_s, 0.001)
+    now.starts, now.compared_each_s = starts, count / took_s
+    rest = desk.offsets(starts)
+    left = f"{rest:,} offsets have come since, some {rest / max(now.compared_each_s, 1.0):.0f} s"
+    return Answer(f"{answer.text}; {left}", {"offsets": count, "left": rest, **answer.facts})
 
 
 def fence(now: Moment) -> Answer:
@@ -204,11 +229,13 @@ def _groups_facts(seen: GroupsSeen) -> dict[str, Any]:
 
 
 def contents(now: Moment) -> Answer:
-    """Compare contents, as far as asked."""
+    """Compare what was not compared before the fence, as far as asked."""
     if now.options.verify is Compared.NONE:
         return Answer("not asked for")
-    now.tell(now.desk.comparison(now.options))
-    answer = now.desk.compare(now.options)
+    count = now.desk.offsets(now.starts)
+    time = f", some {count / max(now.compared_each_s, 1.0):.0f} s" if now.starts else ""
+    now.tell(f"compares the other {count:,} offsets{time}")
+    answer = now.desk.compare(now.options, now.starts, is_complete=True)
     if answer.differences:
         raise StepFailed(f"{answer.text}: {first_of(answer.differences)}", answer.facts)
     return answer
@@ -257,11 +284,11 @@ def watch(now: Moment) -> Answer:
 STEPS: Mapping[str, Callable[[Moment], Answer]] = {
     each.__name__: each
     for each in (
-        *(preflight, lag, fence, still, records, groups),
+        *(preflight, lag, comparison, fence, still, records, groups),
         *(contents, last_look, promotion, opening, watch),
     )
 }
-CHANGES_NOTHING = frozenset({"preflight", "lag"})
+CHANGES_NOTHING = frozenset({"preflight", "lag", "comparison"})
 NO_WAY_BACK = frozenset({"promotion", "opening", "watch"})
 
 
@@ -325,8 +352,9 @@ class Conductor:
             fresh = tuple(Step(name) for name in STEPS)
             self._put(replace(self.run, steps=fresh))
         moment = Moment(self._desk, self._options, self.run, self._progress)
+        begun = {step.name for step in self.run.steps}  # an older version's has fewer
         for name in STEPS:
-            if self.run.step(name).state is StepState.DONE:
+            if name not in begun or self.run.step(name).state is StepState.DONE:
                 continue
             moment.run = self.run
             try:

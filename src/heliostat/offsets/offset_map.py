@@ -148,6 +148,11 @@ class OffsetMap:
         """Whether the record at a source offset is, or will be, at the target: not in a hole."""
         return self.source_of(self.target_of(source)) == source
 
+    def break_before(self, target: int) -> Break | None:
+        """Return the break that `target` is counted from; None if it is before all."""
+        found = self._breaks.up_to_target(target)
+        return None if found is None else Break(*found)
+
     def has_break_in(self, start: int, end: int) -> bool:
         """Whether there is a break at one of the target offsets `[start, end)`."""
         first = next(self.breaks(after=start - 1), None)
@@ -396,7 +401,10 @@ class MapReader:
         known, rows = self.maps.get(name), self.rows.get(name)
         if known is None or rows is None or name in self.lost:
             return None
-        first = rows.first_kept(known.target_of(start) if known.is_filled else start)
+        first = None
+        # A row may cover its first break no more: a later one replaced it by its source offset.
+        if covering := known.break_before(known.target_of(start) if known.is_filled else start):
+            first = rows.first_kept(covering.target)
         if first is None:
             return None
         gone = [RowKey(*name, *row) for row in rows.before(first)]

@@ -3,7 +3,7 @@
     the link's owner answers      it has given the partitions up, and nothing of them is under way
     every broker denies           its principal may not write there, by rules that each one shows
     neither                       the link is claimed once its leases are over, and what may still
-                                  land has landed
+                                  land has landed; a driver that has begun meanwhile is asked
 
 I1, I10  A mirror's end is read only after one of these; rules that protect it go after that.
 """
@@ -48,7 +48,7 @@ from heliostat.operate.shut_out import let_in_again, shut_out
 from heliostat.operate.wish_desk import WishDesk, wish_desk
 from heliostat.operate.wishes import await_owner
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
-from heliostat.state.claimed import claimed
+from heliostat.state.claimed import DrivenElsewhere, claimed
 from heliostat.state.link_state import LinkState, Stored
 from heliostat.state.promotions import PromotedMirror
 from heliostat.topics.merged_links import refuse_if_merged
@@ -58,6 +58,8 @@ SourceEnds = Mapping[TopicPartition, SourceSeen]
 """By source partition."""
 ANSWERS_WITHIN_S = 5.0
 """An owner that is well gives its partitions up within a second."""
+BEGINS_WITHIN_S = 30.0
+"""A driver that has just claimed the link reads its state first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +141,7 @@ def promote(
             fenced_by = FencedBy.DENY_RULE
             if why := _why_no_rule(config, link, desk, records.values()):
                 tell(f"no rule keeps the link out ({why}): its leases are waited out")
-                _claim(link, state, wanted)
-                fenced_by = FencedBy.LEASE
+                fenced_by = _claim_or_ask(link, state, wanted, desk, end, tell)
         if fenced_by is not FencedBy.DENY_RULE:
             let_in_again(link, desk.target)
         took_s["fence"] = time.monotonic() - began_s
@@ -173,6 +174,26 @@ def _wished(desk: WishDesk, topic: TopicName, how: PromotedBy, by: str, why: str
     """Return the promotion that a run before this one has begun, or a new one."""
     begun = desk.book.wishes.promotions.get(topic)
     return begun or Promotion(topic, how, by, desk.clock.wall_ms(), why)
+
+
+def _claim_or_ask(  # noqa: PLR0917 - the link, what is given away, and who is asked
+    link: LinkConfig,
+    state: LinkState,
+    promotions: Iterable[Promotion],
+    desk: WishDesk,
+    end: Offset,
+    tell: Callable[[str], None],
+) -> FencedBy:
+    """Claim the link; a driver that has begun while its leases were waited out gives it up."""
+    try:
+        _claim(link, state, promotions)
+    except DrivenElsewhere:
+        tell("a driver has begun meanwhile: it is asked")
+        is_done, _ = await_owner(desk.reader, end, desk.clock, BEGINS_WITHIN_S)
+        if not is_done:
+            raise
+        return FencedBy.OWNER
+    return FencedBy.LEASE
 
 
 def _claim(link: LinkConfig, state: LinkState, promotions: Iterable[Promotion]) -> None:

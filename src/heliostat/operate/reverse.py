@@ -18,7 +18,7 @@ I10 That link is claimed while its state is written.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from contextlib import closing
+from contextlib import ExitStack, closing
 from dataclasses import replace
 
 from heliostat.config import Config, LinkConfig
@@ -40,8 +40,10 @@ from heliostat.operate.reversing.look import Look
 from heliostat.operate.reversing.recreate import Recreating
 from heliostat.operate.reversing.registry import close_to_producers
 from heliostat.operate.reversing.set_back import groups_beyond, set_back
-from heliostat.operate.reversing.values import Reversal, Tail, TopicReturn
+from heliostat.operate.reversing.values import ReturnState, Reversal, Tail, TopicReturn
 from heliostat.operate.reversing.written import note, open_source, write
+from heliostat.state.claimed import DrivenElsewhere
+from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership
 from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.wishes.wish_book import WishBook
@@ -90,10 +92,15 @@ def reverse(
         seen = tuple(looked.topics(promotions))
         reversal = Reversal(LinkName(link.name), LinkName(back.name), seen)
         reversal = replace(reversal, groups=groups_beyond(clusters.target, reversal.ready))
+        done = [each for each in seen if each.state is ReturnState.DONE]
+        if done and not dry_run and not reversal.ready:
+            subjects = _open(config, link, clusters, done)
+            note(clusters, link, [promotions[each.topic] for each in done])
+            return replace(reversal, open_subjects=subjects)
         if dry_run or not reversal.ready or not agree(reversal):
             return reversal
-        ask_to_give_way(config, back, by, f"{link.name} is reversed")
-        with owned(clusters) as (state, ownership):
+        with ExitStack() as stack:
+            state, ownership = _taken(stack, config, clusters, by, f"{link.name} is reversed")
             _refuse_changed(clusters, reversal.ready)
             groups = set_back(clusters.target, reversal.groups)
             ready = _made_anew(recreating, reversal.ready, promotions, ownership)
@@ -102,10 +109,29 @@ def reverse(
             stamp = Stamp(first_generation(ownership.claim_number), 0)
             write(clusters, link, state, ready, stamp)
             let_go(state, records, other_claims_of(clusters, (each.target for each in records)))
-            open_source(config, link, clusters, [each.topic for each in ready])
-            subjects = close_to_producers(config, back, clusters, ready)
-        note(clusters, link, [promotions[each.topic] for each in reversal.ready])
+            subjects = _open(config, link, clusters, [*done, *ready])
+        note(clusters, link, [promotions[each.topic] for each in (*done, *reversal.ready)])
         return replace(reversal, groups=groups, open_subjects=subjects, is_written=True)
+
+
+def _taken(
+    stack: ExitStack, config: Config, clusters: LinkClusters, by: str, why: str
+) -> tuple[LinkState, Ownership]:
+    """Claim the link that leads back; a driver that has begun meanwhile gives way, too."""
+    ask_to_give_way(config, clusters.link, by, why)
+    try:
+        return stack.enter_context(owned(clusters))
+    except DrivenElsewhere:
+        ask_to_give_way(config, clusters.link, by, why)
+        return stack.enter_context(owned(clusters))
+
+
+def _open(
+    config: Config, link: LinkConfig, clusters: LinkClusters, topics: Collection[TopicReturn]
+) -> tuple[str, ...]:
+    """Let the link that leads back write; return lines about subjects that stay open."""
+    open_source(config, link, clusters, [each.topic for each in topics])
+    return close_to_producers(config, clusters.link, clusters, topics)
 
 
 def _refuse_changed(clusters: LinkClusters, topics: Collection[TopicReturn]) -> None:

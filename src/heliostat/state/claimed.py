@@ -17,13 +17,17 @@ OWNER_SLACK_S = 9.0
 """The owner of a killed link keeps it for as long as its last lease; a claim takes seconds."""
 
 
+class DrivenElsewhere(Refused):
+    """Another instance drives the link."""
+
+
 @contextlib.contextmanager
 def claimed(link: LinkConfig, state: LinkState) -> Iterator[Ownership]:
     """Claim the link, which has no driver or one that is gone; resign at the end.
 
     Raises
     ------
-    Refused
+    DrivenElsewhere
         Another instance drives it.
     ConnectionLost, BrokerError
         The target does not answer, or refuses.
@@ -39,7 +43,7 @@ def claimed(link: LinkConfig, state: LinkState) -> Iterator[Ownership]:
         must_stop=lambda: clock.monotonic_s() > until_s,
     )
     if not ownership.claim():
-        raise Refused(
+        raise DrivenElsewhere(
             f"link {link.name} is driven by another instance", hint="stop it, then try again"
         )
     try:

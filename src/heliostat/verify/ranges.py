@@ -45,11 +45,14 @@ class RangeSpec:
         End offset (exclusive), in every partition.
     is_complete
         Whether the mirror must have caught up: what the target lacks is lost, not late.
+    starts
+        First offset of source partitions of which more is left out than `start` says.
     """
 
     start: int | None = None
     until: int | None = None
     is_complete: bool = False
+    starts: Mapping[TopicPartition, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         low = 0 if self.start is None else self.start
@@ -57,6 +60,10 @@ class RangeSpec:
             raise Refused(
                 "the range of offsets is empty or negative", start=self.start, until=self.until
             )
+
+    def first(self, partition: TopicPartition) -> int:
+        """Return the first offset of a source partition."""
+        return max(self.start or 0, self.starts.get(partition, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +259,7 @@ def _plan_partition(
     # A log start that went back after a leader change may be before what the map still covers.
     head = places.source_at(max(target.start, places.known_from))
     position = places.source_at(target.end)
-    start = max(source.start, head, spec.start or 0)
+    start = max(source.start, head, spec.first(one))
     end = source.end if spec.is_complete else min(source.end, position)
     is_cut = spec.until is not None and spec.until < max(source.end, position)
     if spec.until is not None:
@@ -269,7 +276,7 @@ def _plan_partition(
     elif target.end <= target.start and behind and not spec.is_complete:
         reason = "the target has no record of it yet"
         made.not_compared.append(_one(one, two, reason, behind, is_problem=False))
-    missing_head = min(head, source.end) - max(source.start, spec.start or 0)
+    missing_head = min(head, source.end) - max(source.start, spec.first(one))
     if missing_head > 0:
         made.not_compared.append(_one(one, two, STARTS_LATER, missing_head, is_problem=False))
     far = LOOKAHEAD_RECORDS

@@ -68,6 +68,10 @@ class StreamsApp:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Let it commit and leave its group, if it runs."""
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
         try:

@@ -13,10 +13,10 @@ def test_a_report_has_each_step_with_its_time_and_what_preflight_saw() -> None:
     run = conductor(world).go()
     text = markdown(run, "summit-to-usdf")
     assert "# Switch of summit-to-usdf" in text
-    assert "| still | done | 1970-01-01T00:00:00Z | 10.0 | 1 logs stood still for 10 s |" in text
+    assert "| still | done | 1970-01-01T00:00:02Z | 10.0 | 1 logs stood still for 10 s |" in text
     assert "a \\| b reads" in text
     assert "- a | b reads (groups_reading): stop it" in text
-    assert ended_words(run) == "the switch of 1 topics is done after 20.0 s"
+    assert ended_words(run) == "the switch of 1 topics is done after 24.0 s"
 
 
 def test_one_that_went_back_says_so() -> None:

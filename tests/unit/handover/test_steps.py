@@ -19,7 +19,7 @@ from heliostat.handover.desk import (
     Weight,
 )
 from heliostat.handover.run import Run, RunKind, Runs, RunState, StepState
-from heliostat.handover.steps import STEPS, Conductor, new_steps
+from heliostat.handover.steps import CHANGES_NOTHING, STEPS, Conductor, new_steps
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 
 TOPIC = TopicName("orders")
@@ -65,6 +65,8 @@ class World:
     rows: list[Run] = field(default_factory=list)
     at_s: float = 0.0
     calls: list[str] = field(default_factory=list)
+    compared: list[tuple[int, bool]] = field(default_factory=list)
+    """From which offset on, and whether all had to be there."""
     killed_at: int = -1
     after_effect: bool = False
     lost: int = 0
@@ -152,12 +154,20 @@ class Desk:
         self._do("groups")
         return GroupsSeen(is_synced=True, reading=self.world.reading, behind=self.world.behind)
 
-    def comparison(self, options: SwitchOptions) -> str:
-        return f"compares {options.verify}"
+    def offsets(self, starts: Mapping[TopicPartition, Offset]) -> int:
+        self._do("offsets")
+        return self.world.source_end - starts.get(PARTITION, 0)
 
-    def compare(self, options: SwitchOptions) -> Answer:
+    def compare(
+        self, options: SwitchOptions, starts: Mapping[TopicPartition, Offset], *, is_complete: bool
+    ) -> Answer:
         del options
-        self._do("compare")
+        self.world.compared.append((int(starts.get(PARTITION, 0)), is_complete))
+
+        def take_a_while() -> None:
+            self.world.at_s += 2.0
+
+        self._do("compare", take_a_while)
         return Answer("compared", differences=self.world.different)
 
     def promote(self) -> Answer:
@@ -261,7 +271,7 @@ def test_a_run_that_dies_while_it_goes_back_goes_on_back(*, after_effect: bool) 
         assert not cut.is_promoted
 
 
-@pytest.mark.parametrize("name", [name for name in STEPS if name not in {"lag", "preflight"}])
+@pytest.mark.parametrize("name", [name for name in STEPS if name not in CHANGES_NOTHING])
 def test_a_cluster_that_is_away_for_a_moment_is_asked_again(name: str) -> None:
     world = World()
     run = conductor(world).go()
@@ -373,7 +383,52 @@ def test_last_records_groups_and_contents_that_lack_send_the_run_back() -> None:
     assert (state, name) == (RunState.WENT_BACK, "groups")
     assert "billing (app at 10.0.0.7)" in text
     assert failed_at(World(behind=("billing: orders-0",)))[:2] == (RunState.WENT_BACK, "groups")
-    assert failed_at(World(different=("orders-0: 3 differ",)))[1] == "contents"
+
+
+def test_contents_are_compared_while_producers_go_on_and_the_rest_behind_the_fence() -> None:
+    """Given producers that write until the fence / when all is compared / then what was copied
+
+    before it is compared once, only the rest behind it, and how long that takes is told; what
+    differs ends the run before anything is changed, or sends it back.
+    """
+    world = World(source_end=1_000, position=990)
+    desk, told = Desk(world), []
+
+    def save(run: Run) -> None:
+        desk.save(run)
+        told.extend(step.text for step in run.steps if step.state is StepState.RUNNING)
+        if run.step("fence").state is StepState.RUNNING:
+            world.source_end = world.position = 1_200
+
+    run = Conductor(desk, new_run(), OPTIONS, save=save).go()
+    assert run.state is RunState.DONE
+    assert world.compared == [(0, False), (990, True)]
+    assert run.step("comparison").text == "compared; 10 offsets have come since, some 0 s"
+    assert "compares the other 210 offsets, some 0 s" in told
+    assert failed_at(World(different=("orders-0: 3 differ",)))[:2] == (
+        RunState.FAILED,
+        "comparison",
+    )
+    late = World()
+
+    def differ(run: Run) -> None:
+        Desk(late).save(run)
+        if run.step("fence").state is StepState.RUNNING:
+            late.different = ("orders-0: 3 differ",)
+
+    back = Conductor(Desk(late), new_run(), OPTIONS, save=differ).go()
+    assert (back.state, back.step("contents").state) == (RunState.WENT_BACK, StepState.FAILED)
+
+
+def test_a_run_of_an_older_version_is_carried_on_behind_its_promotion() -> None:
+    world = World(killed_at=FULL - 2, after_effect=True)
+    with pytest.raises(Killed):
+        conductor(world).go()
+    begun = world.run()
+    assert not begun.may_go_back
+    steps = tuple(step for step in begun.steps if step.name != "comparison")
+    world.rows.append(replace(begun, steps=steps))
+    assert conductor(world).go().state is RunState.DONE
 
 
 def test_what_is_written_between_the_steps_is_seen_before_the_promotion() -> None:

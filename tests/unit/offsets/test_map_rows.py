@@ -191,6 +191,19 @@ def test_pruning_depends_on_the_rows_in_force() -> None:
     assert list(rows.before(91)) == gone[-1:]
 
 
+def test_a_row_whose_breaks_were_replaced_by_their_source_offsets_covers_nothing() -> None:
+    """Given a break of a lost append, moved on / then the row before it still covers the start."""
+    reader = MapReader()
+    for number, pairs in enumerate([[(48, 89), (56, 101)], [(61, 109)], [(63, 109)]], start=1):
+        breaks = tuple(Break(*pair) for pair in pairs)
+        reader.take(MapRow(RowKey(*NAME, breaks[0].target, Stamp(1, number)), breaks))
+    for start, first in ((60, 48), (61, 48), (62, 48), (63, 63)):
+        prunable = reader.prunable(*NAME, start)
+        assert prunable is not None
+        assert prunable.kept.first == first
+    assert reader.prunable(*NAME, 47) is None
+
+
 def test_keys_are_read_back_as_written() -> None:
     keys = [RowKey(*NAME, 5, Stamp(2, 3, 4)), KeptFrom(*NAME, 5)]
     assert [decode_key(key.encode()) for key in keys] == keys

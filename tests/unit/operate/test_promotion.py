@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from typing_extensions import override
 
 from heliostat.handover.promotion import (
     FencedBy,
@@ -20,6 +21,7 @@ from heliostat.handover.promotion import (
 from heliostat.names import ClusterId, Offset, PartitionId, TopicName
 from heliostat.operate import promotion as verb
 from heliostat.operate.promotion import Promoted, promote
+from heliostat.state.claimed import DrivenElsewhere
 from heliostat.state.promotions import PromotedMirror
 from heliostat.topics.values import MirrorRecord
 
@@ -50,6 +52,8 @@ class World:
         self.mirrors: dict[TopicName, MirrorRecord] = dict(RECORDS)
         self.promoted: dict[TopicName, PromotedMirror] = {}
         self.killed_after = ""
+        self.begins = False
+        """Whether a driver begins while leases are waited out."""
         self.end = 10
         """Of each mirror: the link appends until it is fenced."""
 
@@ -91,6 +95,9 @@ class World:
         self.passed("lifted")
 
     def claim(self, _link: object, _state: object, rows: Iterable[Promotion]) -> None:
+        if self.begins:
+            self.fence = FencedBy.OWNER
+            raise DrivenElsewhere("link l is driven by another instance", hint="stop it")
         self.passed("claim")
         self.record(rows)
         self.passed("state")
@@ -111,6 +118,14 @@ class World:
         found = SimpleNamespace(mirrors=dict(self.mirrors), promoted=dict(self.promoted))
         self.passed("look")
         return found
+
+
+class SilentWorld(World):
+    """Where no driver answers, whatever it says of itself."""
+
+    @override
+    def await_owner(self, *_: object) -> tuple[bool, str]:
+        return False, "nobody answers"
 
 
 @pytest.fixture
@@ -194,3 +209,23 @@ def test_rules_are_lifted_once_the_link_has_given_its_mirrors_up(
     assert not world.is_denied
     assert again.promotions == first.promotions
     assert again.fenced_by is FencedBy.OWNER
+
+
+def test_a_driver_that_begins_while_leases_are_waited_out_is_asked(
+    put: Callable[[World], None],
+) -> None:
+    """Given a silent driver / when another one takes the link over meanwhile / then that one gives
+
+    the mirrors up, and nobody has to call the verb again; one that does not answer refuses it.
+    """
+    world = World(FencedBy.LEASE)
+    world.begins = True
+    put(world)
+    given = called()
+    assert given.fenced_by is FencedBy.OWNER
+    assert all(each.ends is not None for each in given.promotions)
+    silent = SilentWorld(FencedBy.LEASE)
+    silent.begins = True
+    put(silent)
+    with pytest.raises(DrivenElsewhere):
+        called()

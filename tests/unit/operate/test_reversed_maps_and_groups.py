@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -14,13 +15,23 @@ from support.simulated_cluster import SimulatedCluster
 
 from heliostat.clock import SystemClock
 from heliostat.clusters.admin import CommittedOffset, GroupMember, NewTopic
+from heliostat.clusters.plain_records import LogBounds
 from heliostat.errors import BrokerError, ConnectionLost, Refused
-from heliostat.handover.promotion import PartitionPromotion, PromotedBy, Promotion
+from heliostat.handover.promotion import MirrorEnds, PartitionPromotion, PromotedBy, Promotion
 from heliostat.handover.recreation import Recreation
 from heliostat.mm2.adopt_clusters import LinkClusters
-from heliostat.names import BrokerId, GroupId, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import (
+    BrokerId,
+    ClusterId,
+    GroupId,
+    Offset,
+    PartitionId,
+    TopicName,
+    TopicPartition,
+)
 from heliostat.offsets.map_rows import Stamp
 from heliostat.offsets.offset_map import Break, MapReader, OffsetMap
+from heliostat.operate.reversing import recreate
 from heliostat.operate.reversing.recreate import Recreating, begun_anew
 from heliostat.operate.reversing.set_back import groups_beyond, set_back
 from heliostat.operate.reversing.turned_map import new_rows, turned
@@ -216,3 +227,41 @@ def test_a_promotion_keeps_what_its_topic_was_like() -> None:
     )
     row = Promotion(OLD.topic, PromotedBy.FAILOVER, "me", 1, recreation=recreation)
     assert Promotion.from_json(row.key, row.to_json()) == row
+
+
+@pytest.mark.parametrize(
+    ("left_from", "source_id", "tail", "why"),
+    [
+        (0, UUID(int=1), 0, ""),
+        (3, UUID(int=1), 0, "it holds 2 records that west no longer has"),
+        (3, None, 0, "can't tell a topic from one made anew"),
+        (0, UUID(int=1), 4, "4 records there never crossed, and are not rescued"),
+    ],
+)
+def test_a_topic_whose_records_would_be_lost_is_not_made_anew(
+    monkeypatch: pytest.MonkeyPatch, left_from: int, source_id: UUID | None, tail: int, why: str
+) -> None:
+    """Given records that the new primary has deleted, or that never crossed / when their topic is
+
+    to be made anew / then it is refused, with their number.
+    """
+    new = TopicPartition(TopicName("new"), PartitionId(0))
+    rows = [SimpleNamespace(source=OLD, records=tail)]
+    report = SimpleNamespace(rows=rows, open_transactions=[], why_not={})
+    monkeypatch.setattr(recreate, "show_tail", lambda *_, **__: report)
+    monkeypatch.setattr(recreate, "read_maps", lambda *_: MapReader())
+    bounds = {new: LogBounds(Offset(left_from), Offset(9))}
+    monkeypatch.setattr(recreate, "bounds_of", lambda *_, **__: bounds)
+    at = {PartitionId(0): PartitionPromotion(Offset(5), Offset(5))}
+    ids: Any = (ClusterId("a"), ClusterId("b"), source_id, UUID(int=2))
+    ends = MirrorEnds(new.topic, *ids, at)
+    old: Any = SimpleNamespace(
+        bounds=lambda places: dict.fromkeys(places, LogBounds(Offset(1), Offset(5))),
+        read=lambda _, start, stop: range(start, stop),
+    )
+    clusters: Any = SimpleNamespace(source=None, source_access=None)
+    link: Any = SimpleNamespace(name="l", target="west")
+    config: Any = None
+    refused = Recreating(config, clusters, link).refusals({OLD.topic: ends}, old)
+    assert refused.keys() == ({OLD.topic} if why else set())
+    assert why in refused.get(OLD.topic, "")

@@ -26,6 +26,7 @@ from heliostat.verify.reader import Bounds, TopicView
 from heliostat.verify.report import PartitionResult, VerifyReport, joined
 
 PAIR = TopicPair(TopicName("a"), TopicName("b"))
+A_0 = TopicPartition(PAIR.source, PartitionId(0))
 
 
 def view(cluster: str, topic: str, *bounds: tuple[int, int]) -> SideView:
@@ -57,6 +58,9 @@ def planned(
         ((0, 10), (0, 7), RangeSpec(is_complete=True), (0, 10), 0),
         ((0, 10), (0, 10), RangeSpec(start=2, until=5), (2, 5), 0),
         ((0, 10), (0, 10), RangeSpec(start=20), (20, 20), 0),
+        ((0, 10), (0, 10), RangeSpec(starts={A_0: 6}), (6, 10), 0),
+        ((0, 10), (0, 10), RangeSpec(start=8, starts={A_0: 6}), (8, 10), 0),
+        ((0, 10), (0, 7), RangeSpec(is_complete=True, starts={A_0: 6}), (6, 10), 0),
         ((0, 0), (0, 0), RangeSpec(), (0, 0), 0),
     ],
 )

@@ -230,15 +230,19 @@ class LinkDesk:
             self._order.config, self._order.link, self._source, set(self._order.topics)
         )
 
-    def comparison(self, options: SwitchOptions) -> str:
-        """Return how much is compared."""
+    def offsets(self, starts: Mapping[TopicPartition, Offset]) -> int:
+        """Return how many offsets are compared, of partitions from there on."""
         partitions, _ = self.partitions()
-        bounds = bounds_of(self._source, partitions).values()
-        known = [each for each in bounds if not isinstance(each, BrokerError)]
-        offsets = sum(each.end - each.start for each in known)
-        return f"compares {offsets:,} offsets of {len(partitions):,} partitions ({options.verify})"
+        bounds = bounds_of(self._source, partitions)
+        return sum(
+            max(0, each.end - max(each.start, starts.get(partition, 0)))
+            for partition, each in bounds.items()
+            if not isinstance(each, BrokerError)
+        )
 
-    def compare(self, options: SwitchOptions) -> Answer:
+    def compare(
+        self, options: SwitchOptions, starts: Mapping[TopicPartition, Offset], *, is_complete: bool
+    ) -> Answer:
         """Compare contents on Spark."""
         del options
         from heliostat.operate.verify import to_verify, verify_links
@@ -246,7 +250,7 @@ class LinkDesk:
 
         order = self._order
         wanted = to_verify(order.config, (order.link,), order.topics)
-        report = verify_links(wanted, RangeSpec(is_complete=True))
+        report = verify_links(wanted, RangeSpec(is_complete=is_complete, starts=starts))
         lines = () if report.is_clean else tuple(report.lines())
         return Answer(report.summary_line(), {}, lines)
 

@@ -345,8 +345,7 @@ class PartitionCopy:
     def _filled(self, now_ms: int) -> None:
         self._recovered(now_ms)
         if not self.appends.queue:
-            self.progress.position = Offset(self.filling.queued_to)
-            self.progress.note_level(now_ms)
+            self.progress.filled_to(Offset(self.filling.queued_to), now_ms)
         self.go_on(now_ms)
 
     def ends_at(self, end: int | None, now_s: float, now_ms: int) -> None:
@@ -355,6 +354,7 @@ class PartitionCopy:
         if expected is None or self._resetting or self.phase is not Phase.COPY:
             return
         if end == expected:
+            self.progress.found_end(end, copies=False)
             self._filled(now_ms)
         else:
             text = f"markers: the target ends at {end} instead of {expected}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heliostat.names import Offset
 from heliostat.records.batches.converted import ConvertedBatch
 from heliostat.records.copier.cells import (
     BYTES,
@@ -126,6 +127,11 @@ class PartitionProgress:
         """Note the time if everything that can be copied is."""
         if self.position >= self.last_stable_offset:
             self.caught_up_ms, self.missing_ms = now_ms, -1
+
+    def filled_to(self, position: Offset, now_ms: int) -> None:
+        """Note that markers stand for all up to a source offset."""
+        self.position = position
+        self.note_level(now_ms)
 
     def is_behind_from(self, written_ms: int, now_ms: int) -> None:
         """Note the timestamp of the oldest missing record; a time to come counts from now on."""
