@@ -222,7 +222,8 @@ def test_named_clusters_outlive_the_command_until_they_are_taken_down(sandbox) -
     registry.kill()
     assert registry.url in sandbox("status", code=1)
     sandbox("up", "east", "--registry")
-    assert (registry := named.open_registry("east")) is not None
+    registry = named.open_registry("east")
+    assert registry is not None
     assert "DEAD" in sandbox("stop", "east", "--kill")
     sandbox("status", code=1)
     with pytest.raises(Refused, match="dead"):
