@@ -265,7 +265,6 @@ def status(names: Sequence[str] = ()) -> list[ClusterStatus]:
         )
         state = _read(name)
         secured = Secured(**state["secured"]) if state.get("secured") else None
-        registry = open_registry(name)
         found.append(
             ClusterStatus(
                 name,
@@ -274,7 +273,7 @@ def status(names: Sequence[str] = ()) -> list[ClusterStatus]:
                 state["storage"],
                 rows,
                 secured,
-                registry and RegistryStatus(registry.url, registry.identity.pid, registry.is_alive),
+                _registry_status(name),
             )
         )
     return found
@@ -320,6 +319,13 @@ def open_registry(name: str) -> SandboxRegistry | None:
         return None
     process = OwnProcess(ProcessId(row["pid"], row["started_at_s"]))
     return SandboxRegistry(tuple(row["command"]), Path(row["folder"]), row["port"], process)
+
+
+def _registry_status(name: str) -> RegistryStatus | None:
+    registry = open_registry(name)
+    if registry is None:
+        return None
+    return RegistryStatus(registry.url, registry.identity.pid, registry.is_alive)
 
 
 def _ensure_registry(name: str) -> None:
