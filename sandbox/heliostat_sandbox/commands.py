@@ -67,6 +67,7 @@ for _command in (load_command, stop_command, start_command, pause_command, resum
     help="Java heap per broker, in MB.",
 )
 @click.option("--secure", is_flag=True, help="Also listeners with TLS and passwords.")
+@click.option("--registry", "has_registry", is_flag=True, help="A schema registry beside each.")
 @click.option(
     "--set", "pairs", multiple=True, metavar="KEY=VALUE", help="A broker setting; repeatable."
 )
@@ -79,18 +80,21 @@ def up_command(
     tmpfs: bool,
     heap_mb: int,
     secure: bool,
+    has_registry: bool,
     pairs: tuple[str, ...],
     as_json: bool,
 ) -> None:
     r"""Start clusters, which keep running until `down`; those already running are left alone.
 
     With --secure it prints the `security` section that a configuration needs; the open listener
-    stays.
+    stays. With --registry, also of clusters that run, an Apicurio: it gives ids of its own and
+    keeps its schemas in its memory.
 
     \b
     Examples:
       heliostat sandbox up summit usdf
       heliostat sandbox up base --secure
+      heliostat sandbox up src destn --registry
       heliostat sandbox up big --brokers 3 --tmpfs --set log.retention.ms=600000
     """
     settings = {}
@@ -107,6 +111,7 @@ def up_command(
         heap_mb=heap_mb,
         version=version,
         security=SandboxSecurity() if secure else None,
+        has_registry=has_registry,
     )
     show(named.status(names), as_json=as_json)
 
@@ -134,7 +139,7 @@ def down_command(names: tuple[str, ...], *, as_json: bool) -> None:
 @_json_option
 @click.pass_context
 def status_command(context: click.Context, names: tuple[str, ...], *, as_json: bool) -> None:
-    r"""Show the clusters and their brokers; exit code 1 when a broker is dead.
+    r"""Show the clusters and what runs of them; exit code 1 when a part is dead.
 
     \b
     Examples:

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from heliostat.names import BrokerId, ClusterId, Endpoint
 from heliostat_sandbox.broker import Broker, BrokerPlan
 from heliostat_sandbox.cluster import Cluster, ClusterSpec, Storage, start_many
 from heliostat_sandbox.process import OwnProcess, ProcessId
+from heliostat_sandbox.registry import SandboxRegistry
 from heliostat_sandbox.security import Listener, Mechanism, SandboxSecurity
 from heliostat_sandbox.versions import KAFKA_4_3, kafka_version
 
@@ -59,6 +61,15 @@ class Secured:
 
 
 @dataclass(frozen=True, slots=True)
+class RegistryStatus:
+    """The schema registry beside a named cluster."""
+
+    url: str
+    pid: int
+    alive: bool
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterStatus:
     """A named cluster as `heliostat sandbox status` shows it."""
 
@@ -68,11 +79,13 @@ class ClusterStatus:
     storage: str
     brokers: tuple[BrokerStatus, ...]
     secured: Secured | None = None
+    registry: RegistryStatus | None = None
 
     @property
     def alive(self) -> bool:
-        """Whether all its brokers run."""
-        return all(broker.alive for broker in self.brokers)
+        """Whether all its brokers run, and its registry."""
+        beside = self.registry is None or self.registry.alive
+        return beside and all(broker.alive for broker in self.brokers)
 
 
 def state_folder() -> Path:
@@ -90,8 +103,11 @@ def up(
     heap_mb: int = 512,
     version: str = KAFKA_4_3,
     security: SandboxSecurity | None = None,
+    has_registry: bool = False,
 ) -> list[Cluster]:
     """Start several clusters at once, which keep running; those already running are left alone.
+
+    With `has_registry` a schema registry runs beside each, also beside those.
 
     Raises
     ------
@@ -135,6 +151,9 @@ def up(
             for broker in cluster.brokers:
                 broker.let_go()  # only after it was saved: no process may run unknown
             found[cluster.name] = cluster
+        if has_registry:
+            with ThreadPoolExecutor() as each:
+                list(each.map(_ensure_registry, found))
     return [found[name] for name in names]
 
 
@@ -153,6 +172,8 @@ def down(names: Sequence[str] = ()) -> list[str]:
             if cluster is None:
                 raise Refused("no such sandbox cluster", name=name, known=known_names())
             cluster.stop()
+            if (registry := open_registry(name)) is not None:
+                registry.stop()
             shutil.rmtree(state_folder() / name)
             stopped.append(name)
     return stopped
@@ -246,7 +267,13 @@ def status(names: Sequence[str] = ()) -> list[ClusterStatus]:
         secured = Secured(**state["secured"]) if state.get("secured") else None
         found.append(
             ClusterStatus(
-                name, cluster.cluster_id, cluster.bootstrap, state["storage"], rows, secured
+                name,
+                cluster.cluster_id,
+                cluster.bootstrap,
+                state["storage"],
+                rows,
+                secured,
+                _registry_status(name),
             )
         )
     return found
@@ -268,7 +295,8 @@ def open_cluster(name: str) -> Cluster | None:
 
     def write_down() -> None:
         secured = Secured(**state["secured"]) if state.get("secured") else None
-        _save(Cluster(name, cluster_id, folder, brokers), Storage(state["storage"]), secured)
+        cluster = Cluster(name, cluster_id, folder, brokers)
+        _save(cluster, Storage(state["storage"]), secured, _read(name).get("registry"))
 
     for row in state["brokers"]:
         plan = BrokerPlan(
@@ -282,6 +310,34 @@ def open_cluster(name: str) -> Cluster | None:
         process = OwnProcess(ProcessId(row["pid"], row["started_at_s"]))
         brokers.append(Broker(plan, process))
     return Cluster(name, cluster_id, folder, brokers)
+
+
+def open_registry(name: str) -> SandboxRegistry | None:
+    """Return the registry beside a named cluster; None if it has none."""
+    row = _read(name).get("registry")
+    if row is None:
+        return None
+    process = OwnProcess(ProcessId(row["pid"], row["started_at_s"]))
+    return SandboxRegistry(tuple(row["command"]), Path(row["folder"]), row["port"], process)
+
+
+def _registry_status(name: str) -> RegistryStatus | None:
+    registry = open_registry(name)
+    if registry is None:
+        return None
+    return RegistryStatus(registry.url, registry.identity.pid, registry.is_alive)
+
+
+def _ensure_registry(name: str) -> None:
+    """Start the registry beside a cluster, unless it runs; one that has died begins empty."""
+    registry = open_registry(name)
+    if registry is None:
+        registry = SandboxRegistry.start()
+    else:
+        registry.resume()
+    row = {**asdict(registry.identity), "folder": str(registry.folder), "port": registry.port}
+    _write(name, {**_read(name), "registry": {**row, "command": list(registry.command)}})
+    registry.let_go()
 
 
 def folder_bytes(folder: Path) -> int:
@@ -323,7 +379,12 @@ def _secured(cluster: Cluster) -> Secured:
     )
 
 
-def _save(cluster: Cluster, storage: Storage, secured: Secured | None = None) -> None:
+def _save(
+    cluster: Cluster,
+    storage: Storage,
+    secured: Secured | None = None,
+    registry: Mapping[str, Any] | None = None,
+) -> None:
     rows = []
     for broker in cluster.brokers:
         if broker.process is None:
@@ -346,8 +407,13 @@ def _save(cluster: Cluster, storage: Storage, secured: Secured | None = None) ->
         "storage": storage.value,
         "brokers": rows,
         "secured": None if secured is None else asdict(secured),
+        "registry": registry,
     }
-    path = _own_folder(cluster.name) / STATE_FILE
+    _write(cluster.name, state)
+
+
+def _write(name: str, state: Mapping[str, Any]) -> None:
+    path = _own_folder(name) / STATE_FILE
     part = path.with_suffix(".part")
     part.write_text(json.dumps(state, indent=2) + "\n", encoding="utf-8")
     part.replace(path)

@@ -19,7 +19,7 @@ from heliostat.errors import SandboxError
 from heliostat_sandbox.jars import APICURIO, ensure_jars
 from heliostat_sandbox.java import find_java
 from heliostat_sandbox.ports import LOOPBACK, free_ports
-from heliostat_sandbox.process import OwnProcess
+from heliostat_sandbox.process import OwnProcess, ProcessId
 
 MAIN_CLASS = "io.quarkus.runner.GeneratedMain"
 API = "/apis/ccompat/v7"
@@ -42,13 +42,21 @@ class SandboxRegistry:
         Folder of its own, deleted at the end.
     port
         Its port on loopback.
+    process
+        Its process, if it runs already.
     """
 
-    def __init__(self, command: tuple[str, ...], folder: Path, port: int) -> None:
-        self._command = command
+    def __init__(
+        self,
+        command: tuple[str, ...],
+        folder: Path,
+        port: int,
+        process: OwnProcess | None = None,
+    ) -> None:
+        self.command = command
         self.folder = folder
         self.port = port
-        self._process: OwnProcess | None = None
+        self._process = process
 
     @classmethod
     def start(cls) -> Self:
@@ -84,8 +92,8 @@ class SandboxRegistry:
         return f"http://{LOOPBACK}:{self.port}{API}"
 
     @property
-    def pid(self) -> int:
-        """Process id of the registry that was started last.
+    def identity(self) -> ProcessId:
+        """Pid and start time of the registry that was started last.
 
         Raises
         ------
@@ -94,15 +102,25 @@ class SandboxRegistry:
         """
         if self._process is None:
             raise SandboxError("the registry was never started")
-        return self._process.pid
+        return self._process.identity
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process runs."""
+        return self._process is not None and self._process.is_alive()
+
+    def let_go(self) -> None:
+        """Let it outlive this process."""
+        if self._process is not None:
+            self._process.let_go()
 
     def resume(self) -> None:
         """Start it on its port if it does not run, empty, and wait until it answers."""
-        if self._process is not None and self._process.is_alive():
+        if self.is_alive:
             return
         output = self.folder / "registry.out"
         self._process = OwnProcess.start(
-            self._command, output=output, folder=self.folder, dies_with_owner=True
+            self.command, output=output, folder=self.folder, dies_with_owner=True
         )
         deadline_s = time.monotonic() + READY_TIMEOUT_S
         while not self._answers():

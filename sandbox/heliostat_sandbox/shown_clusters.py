@@ -27,6 +27,9 @@ def show(found: list[ClusterStatus], *, as_json: bool) -> None:
                 f"  broker {broker.broker_id}  {broker.address}  pid {broker.pid}  "
                 f"{_state(broker)}  {broker.log_bytes / MIB:.1f} MiB in {broker.log_folder}"
             )
+        if cluster.registry is not None:
+            state = "alive" if cluster.registry.alive else "DEAD"
+            click.echo(f"  registry  {cluster.registry.url}  pid {cluster.registry.pid}  {state}")
         for line in _configured(cluster):
             click.echo(f"  {line}")
 

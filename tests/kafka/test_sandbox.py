@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import httpx
 import psutil
 import pytest
 import yaml
@@ -199,8 +200,16 @@ def test_named_clusters_outlive_the_command_until_they_are_taken_down(sandbox) -
         assert admin.cluster_id() == east["cluster_id"]
         assert admin.describe_broker_configs()["log.retention.hours"].value == "5"
 
-    again = json.loads(sandbox("up", "east", "--json"))
+    again = json.loads(sandbox("up", "east", "--registry", "--json"))
     assert again[0]["brokers"][0]["pid"] == broker["pid"], "what runs stays as it is"
+    registry = named.open_registry("east")
+    assert registry is not None
+    assert again[0]["registry"] == {
+        "url": registry.url,
+        "pid": registry.identity.pid,
+        "alive": True,
+    }
+    assert httpx.get(f"{registry.url}/subjects").json() == []
 
     topic = fresh_name()
     sandbox("load", "east", "--topic", topic, "--partitions", "2", "--fill", "30")
@@ -210,6 +219,11 @@ def test_named_clusters_outlive_the_command_until_they_are_taken_down(sandbox) -
     opened = named.open_cluster("east")
     assert opened is not None
     assert sum(ends(opened, [topic]).values()) == 30
+    registry.kill()
+    assert registry.url in sandbox("status", code=1)
+    sandbox("up", "east", "--registry")
+    registry = named.open_registry("east")
+    assert registry is not None
     assert "DEAD" in sandbox("stop", "east", "--kill")
     sandbox("status", code=1)
     with pytest.raises(Refused, match="dead"):
@@ -229,6 +243,7 @@ def test_named_clusters_outlive_the_command_until_they_are_taken_down(sandbox) -
 
     assert "stopped: east" in sandbox("down", "east")
     assert not opened.brokers[0].is_alive()
+    assert not registry.is_alive
     assert not Path(broker["log_folder"]).exists()
     assert "nothing runs" in sandbox("status")
 

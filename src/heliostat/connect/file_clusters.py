@@ -14,6 +14,8 @@ from heliostat.config import Config
 from heliostat.connect.connector import ConfigProblem
 from heliostat.names import Alias
 
+PRESERVE = "preserve"
+"""A copy of the registry's topic keeps all ids."""
 _PROTOCOL = re.compile(r"^[A-Za-z_]+://")
 SHOWN_MAX = 10
 
@@ -32,12 +34,15 @@ class FileClusters:
         The cluster that is meant where a connector names no target.
     registries
         Clusters that have a schema registry.
+    strategy
+        How schemas go that a connector names by their topic: as `defaults` say.
     """
 
     addresses: Mapping[Alias, frozenset[str]]
     links: frozenset[str] = frozenset()
     target: Alias | None = None
     registries: frozenset[Alias] = frozenset()
+    strategy: str = PRESERVE
 
     @classmethod
     def of_config(cls, config: Config, links: Collection[str]) -> FileClusters:
@@ -50,6 +55,7 @@ class FileClusters:
             frozenset(links),
             config.service.connect.target,
             frozenset(a for a, each in config.clusters.items() if each.schema_registry),
+            PRESERVE if (strategy := config.defaults.schemas.strategy) == "off" else strategy,
         )
 
     def alias_of(self, side: Side) -> Alias | ConfigProblem:

@@ -188,6 +188,8 @@ def _add_link(
     except ConfigError as error:
         derived.problems[entry.stored.name] = tuple(_problems_in(error, entry.stored.config))
         return
+    if "schemas" in content:
+        content["schemas"] = {**content["schemas"], "strategy": file.strategy}
     wrong = [
         *_unsupported(ledger, entry.stored.name),
         *_not_valid(entry, {"source": source, "target": target, **content}, file),

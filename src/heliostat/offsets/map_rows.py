@@ -20,8 +20,10 @@ from heliostat.names import PartitionId, TopicName, TopicPartition
 KEPT = "kept from"
 KEPT_VALUE = b"{}"
 """The key says everything. It needs a value: cleaners remove tombstones."""
-_WIDTH = 4
-"""How many numbers a row's first offset and stamp are."""
+_WIDTH = 5
+"""How many numbers a row's first offset, stamp and first source offset are."""
+_OF_KEY = 4
+"""How many of them are in its key."""
 
 
 class Stamp(NamedTuple):
@@ -111,7 +113,7 @@ def decode_key(key: bytes) -> RowKey | KeptFrom:
 
 @dataclass(slots=True)
 class MapRows:
-    """Rows of one map that are in the topic, 32 bytes each, and which were deleted on purpose."""
+    """Rows of one map that are in the topic, 40 bytes each, and which were deleted on purpose."""
 
     _standing: array[int] = field(default_factory=lambda: array("q"))
     """Rows that the map consists of, by first break, which is their order of arrival."""
@@ -120,19 +122,25 @@ class MapRows:
     kept_from: list[int] = field(default_factory=list)
     """Target offsets of the `KeptFrom` records that are in the topic."""
 
-    def take(self, first: int, stamp: Stamp) -> None:
-        """Add a row, which replaces all from its first break on."""
-        row = array("q", (first, *stamp))
-        while self._standing and self._standing[-_WIDTH] >= first:
+    def take(self, first: int, source: int, stamp: Stamp) -> None:
+        """Add a row, which replaces all from its first break on, by target and by source offset.
+
+        Where an append was lost, the next round may find the same record at a later target offset.
+        """
+        row = array("q", (first, *stamp, source))
+        while self._standing and self._is_replaced(first, source):
             last = self._standing[-_WIDTH:]
             del self._standing[-_WIDTH:]
-            if last != row:  # the same key again: the row has grown
+            if last[:_OF_KEY] != row[:_OF_KEY]:  # the same key again: the row has grown
                 self._put_replaced(last)
         self._standing += row
 
+    def _is_replaced(self, first: int, source: int) -> bool:
+        return self._standing[-_WIDTH] >= first or self._standing[-1] >= source >= 0
+
     def ignore(self, first: int, stamp: Stamp) -> None:
         """Note a row of an older round, which changes nothing."""
-        self._put_replaced(array("q", (first, *stamp)))
+        self._put_replaced(array("q", (first, *stamp, -1)))
 
     def _put_replaced(self, row: array[int]) -> None:
         at = bisect_right(self._replaced[::_WIDTH], row[0]) * _WIDTH
@@ -144,7 +152,7 @@ class MapRows:
         for rows in (self._standing, self._replaced):
             at = bisect_left(rows[::_WIDTH], first) * _WIDTH
             while at < len(rows) and rows[at] == first:
-                if rows[at : at + _WIDTH] == row:
+                if rows[at : at + _OF_KEY] == row:
                     del rows[at : at + _WIDTH]
                     return
                 at += _WIDTH
@@ -159,4 +167,4 @@ class MapRows:
         for rows in (self._standing, self._replaced):
             end = bisect_left(rows[::_WIDTH], first) * _WIDTH
             for at in range(0, end, _WIDTH):
-                yield rows[at], Stamp(*rows[at + 1 : at + _WIDTH])
+                yield rows[at], Stamp(*rows[at + 1 : at + _OF_KEY])

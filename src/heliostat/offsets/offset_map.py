@@ -148,11 +148,6 @@ class OffsetMap:
         """Whether the record at a source offset is, or will be, at the target: not in a hole."""
         return self.source_of(self.target_of(source)) == source
 
-    def break_before(self, target: int) -> Break | None:
-        """Return the break that `target` is counted from; None if it is before all."""
-        found = self._breaks.up_to_target(target)
-        return None if found is None else Break(*found)
-
     def has_break_in(self, start: int, end: int) -> bool:
         """Whether there is a break at one of the target offsets `[start, end)`."""
         first = next(self.breaks(after=start - 1), None)
@@ -343,26 +338,29 @@ class MapReader:
         except ProtocolError as error:
             name = (row_key.mirror, row_key.target_topic_id)
             return Odd(name, offset, f"a row of its map was overwritten: {error.text}")
-        found = self._listened_to(row_key)
+        found = self._listened_to(row_key, int(sources[0]) if len(sources) else -1)
         if found is not None:
             found.replace(targets, sources, is_filled=is_filled_format(value))
         return None
 
     def take(self, row: MapRow) -> bool:
         """Apply a row; False if it is from an older round than the newest seen (I10)."""
-        found = self._listened_to(row.key)
+        found = self._listened_to(row.key, row.breaks[0].source if row.breaks else -1)
         if found is not None:
             found.apply(row)
         return found is not None
 
-    def _listened_to(self, key: RowKey) -> OffsetMap | None:
-        """The map that a row with this key changes; None if the row is of an older round."""
+    def _listened_to(self, key: RowKey, source: int) -> OffsetMap | None:
+        """The map that a row with this key changes; None if the row is of an older round.
+
+        `source`: that of its first break; -1: it has none.
+        """
         name = (key.mirror, key.target_topic_id)
         rows = self.rows.setdefault(name, MapRows())
         if key.stamp < self._stamps.get(name, key.stamp):
             rows.ignore(key.first, key.stamp)
             return None
-        rows.take(key.first, key.stamp)
+        rows.take(key.first, source, key.stamp)
         self._stamps[name] = key.stamp
         return self.maps.setdefault(name, OffsetMap())
 
@@ -401,10 +399,7 @@ class MapReader:
         known, rows = self.maps.get(name), self.rows.get(name)
         if known is None or rows is None or name in self.lost:
             return None
-        first = None
-        # A row may cover its first break no more: a later one replaced it by its source offset.
-        if covering := known.break_before(known.target_of(start) if known.is_filled else start):
-            first = rows.first_kept(covering.target)
+        first = rows.first_kept(known.target_of(start) if known.is_filled else start)
         if first is None:
             return None
         gone = [RowKey(*name, *row) for row in rows.before(first)]

@@ -76,7 +76,8 @@ class _Importing(Planning):
     @override
     def _of_version(self, of: SubjectVersion, content: VersionContent) -> Refusal | None:
         if not self.target.has_modes:
-            return Refusal(SchemaRefusal.NO_IMPORT, "the target's registry takes no ids")
+            text = "the target's registry takes no ids: that needs schemas.strategy rewrite"
+            return Refusal(SchemaRefusal.NO_IMPORT, text)
         places = [SubjectVersion(name, of.version) for name in self.names(of.subject)]
         wanted = fingerprint(content.schema)
         for place in places:

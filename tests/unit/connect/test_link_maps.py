@@ -62,6 +62,8 @@ def test_with_an_empty_alias_topics_keep_their_names_and_schemas_are_mirrored() 
     made = link(links_of(stored(*changed), FILE))
     assert (made.topics.naming, made.topics.include) == ("same", ("foo",))
     assert (made.schemas.strategy, made.heartbeats.emit) == ("preserve", True)
+    made = link(links_of(stored(*changed), replace(FILE, strategy="rewrite")))
+    assert made.schemas.strategy == "rewrite", "as the file's defaults say"
 
 
 def test_a_replicator_is_a_link_too() -> None:

@@ -173,13 +173,13 @@ def test_pruning_depends_on_the_rows_in_force() -> None:
     """Given a row that replaced a later one's place / then that one does not decide what may go."""
     rows = MapRows()
     for first, number in ((0, 1), (60, 2), (50, 3), (70, 4), (90, 4)):
-        rows.take(first, Stamp(1, number))
+        rows.take(first, first, Stamp(1, number))
     assert [rows.first_kept(at) for at in (-1, 0, 49, 60, 69, 70, 500)] == [
         None, 0, 0, 50, 50, 70, 90,
     ]  # fmt: skip
     assert list(rows.before(50)) == [(0, Stamp(1, 1))]
     assert list(rows.before(70)) == [(0, Stamp(1, 1)), (50, Stamp(1, 3)), (60, Stamp(1, 2))]
-    rows.take(90, Stamp(1, 4))  # it has grown
+    rows.take(90, 90, Stamp(1, 4))  # it has grown
     rows.ignore(65, Stamp(1, 2))
     rows.ignore(60, Stamp(1, 1))
     gone = list(rows.before(91))

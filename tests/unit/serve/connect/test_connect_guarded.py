@@ -12,7 +12,7 @@ from unit.connect.technote import SOURCE
 from unit.serve.connect.test_connect_routes import LINK, C, Service
 from unit.serve.test_app import HOST, watch
 
-from heliostat.config import Config
+from heliostat.config import Config, LinkSettings
 from heliostat.connect.file_clusters import FileClusters
 from heliostat.names import Alias, LinkName
 from heliostat.serve.app import make_app
@@ -96,4 +96,7 @@ def test_what_the_file_says_of_clusters() -> None:
     file = FileClusters.of_config(config, ["l"])
     assert file.addresses == {"a": {"a:1", "b:2"}, "b": {"c:3"}}
     assert (file.links, file.registries) == (frozenset({"l"}), frozenset())
-    assert file.target == Alias("b")
+    assert (file.target, file.strategy) == (Alias("b"), "preserve")
+    defaults = LinkSettings.model_validate({"schemas": {"strategy": "rewrite"}})
+    changed = config.model_copy(update={"defaults": defaults})
+    assert FileClusters.of_config(changed, ["l"]).strategy == "rewrite"
