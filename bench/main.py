@@ -2,7 +2,8 @@
 
 `latency`, `efd`, `many` and `catchup` are live scenarios, see `live.py`. `maps` needs no brokers,
 see `maps.py`; `steady` runs Heliostat alone and looks for growth, see `steady.py`, and `watched`
-while many clients ask for its status, see `watched.py`. `bulk`, `tiny`,
+while many clients ask for its status, see `watched.py`, or while a topic is steered, see
+`steered.py`. `bulk`, `tiny`,
 `transactional` and `compacted` copy existing records: two brokers, one source topic per codec, and
 one part after another copies it to a fresh target topic: MirrorMaker 2 with defaults, MirrorMaker 2
 tuned, Heliostat, and the most that the target can append. See bench/README.md for what each figure
@@ -28,6 +29,7 @@ import peer
 import report
 import schemas
 import steady
+import steered
 import watched
 from clusters import KAFKA_VERSION, SIDES, pair_of_clusters
 from live_report import BASE_LINE
@@ -37,7 +39,8 @@ from scenarios import PART_NAMES, PARTS_WITH_HOLES, SCENARIOS, WORKERS, Bench, S
 
 from heliostat_sandbox import find_java
 
-ALONE = (failover.NAME, groups.NAME, maps.NAME, schemas.NAME, steady.NAME, watched.NAME)
+OURS_ALONE = (steady.NAME, steered.NAME, watched.NAME)
+ALONE = (failover.NAME, groups.NAME, maps.NAME, schemas.NAME, *OURS_ALONE)
 """Scenarios that are like no other one."""
 EXIT_UNFINISHED = 1
 ROUND_TRIP_MS = 150.0
@@ -104,7 +107,7 @@ def complete(parser: argparse.ArgumentParser, given: argparse.Namespace) -> None
         given.part = given.part or list(schemas.PARTS)
     if (given.scenario == schemas.NAME) != any(each in schemas.PARTS for each in given.part or ()):
         parser.error(f"{', '.join(schemas.PARTS)} are the parts of schemas, which has no others")
-    if given.scenario in (steady.NAME, watched.NAME) and given.part not in (None, ["ours"]):
+    if given.scenario in OURS_ALONE and given.part not in (None, ["ours"]):
         parser.error(f"{given.scenario} runs ours alone")
     if given.part is None:
         scenario = SCENARIOS.get(given.scenario)
@@ -151,7 +154,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="heliostat-bench-") as temporary:
         folder = (given.keep or Path(temporary)).absolute()
         folder.mkdir(parents=True, exist_ok=True)
-        for each in (failover, groups, schemas, steady, watched):
+        for each in (failover, groups, schemas, steady, steered, watched):
             if given.scenario == each.NAME:
                 return int(each.run(given, folder))
         return live_main.run(given, folder) if given.scenario in LIVE else run(given, folder)
