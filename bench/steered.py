@@ -151,7 +151,7 @@ def wish(service: Service, path: str, **body: str) -> float:
     )
     began_s = time.monotonic()
     try:
-        with urllib.request.urlopen(request, timeout=2 * WISH_WITHIN_S) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=2 * WISH_WITHIN_S) as answer:  # noqa: S310 - the same
             is_done = answer.status == 200
     except HTTPError as error:
         raise live.Unfinished(f"{path}: {error.code}: {error.read()[:500]!r}") from error
@@ -169,7 +169,7 @@ def ratios(turns: Sequence[dict[str, Any]]) -> dict[str, float]:
             kind: median(turn[figure] for turn in turns if turn["case"] == kind)
             for kind in (case, ALONE)
         }
-        return round(middle[case] / middle[ALONE], 3)
+        return round(float(middle[case] / middle[ALONE]), 3)
 
     took_s = sorted(each for turn in turns for each in turn.get("took_s", ()))
     return {
