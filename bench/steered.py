@@ -151,7 +151,8 @@ def wish(service: Service, path: str, **body: str) -> float:
     )
     began_s = time.monotonic()
     try:
-        with urllib.request.urlopen(request, timeout=2 * WISH_WITHIN_S) as answer:  # noqa: S310 - the same
+        answer = urllib.request.urlopen(request, timeout=WISH_WITHIN_S + 5)  # noqa: S310 - the same
+        with answer:
             is_done = answer.status == 200
     except HTTPError as error:
         raise live.Unfinished(f"{path}: {error.code}: {error.read()[:500]!r}") from error
