@@ -131,7 +131,7 @@ def _parsed(path: Path, text: str) -> tuple[Any, list[str]]:
         return None, [f"file: bad YAML: {what} (got {str(path)!r})"]
     try:
         raw = loader.get_single_data()
-    except (yaml.YAMLError, RecursionError, ValueError) as error:  # `ValueError`: as 2026-13-45
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         words = f"bad YAML in line {mark.line + 1}" if mark is not None else "bad YAML"
         if _OURS.search(text) is None:
@@ -174,6 +174,18 @@ class _Loader(yaml.SafeLoader):
                 )
             seen.setdefault(key_node.value, line)
         return super().construct_mapping(node, deep=deep)
+
+
+def _time(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+    """Read a time; one that is none, as 2026-13-45, says its line."""
+    try:
+        return loader.construct_yaml_timestamp(node)
+    except ValueError as error:
+        words = f"{node.value} is no time: {error}"
+        raise yaml.constructor.ConstructorError(None, None, words, node.start_mark) from None
+
+
+_Loader.add_constructor("tag:yaml.org,2002:timestamp", _time)
 
 
 def _with_environment(value: Any, env: Mapping[str, str], where: _Path, problems: list[str]) -> Any:

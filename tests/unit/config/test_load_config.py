@@ -352,6 +352,10 @@ def test_all_problems_are_reported_at_once(tmp_path):
             "clusters: {}\na: !!python/object:os.system x",
             "file: bad YAML in line 2: could not determine",
         ),
+        (
+            "links: []\na: 2026-13-01T00:00:00Z",
+            "file: bad YAML in line 2: 2026-13-01T00:00:00Z is no time: month must be in 1..12",
+        ),
     ],
 )
 def test_files_that_are_no_configuration(tmp_path, text, expected):
