@@ -13,6 +13,7 @@ from pathlib import Path
 from heliostat_sandbox.jars import (
     APICURIO,
     KAFKA,
+    KUBERNETES_MOCK,
     LOCK_FILE,
     MIRROR,
     STREAMS,
@@ -47,6 +48,7 @@ SETS = {
         *LOGGING,
         BRIDGE,
     ),
+    KUBERNETES_MOCK: ("io.fabric8:kubernetes-server-mock:7.6.1",),
     APICURIO: ("io.apicurio:apicurio-registry-app:2.5.11.Final:all",),
 }
 
