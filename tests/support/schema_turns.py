@@ -10,6 +10,7 @@ from support.registry_server import RegistryServer
 
 from heliostat.access import RegistryAccess
 from heliostat.config import LinkConfig, SchemasConfig
+from heliostat.config.model import TopicsConfig
 from heliostat.errors import ConnectionLost, LinkTakenOver
 from heliostat.link.schema_part import SchemaPart
 from heliostat.link.schema_rules import TopicLooks, registries_of
@@ -47,7 +48,7 @@ class Running:
     urls
         Addresses of the target, if it has others than the server's.
     schemas
-        The link's settings.
+        The link's settings, and what its topics are called at the target.
     """
 
     def __init__(
@@ -64,9 +65,11 @@ class Running:
         self.is_ours = self.can_tell = True
         self.events, self.clock = Events(lambda: AT_MS, None), StoppedClock()
         frames = schemas.pop("frames", NO_TOPICS)
+        topics = TopicsConfig(naming=schemas.pop("naming", "same"))
         settings = SchemasConfig(**{"strategy": "preserve", **schemas})
+        name, source_alias, target_alias = LinkName("l"), Alias("summit"), Alias("usdf")
         link = LinkConfig(
-            name=LinkName("l"), source=Alias("summit"), target=Alias("usdf"), schemas=settings
+            name=name, source=source_alias, target=target_alias, topics=topics, schemas=settings
         )
         sides = RegistryAccess((source.url,)), RegistryAccess(urls or (target.url,))
         self.registries = registries_of(link, *sides)

@@ -139,8 +139,12 @@ def merge_problems(config: Config) -> Iterator[str]:
         wrong = {
             "pipelines": (bool(link.pipelines), "only whole batches are merged"),
             "schemas.strategy": (
-                link.schemas.strategy != "off",
-                "schemas of merged topics are not mirrored yet",
+                link.schemas.strategy not in {"off", "rewrite"},
+                "both sites register for a topic: rewrite, or off with one registry for both",
+            ),
+            "schemas.compatibility": (
+                link.schemas.compatibility != "none",
+                "each site's setting would be carried to the other, by turns",
             ),
             "groups.naming": (
                 link.groups.naming != "same",

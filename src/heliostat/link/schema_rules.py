@@ -90,6 +90,7 @@ def rules_of(
             naming,
             frozenset(each for each in selected if maybe.get(each) not in newer),
             carries_compatibility=settings.compatibility == "carry",
+            follows_deletions=not link.topics.merges,
         )
 
     return rules

@@ -51,10 +51,11 @@ class Registering(Planning):
     def _of_version(self, of: SubjectVersion, content: VersionContent) -> Refusal | None:
         # A version may be deleted, and its content alive under a later one.
         is_deleted = (of.subject, fingerprint(content.schema)) not in self._alive
+        may_be_deleted = is_deleted or not self.rules.follows_deletions
         places = {name: self._found(of, name, content.schema) for name in self.names(of.subject)}
         missing: list[Subject] = []
         for name, place in places.items():
-            if place is not None and (is_deleted or not place[1].is_deleted):
+            if place is not None and (may_be_deleted or not place[1].is_deleted):
                 self.placed[of, name] = place[0]
                 self.ids.setdefault(content.schema_id, place[1].schema_id)
             else:
@@ -89,7 +90,8 @@ class Registering(Planning):
         Apicurio (2.5, and it has no modes) shows no version of a subject that is wholly deleted, so
         the next plan would register it again, for ever. There it stays.
         """
-        if self.target.mode(name) in READ_ONLY or self.others_in(name):
+        is_left = not self.rules.follows_deletions or self.target.mode(name) in READ_ONLY
+        if is_left or self.others_in(name):
             return False
         return self.target.has_modes or subject in self._alive_subjects
 

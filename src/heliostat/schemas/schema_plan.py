@@ -91,6 +91,10 @@ class SchemaRules:
     carries_compatibility
         Whether a mirrored subject gets the source's compatibility; otherwise NONE, as what the
         source has accepted must be accepted.
+    follows_deletions
+        Whether what is soft-deleted at the source is so at the target. Where both sides register
+        for one subject it is not, and none brings back what the other has deleted: its id can be
+        read as before.
     """
 
     strategy: Strategy
@@ -99,6 +103,7 @@ class SchemaRules:
     mirrored: Mapping[Subject, str] = field(default_factory=dict)
     source_context: Context = DEFAULT_CONTEXT
     carries_compatibility: bool = False
+    follows_deletions: bool = True
 
     def selects(self, subject: Subject) -> bool:
         """Whether a subject of the source is mirrored, whatever refers to it."""

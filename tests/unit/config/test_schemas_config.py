@@ -18,6 +18,7 @@ clusters:
 defaults: {{schemas: {{{defaults}}}}}
 links: [{{name: l, source: summit, target: usdf, schemas: {{{link}}}}}]
 """
+MERGED = "links: [{name: l, source: summit, target: usdf, topics: {naming: merge}, schemas: {%s}}]"
 
 
 def load(
@@ -163,6 +164,30 @@ def test_a_link_to_an_unknown_cluster_is_told_only_that(tmp_path: Path) -> None:
     assert caught.value.problems == (
         "links[0].target: no such cluster, there are summit (got 'usdf')",
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "field"),
+    [
+        ("strategy: preserve", "strategy"),
+        ("strategy: isolate", "strategy"),
+        ("strategy: rewrite, compatibility: carry", "compatibility"),
+    ],
+)
+def test_schemas_of_merged_topics_are_rewritten_alone(
+    text: str, field: str, tmp_path: Path
+) -> None:
+    """Given links both of whose sides register for a topic / then nothing closes or turns there."""
+    load(tmp_path, "")
+    path = tmp_path / "heliostat.yaml"
+    before = path.read_text().rpartition("links:")[0]
+    path.write_text(before + MERGED % "strategy: rewrite")
+    assert load_config(path, {}).links[0].schemas.strategy == "rewrite"
+    path.write_text(before + MERGED % text)
+    with pytest.raises(ConfigError) as caught:
+        load_config(path, {})
+    [problem] = caught.value.problems
+    assert problem.startswith(f"links[0].schemas.{field}: ")
 
 
 def test_schemas_are_not_preserved_in_the_registry_they_are_from(tmp_path: Path) -> None:

@@ -75,5 +75,52 @@ def test_no_subject_of_a_mirror_is_mirrored(servers: Sides, strategy: str) -> No
         assert set(server.double.subjects) == before | mirrored
 
 
+def _taking_turns(links: tuple[Running, Running]) -> list[int]:
+    """Writes to each registry while both links look at it, and again until all is there."""
+    for _ in range(2):
+        for link in links:
+            link.turn()
+    before = [_writes(link.target) for link in links]
+    for link in links:
+        link.turn()
+    return [_writes(link.target) - had for link, had in zip(links, before, strict=True)]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_both_sites_of_a_merged_topic_register_and_nothing_goes_back_and_forth(
+    servers: Sides, first: int
+) -> None:
+    """Given another schema at each site, under one subject / then both have both. What is deleted
+    at a site stays so there, and alive at the other, whichever link looks first.
+    """
+    subject = f"{MINE}-value"
+    texts = [record().text, record("b").text]
+    for server, text in zip(servers, texts, strict=True):
+        server.double.set_level(subject, "NONE")
+        server.double.register(subject, {"schema": text})
+    with ExitStack() as stack:
+        made = [
+            Running(*sides, strategy="rewrite", naming="merge", exclude=["own.*"])
+            for sides in (servers, servers[::-1])
+        ]
+        for link in made:
+            link.mirrors, link.topics = {MINE: MINE}, frozenset({MINE})
+            stack.callback(link.part.close)
+        links = made[first], made[1 - first]
+        assert _taking_turns(links) == [0, 0]
+        for server in servers:
+            assert server.double.versions(subject, deleted=False) == [1, 2]
+        servers[0].double.delete_version(subject, "1", permanent=False)
+        assert _taking_turns(links) == [0, 0]
+        assert servers[0].double.versions(subject, deleted=False) == [2]
+        assert servers[1].double.versions(subject, deleted=False) == [1, 2]
+        ids = {link: [*link.told[-1].readable] for link in made}
+        servers[0].double.delete_subject(subject, permanent=False)
+        assert _taking_turns(links) == [0, 0]
+        assert servers[0].double.names(subject, deleted=False) == []
+        assert servers[1].double.versions(subject, deleted=False) == [1, 2]
+        assert {link: [*link.told[-1].readable] for link in made} == ids
+
+
 def _writes(server: RegistryServer) -> int:
     return sum(asked.method != "GET" for asked in server.asked)
