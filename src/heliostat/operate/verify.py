@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from heliostat.access import ClusterAccess
+from heliostat.clusters.producer_rows import ProducerReader
 from heliostat.config import Config, LinkConfig
 from heliostat.link.pipeline_rules import pipeline_of
-from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.names import LinkName, PartitionId, ProducerId, TopicName, TopicPartition
 from heliostat.offsets.look import read_map_view
 from heliostat.operate.plan import NotCopied, not_copied
 from heliostat.operate.status import link_statuses
 from heliostat.operate.topics import TopicPreview, preview_topics
 from heliostat.ops.asked import PendingAnswer, asked_at_once
-from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.verify.progress import CountedWork
 from heliostat.verify.ranges import NotMirrored, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
 from heliostat.verify.schema_ids import NO_IDS, MirroredIds
 
 if TYPE_CHECKING:
+    from heliostat.verify.origin import LinkIds
     from heliostat.verify.pipeline import OpenPipes
 
 
@@ -43,8 +46,6 @@ class ToVerify:
 
 def to_verify(config: Config, links: Sequence[LinkConfig], topics: Sequence[str]) -> ToVerify:
     """Ask clusters what links mirror; of it only some topics of the source, if any are named."""
-    for link in links:
-        refuse_if_merged(link, "verify")
     rows = PendingAnswer(
         partial(
             asked_at_once, {link.name: partial(preview_topics, config, link.name) for link in links}
@@ -98,6 +99,7 @@ def verify_links(
             conf=config.spark.conf,
             read_map=partial(read_map_view, config, link),
             read_ids=partial(_ids, config, link),
+            read_links=partial(_links, config, link) if link.topics.merges else None,
             open_pipes=_pipes(config, link, wanted.previews[link.name], pairs),
             counted=None if counted is None else counted(link),
         )
@@ -139,6 +141,22 @@ def _ids(config: Config, link: LinkConfig) -> MirroredIds:
     from heliostat.operate.schemas import mirrored_ids  # its HTTP client takes long to load
 
     return mirrored_ids(config, link)
+
+
+def _links(config: Config, link: LinkConfig) -> LinkIds:
+    """Return which producer ids links have at both sides."""
+    from heliostat.verify.origin import LinkIds  # its readers take long to load
+
+    sides = {alias: config.clusters[alias].access() for alias in (link.source, link.target)}
+    rows = asked_at_once({alias: partial(_rows, each) for alias, each in sides.items()})
+    own = (number for number, name in rows[link.target].items() if name == link.name)
+    return LinkIds(frozenset(rows[link.source]), frozenset(own))
+
+
+def _rows(access: ClusterAccess) -> dict[ProducerId, LinkName]:
+    with closing(ProducerReader(access)) as reader:
+        rows, _ = reader.read()
+    return rows
 
 
 def _blocked(config: Config, link: LinkConfig) -> Mapping[TopicPartition, NotMirrored]:

@@ -8,10 +8,11 @@ from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BrokerError
 from heliostat.names import TopicPartition
 from heliostat.verify.mapped import without
+from heliostat.verify.origin import Origin, target_stream
 from heliostat.verify.ranges import Stretch
 from heliostat.verify.reader import FetchedPart, LogReader
 from heliostat.verify.schema_ids import AS_THEY_ARE, Views
-from heliostat.verify.stream import Batch, ConsumedRecord, PartitionStream
+from heliostat.verify.stream import Batch, ConsumedRecord
 
 StreamView = Callable[[Iterable[Batch]], Iterable[Batch]]
 """How batches of one side are compared, see `Views`."""
@@ -88,12 +89,15 @@ def rows_of(
     view: StreamView,
     *,
     first: FetchedPart | None = None,
+    origin: Origin | None = None,
 ) -> Iterator[ConsumedRecord]:
     """Yield the records with offsets in `[start, stop)`, as `view` shows them.
 
-    `first` was fetched before, and is used if it begins at `start`.
+    `first` was fetched before, and is used if it begins at `start`. With an `origin` it is a target
+    by numbers.
     """
-    for batch in view(PartitionStream(reader, partition, start, stop, first)):
+    stream = target_stream(reader, partition, start, stop, first=first, origin=origin)
+    for batch in view(stream):
         yield from batch.rows(start, stop)
 
 

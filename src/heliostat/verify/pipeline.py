@@ -32,6 +32,8 @@ from heliostat.ops.quick_jvm import driver_java_options
 from heliostat.ops.spark_session import ShippedPackage, is_local, session_settings, wait_executors
 from heliostat.verify.both_readers import both_readers
 from heliostat.verify.compaction import CLEANING_KEYS, Cleaning, CleaningRule
+from heliostat.verify.merged_plan import MergedView, as_merged, merged_view
+from heliostat.verify.origin import LinkIds, Origin
 from heliostat.verify.piped import Pipes
 from heliostat.verify.progress import CountedWork
 from heliostat.verify.ranges import (
@@ -83,6 +85,7 @@ def verify_pair(
     read_map: Callable[[], MapView] = lambda: no_map,
     read_ids: Callable[[], MirroredIds] = lambda: NO_IDS,
     read_blocked: Callable[[], Blocked] = dict,
+    read_links: Callable[[], LinkIds] | None = None,
     open_pipes: OpenPipes | None = None,
     counted: CountedWork | None = None,
 ) -> VerifyReport:
@@ -102,9 +105,9 @@ def verify_pair(
         Source topics that the link does not copy at all: they are listed, not compared.
     decode_all, conf
         Whether to decode also equal batches; settings for a session of our own.
-    read_map, read_ids, read_blocked
-        Read the link's maps of offsets and of schema ids (without them both are equal), and which
-        source partitions the link reports as not copied.
+    read_map, read_ids, read_blocked, read_links
+        Read the link's maps of offsets and of schema ids (without them both are equal), which
+        source partitions the link reports as not copied, and links' producer ids if it merges.
     open_pipes, counted
         Makes ready the pipelines that some topics go through; is told how far it is. None: no need.
 
@@ -116,16 +119,15 @@ def verify_pair(
     began_s = time.monotonic()
     counted, ranges = counted or CountedWork(), ranges or RangeSpec()
     sides = ComparedClusters(access_of(source), access_of(target), decode_all)
-    plan_it = partial(
-        _planned, sides, pairs, ranges, not_copied, (read_map, read_ids, read_blocked)
-    )
+    reads = read_map, read_ids, read_blocked
+    plan_it = partial(_planned, sides, pairs, ranges, not_copied, reads, read_links=read_links)
     planning = PendingAnswer(plan_it, "verify plan")  # while Spark starts
     # Or each record at which a pipeline fails is told by Spark, too.
     log_level = "ERROR" if open_pipes is None else "OFF"
     settings = {"spark.log.level": log_level, **(conf or {})}
     with _context(spark, settings, has_rows=open_pipes is not None) as context:
-        planned, source_view, target_view, ids = planning.answer()
-        sides = replace(sides, ids=ids)
+        planned, source_view, target_view, ids, origins = planning.answer()
+        sides = replace(sides, ids=ids, origins=origins)
         counted.plan(planned.stretches)
         results, failed = _compare_all(
             context, sides, planned, tasks, open_pipes=open_pipes, counted=counted
@@ -193,6 +195,7 @@ class _Planned(NamedTuple):
     source: SideView
     target: SideView
     ids: MirroredIds
+    origins: Mapping[TopicPartition, Origin]
 
 
 def _planned(
@@ -201,8 +204,13 @@ def _planned(
     ranges: RangeSpec,
     not_copied: Mapping[TopicName, NotMirrored] | None,
     reads: tuple[Callable[[], MapView], Callable[[], MirroredIds], Callable[[], Blocked]],
+    *,
+    read_links: Callable[[], LinkIds] | None,
 ) -> _Planned:
-    """Fix what is compared. The target's ends are read first: all else covers them."""
+    """Fix what is compared. The target's ends are read first: all else covers them.
+
+    Rows of producer ids are read after both sides' ends: they name whoever has written below these.
+    """
     ours, theirs = [pair.source for pair in pairs], [pair.target for pair in pairs]
     with both_readers(sides.source, sides.target) as readers:
         target = _view(readers.target, theirs)
@@ -211,8 +219,12 @@ def _planned(
             **dict(zip(("maps", "ids", "blocked"), reads, strict=True)),
         }
         source, maps, ids, blocked = asked_at_once(asks).values()
-    made = plan(pairs, source, target, ranges, blocked, map_view=maps, not_copied=not_copied)
-    return _Planned(made, source, target, ids)
+        seen = MergedView(target)
+        if read_links is not None:
+            seen = merged_view(readers.target, pairs, source, target, ids=read_links(), maps=maps)
+    made = plan(pairs, source, seen.target, ranges, blocked, map_view=maps, not_copied=not_copied)
+    made = as_merged(made, seen, source.bounds, must=ranges.is_complete)
+    return _Planned(made, source, target, ids, seen.origins)
 
 
 def _view(reader: LogReader, names: Iterable[str]) -> SideView:

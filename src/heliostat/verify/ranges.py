@@ -118,6 +118,8 @@ class Stretch:
     target_stop: int
     is_cut: bool = False
     places: Places = EXACT
+    is_whole: bool = False
+    """Whether it is one piece of work: its target's offsets are numbers that only reading shows."""
 
     @property
     def target_has_more(self) -> bool:
@@ -352,9 +354,10 @@ def pack(stretches: Sequence[Stretch], tasks: int) -> list[list[Chunk]]:
     total = sum(one.end - one.start for one in stretches)
     size = max(CHUNK_RECORDS_MIN, -(-total // max(1, tasks)))
     chunks = [
-        _chunk(index, one, start, min(start + size, one.end))
+        _chunk(index, one, start, min(start + step, one.end))
         for index, one in enumerate(stretches)
-        for start in range(one.start, one.end, size)
+        for step in [max(size, one.end - one.start) if one.is_whole else size]
+        for start in range(one.start, one.end, step)
     ]
     chunks.sort(key=lambda chunk: (chunk.start - chunk.end, chunk.stretch))
     work = total + CHUNK_COST_RECORDS * len(chunks)

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from typing_extensions import override
 
 from heliostat.names import TopicName
 from heliostat.verify.piped import Pipe, piped
 from heliostat.verify.stream_values import Batch, ConsumedRecord
+
+if TYPE_CHECKING:
+    from heliostat.verify.origin import Origin
 
 RowView = Callable[[ConsumedRecord], ConsumedRecord]
 """A record as it is to be compared."""
@@ -33,9 +36,13 @@ class Views(NamedTuple):
     target: RowView | None = None
     pipe: Pipe | None = None
     """The pipeline that the source's records go through first."""
+    origin: Origin | None = None
+    """Whose records the partition has, if several sites write it."""
 
     def of_source(self, batches: Iterable[Batch]) -> Iterable[Batch]:
         """Return the source's batches as they are compared."""
+        if self.origin is not None:
+            batches = self.origin.of_site(batches)
         return viewed(batches if self.pipe is None else piped(batches, self.pipe), self.source)
 
     def of_target(self, batches: Iterable[Batch]) -> Iterable[Batch]:

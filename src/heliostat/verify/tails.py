@@ -13,6 +13,8 @@ from heliostat.verify.stream import Batch, PartitionStream
 
 COUNTED_MAX = 100
 """Offsets: a mirror with a greater lag does lag, whatever these offsets are."""
+CROSSED_MAX = 100_000
+"""The same where several sites write: of a topic's end all may be from elsewhere."""
 TOGETHER = 100
 """Tails per fetch request."""
 TAIL_BYTES = 64 * 1024
@@ -33,7 +35,7 @@ def offsets_without_record(
     views
         How partitions of the source are seen.
     """
-    short = iter([one for one in tails if len(one) <= COUNTED_MAX])
+    short = iter([one for one in tails if len(one) <= _counted_max(views(one.partition))])
     found = 0
     while group := list(islice(short, TOGETHER)):
         try:
@@ -51,6 +53,10 @@ def offsets_without_record(
             except HeliostatError:
                 continue  # the same; comparing it tells why
     return found
+
+
+def _counted_max(views: Views) -> int:
+    return COUNTED_MAX if views.origin is None else CROSSED_MAX
 
 
 def _records(batches: Iterable[Batch], tail: OffsetRange) -> int:

@@ -6,7 +6,7 @@ Plain functions over picklable values, so that tests call them without Spark.
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -22,6 +22,7 @@ from heliostat.verify.compaction import CleaningRule, Compacted, judge
 from heliostat.verify.compare import Compared, compare
 from heliostat.verify.fetch_fit import PARTITION_BYTES, PARTITION_BYTES_MAX
 from heliostat.verify.mapped import KeptTarget, MovedSource, without
+from heliostat.verify.origin import Origin, OwnRecords, target_stream
 from heliostat.verify.piped import Pipes
 from heliostat.verify.ranges import Chunk, Stretch
 from heliostat.verify.reader import FetchedPart, LogReader
@@ -47,10 +48,12 @@ class ComparedClusters:
     """Which schema ids the mirrors have instead of the source's."""
     pipes: Pipes | None = None
     """Which topics go through pipelines; not at Spark's workers, which can run none."""
+    origins: Mapping[TopicPartition, Origin] = field(default_factory=dict)
+    """Whose records source partitions have that several sites write."""
 
     def views(self, partition: TopicPartition) -> Views:
         """Return how a partition of the source and its mirror are compared."""
-        found = self.ids.views(partition.topic)
+        found = self.ids.views(partition.topic)._replace(origin=self.origins.get(partition))
         if self.pipes is None or partition.topic not in self.pipes.topics:
             return found
         return found._replace(pipe=self.pipes.of(partition))
@@ -130,9 +133,10 @@ def _compare_group(
 ) -> Iterator[ChunkResult]:
     """Compare chunks, whose first parts come with one fetch of a side where `together` says so."""
     ours = {one.source: one.start for one in group} if together[0] else {}
-    theirs = {one.target: one.target_start for one in group} if together[1] else {}
+    numbered = {one.target for one in group if one.source in sides.origins}
+    theirs = {one.target: one.target_start for one in group if one.target not in numbered}
     source_first = first_parts(readers.source, ours, first_bytes)
-    target_first = first_parts(readers.target, theirs, first_bytes)
+    target_first = first_parts(readers.target, theirs if together[1] else {}, first_bytes)
     for one in group:
         firsts = (source_first.pop(one.source, None), target_first.pop(one.target, None))
         with _no_collector():
@@ -152,7 +156,9 @@ def _compare_chunk(
     for _ in range(RESTARTS_MAX):
         low = chunk.target_start
         one = PartitionStream(source, chunk.source, chunk.start, chunk.end, firsts[0])
-        two = PartitionStream(target, chunk.target, low, chunk.target_end, firsts[1])
+        two = target_stream(
+            target, chunk.target, low, chunk.target_end, first=firsts[1], origin=views.origin
+        )
         try:
             there = views.of_source(one), views.of_target(two)
             compared = _compared(chunk, *there, decode_all=sides.decode_all)
@@ -160,7 +166,7 @@ def _compare_chunk(
             if error.kafka_code != OFFSET_OUT_OF_RANGE:
                 result.error = error
                 return result
-            later = _start_now(source, target, chunk)
+            later, views = _start_now(source, target, chunk, views)
             if later == chunk.start:
                 result.error = error
                 return result
@@ -173,7 +179,8 @@ def _compare_chunk(
             result.error = error
             return result
         else:
-            result.records, result.differs_at = compared.records, compared.differs_at
+            result.records = compared.records
+            result.differs_at = _first_differing(compared, two, chunk)
             result.batches_equal = compared.batches_equal
             result.control_batches, result.aborted_batches = (
                 one.control_batches,
@@ -202,12 +209,26 @@ def _compared(
     return replace(found, differs_at=min(differs, default=None))
 
 
-def _start_now(source: LogReader, target: LogReader, chunk: Chunk) -> int:
-    starts = (
-        source.bounds([chunk.source])[chunk.source].start,
-        chunk.places.source_at(target.bounds([chunk.target])[chunk.target].start),
-    )
-    return min(max(chunk.start, *starts), chunk.end)
+def _first_differing(
+    compared: Compared, two: PartitionStream | OwnRecords, chunk: Chunk
+) -> int | None:
+    """Return the first source offset that differs; a repeated number does, whatever it has."""
+    differs = [] if compared.differs_at is None else [compared.differs_at]
+    if isinstance(two, OwnRecords) and two.repeated_at is not None:
+        differs.append(min(chunk.places.source_at(two.repeated_at), chunk.end - 1))
+    return min(differs, default=None)
+
+
+def _start_now(
+    source: LogReader, target: LogReader, chunk: Chunk, views: Views
+) -> tuple[int, Views]:
+    """Return the first source offset that both sides still have, and how they are seen then."""
+    start = target.bounds([chunk.target])[chunk.target].start
+    if (origin := views.origin) is not None:
+        origin = origin.from_(target, chunk.target, start)
+        views, start = views._replace(origin=origin), origin.number
+    starts = source.bounds([chunk.source])[chunk.source].start, chunk.places.source_at(start)
+    return min(max(chunk.start, *starts), chunk.end), views
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,8 +266,9 @@ def _explained(
 ) -> ExplainedStretch:
     """Explain a stretch: first by compaction, if a side compacts, then by alignment."""
     stretch, rule = one.stretch, one.rule
-    if rule is None:
-        return ExplainedStretch(one.index, _explain(source, target, one, views))
+    if rule is None or views.origin is not None:  # links refuse to merge what is compacted
+        found = _explain(source, target, replace(one, rule=None), views)
+        return ExplainedStretch(one.index, found)
     logs = BothLogs(source, target, stretch, one.start, views)
     with _no_collector():
         judged = judge(logs, stretch.places, rule, stretch.target_stop)
@@ -276,14 +298,17 @@ def _explain(source: LogReader, target: LogReader, one: Differing, views: Views)
         return found
 
     low = stretch.places.target_at(start)
-    stops = stretch.source_stop, stretch.target_stop
+    stop = stretch.target_stop
+    if views.origin is not None and not stretch.is_cut:
+        stop += views.origin.end  # what repeats numbers moves those behind it
+    stops = stretch.source_stop, stop
     holes = None
     if rule is not None:
         holes = Holes(rule.source.compacts, rule.target.compacts, (start, low), stops)
     return explain(
         of_source(start),
         without(
-            rows_of(target, stretch.target, low, stretch.target_stop, views.of_target),
+            rows_of(target, stretch.target, low, stop, views.of_target, origin=views.origin),
             stretch.places.lost_source_ranges(),
         ),
         stretch.end,
