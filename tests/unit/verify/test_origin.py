@@ -226,6 +226,13 @@ def test_whatever_is_repeated_differs_though_it_looks_alike(
     assert twice.findings.doubled == 2
 
 
+def test_what_is_repeated_from_before_the_range_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a range without an end / when records from before it come again / then they differ."""
+    target = Log(FAULTS["doubled from the beginning"])
+    found = verified(monkeypatch, Log(SOURCE), target, BREAKS, RangeSpec(8, is_complete=True))
+    assert found.findings.different == 2
+
+
 def test_retention_at_either_side_leaves_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a target's log that begins within an own batch, and a source's that begins later."""
     cut = verified(monkeypatch, Log(SOURCE), Log(TARGET, start=6), BREAKS, COMPLETE)
