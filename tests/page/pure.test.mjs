@@ -21,6 +21,7 @@ const clusters = await read("cluster_answers.js");
 const exposure = await read("exposure.js");
 const actions = await read("actions.js");
 const drift = await read("drift.js");
+const levels = await read("levels.js");
 
 const TOPIC = { source: "ESS.temperature", target: "summit.ESS.temperature", partitions: 1, records_per_s: 2, bytes_per_s: 20, lag_records: 0, lag_s: null, states: { copying: 1 }, mapped: 0, unknown: 0 };
 const topic = (changes) => ({ ...TOPIC, ...changes });
@@ -473,6 +474,31 @@ test("what is sent, and where", () => {
   assert.throws(() => actions.bodyOf(action("pause"), { ...topics, topics: [] }, ""), /0 topics/, "no topic would mean the whole link");
   assert.throws(() => actions.bodyOf(action("pause"), { ...topics, topics: Array(5_001).fill("t") }, ""), /5001/);
   assert.deepEqual([link, partition, topics, { ...topics, topics: ["a"] }].map(actions.placeWords), ["the link l", "t-0", "2 topics", "a"]);
+});
+
+test("limits and priorities that stand", () => {
+  const said = { by: "api", at_ms: 1, why: "" };
+  const limit = (topic, changes) => ({ ...said, topic, bytes_per_second: 20_000_000, used_bytes_per_second: 0, throttled_s: 0, ...changes });
+  const prefer = (topics, priority) => ({ ...said, topics, priority });
+  const link = { name: "l", state: "running", limits: [limit(null, { used_bytes_per_second: 3_400_000, throttled_s: 75 }), limit("ESS.a")], preferences: [prefer("ESS.*", "high"), prefer("ESS.a", "normal"), prefer("EFD.*", "low")] };
+  const rows = levels.levelsOf(link);
+  assert.deepEqual(rows.map(({ name, word }) => [name, plain(word)]), [["", "20.0 MB/s at most"], ["ESS.a", "20.0 MB/s at most"], ["EFD.*", "low priority"], ["ESS.a", "normal priority"], ["ESS.*", "high priority"]], "the newest priority first: it counts");
+  assert.deepEqual(rows.slice(0, 2).map(({ use }) => plain(use)), ["uses 3.4 MB/s, has held lanes back for 75 s in all", "uses 0 B/s"]);
+  assert.equal(levels.levelsOf({ ...link, state: "silent" })[0].use, "what it uses is not known now");
+  const back = rows.map(({ action, place }) => action && [actions.pathOf(action, place), actions.bodyOf(action, place, " so ")]);
+  assert.deepEqual(back, [
+    ["links/l/limit", { why: "so", limit: "none" }],
+    ["links/l/topics/ESS.a/limit", { why: "so", limit: "none" }],
+    ["links/l/prefer", { why: "so", priority: "normal", topics: ["EFD.*"] }],
+    null,
+    ["links/l/prefer", { why: "so", priority: "normal", topics: ["ESS.*"] }],
+  ]);
+  assert.deepEqual(levels.levelsOf(link, "ESS.a").map(({ name, isPattern }) => [name, isPattern]), [["ESS.a", false], ["ESS.a", false], ["ESS.*", true]]);
+  assert.deepEqual(levels.levelsOf(link, "ESSxa"), []);
+  assert.deepEqual(link.preferences.map(({ topics }) => topics), ["ESS.*", "ESS.a", "EFD.*"], "an answer is not changed");
+  assert.deepEqual([["a.*", "axb"], ["*b", "a.b"], ["a*c", "a.b"], ["a", "ab"], ["(", "("]].map(([pattern, topic]) => levels.covers(pattern, topic)), [false, true, false, false, true]);
+  assert.equal(levels.untold(link), "");
+  assert.equal(levels.untold({ limits: Array(20), preferences: [] }), "Of limits 20 are told at most.");
 });
 
 test("what a dry run foretells", () => {

@@ -219,6 +219,10 @@ def reported(wishes: Wishes) -> dict[str, object]:
         "link": None if of_link is None else of_link.to_json(),
         "paused": named,
         "paused_count": len(pauses),
+        "limits": [{"topic": each.topic, **each.to_json()} for each in wishes.levels.limits()],
+        "preferences": [
+            {"topics": each.topics, **each.to_json()} for each in wishes.levels.preferences()
+        ],
     }
 
 
@@ -325,6 +329,14 @@ class Feed:
             "owner": owner,
             "partitions": len(self.rows),
             "wishes": reported(self.wishes),
+            "limits": [
+                {
+                    "topic": each.topic,
+                    "used_bytes_per_second": (each.bytes_per_s or 0) * 3 // 4,
+                    "throttled_s": 75.0,
+                }
+                for each in self.wishes.levels.limits()
+            ],
             "groups": {
                 "groups": 12,
                 "reasons": {"SYNCED": 40},
