@@ -22,6 +22,7 @@ const exposure = await read("exposure.js");
 const actions = await read("actions.js");
 const drift = await read("drift.js");
 const levels = await read("levels.js");
+const definitions = await read("definitions.js");
 
 const TOPIC = { source: "ESS.temperature", target: "summit.ESS.temperature", partitions: 1, records_per_s: 2, bytes_per_s: 20, lag_records: 0, lag_s: null, states: { copying: 1 }, mapped: 0, unknown: 0 };
 const topic = (changes) => ({ ...TOPIC, ...changes });
@@ -499,6 +500,30 @@ test("limits and priorities that stand", () => {
   assert.deepEqual([["a.*", "axb"], ["*b", "a.b"], ["a*c", "a.b"], ["a", "ab"], ["(", "("]].map(([pattern, topic]) => levels.covers(pattern, topic)), [false, true, false, false, true]);
   assert.equal(levels.untold(link), "");
   assert.equal(levels.untold({ limits: Array(20), preferences: [] }), "Of limits 20 are told at most.");
+});
+
+test("links of the home: what is sent, what is foretold, and what became of it", () => {
+  const { create, change, delete: remove } = definitions.VERBS;
+  const meant = { name: "a/b", origin: "home", content: { source: "s" }, generation: 7, by: "anne", at_ms: 1, why: "", waits: [] };
+  const given = (changes) => ({ ...definitions.given(meant), ...changes });
+  assert.deepEqual(definitions.requestOf(create, { ...given({ name: "new", why: " so " }) }, null, true), { method: "POST", path: "links?dry_run=true", body: { name: "new", content: { source: "s" }, why: "so" }, tag: "" });
+  assert.deepEqual(definitions.requestOf(change, given({}), meant, false), { method: "PUT", path: "links/a%2Fb/definition", body: { content: { source: "s" }, why: "" }, tag: '"7"' });
+  assert.deepEqual(definitions.requestOf(remove, given({}), meant, false), { method: "DELETE", path: "links/a%2Fb/definition", body: undefined, tag: '"7"' }, "topics stay unless chosen");
+  assert.equal(definitions.requestOf(remove, given({ state: true, mirrors: true, why: "a b" }), meant, true).path, "links/a%2Fb/definition?state=true&mirrors=true&why=a+b&dry_run=true");
+  assert.deepEqual(["{", "[]", "null", "3"].map((text) => definitions.lacks(change, given({ content: text })) !== ""), [true, true, true, true]);
+  assert.match(definitions.lacks(create, definitions.given(null)), /has a name/);
+  assert.deepEqual([definitions.lacks(change, given({})), definitions.lacks(remove, given({ content: "{" }))], ["", ""]);
+  const told = (changes) => ({ link: "l", did: "changed", generation: null, content: {}, differs: [], notes: [], topics: [], ...changes });
+  const says = (verb, changes, more = {}, partitions = 12) => definitions.foretold(verb, given(more), told(changes), partitions).lines.map(({ text }) => text);
+  assert.deepEqual(says(change, { differs: ["topics.include"], notes: ["mind"] }), ["The link has 12 partitions now; those that the change does not concern are not disturbed.", "1 field differs: topics.include", "Mind."]);
+  assert.deepEqual(definitions.foretold(change, given({}), told({ did: "nothing" }), 1).mayGo, false);
+  assert.deepEqual(says(remove, { did: "deleted" }, {}, 1), ["1 partition would be copied no more.", "No topic is deleted."]);
+  assert.match(says(remove, { did: "deleted" }, {}, null)[0], /not known/);
+  assert.match(says(remove, { did: "deleted" }, { state: true })[1], /no topic to delete/);
+  assert.deepEqual(says(remove, { did: "deleted", topics: ["a", "b"] }, { mirrors: true }).slice(1), ["2 topics of the target would be deleted, with all records.", "a", "b"]);
+  assert.match(definitions.became(remove, told({ topics: ["a"] })).text, /1 topic: a/);
+  assert.deepEqual(definitions.became(change, told({ generation: 9, notes: ["a change by bob came in between"] })), { text: "Written, as generation 9. Runs take it over while they go on.", detail: "A change by bob came in between.", tone: "ok" });
+  assert.deepEqual(["home", "file", "connector"].map((origin) => definitions.whyFixed({ origin }) !== ""), [false, true, true]);
 });
 
 test("what a dry run foretells", () => {

@@ -139,16 +139,20 @@ export function topicsStanding(link, topics) {
   return all.size === 1 ? one : "some";
 }
 
-/**
- * Why nothing can be changed now; empty: it can.
- * @param {{data: {name: string, role: string, may_change: boolean} | null, problem: object | null}} caller
- * @param {Link | null} link
- * @param {boolean} isStale whether the service has not answered lately
- */
-export function whyNot(caller, link, isStale) {
+/** @typedef {{data: {name: string, role: string, may_change: boolean} | null, problem: object | null}} CallerAnswer */
+
+/** Why nothing can be changed now, whatever it is; empty: it can. @param {CallerAnswer} caller @param {boolean} isStale whether the service has not answered lately */
+export function whyNotChange(caller, isStale) {
   if (isStale) return "The service does not answer.";
   if (caller.data && !caller.data.may_change) return `The token of ${caller.data.name} may only look (role ${caller.data.role}).`;
   if (!caller.data) return caller.problem ? "What you may change can’t be read." : "What you may change is not known yet.";
+  return "";
+}
+
+/** The same of a link. @param {CallerAnswer} caller @param {Link | null} link @param {boolean} isStale */
+export function whyNot(caller, link, isStale) {
+  const reason = whyNotChange(caller, isStale);
+  if (reason) return reason;
   if (!link) return "The link’s state is not known yet.";
   return link.state === "unreachable" ? `${link.target} does not answer: nothing can be written to it.` : "";
 }

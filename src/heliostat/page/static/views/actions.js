@@ -40,6 +40,12 @@ export function useWhyNot(link) {
   return pure.whyNot(caller, link, (now.value - service.value.okAt) / 1000 >= STALE_AFTER_S);
 }
 
+/** The same of what lies at no link’s target. */
+export function useWhyNotChange() {
+  const caller = usePolled("caller", CALLER_EVERY_MS);
+  return pure.whyNotChange(caller, (now.value - service.value.okAt) / 1000 >= STALE_AFTER_S);
+}
+
 /** @typedef {"asking" | "ready" | "sending" | "sent"} Step */
 /** @typedef {{step: Step, told: Outcome | null, problem: Problem | null}} Course `told` is of the dry run until it is sent */
 /** @type {Course} */
