@@ -21,6 +21,8 @@ const clusters = await read("cluster_answers.js");
 const exposure = await read("exposure.js");
 const actions = await read("actions.js");
 const drift = await read("drift.js");
+const levels = await read("levels.js");
+const definitions = await read("definitions.js");
 
 const TOPIC = { source: "ESS.temperature", target: "summit.ESS.temperature", partitions: 1, records_per_s: 2, bytes_per_s: 20, lag_records: 0, lag_s: null, states: { copying: 1 }, mapped: 0, unknown: 0 };
 const topic = (changes) => ({ ...TOPIC, ...changes });
@@ -473,6 +475,55 @@ test("what is sent, and where", () => {
   assert.throws(() => actions.bodyOf(action("pause"), { ...topics, topics: [] }, ""), /0 topics/, "no topic would mean the whole link");
   assert.throws(() => actions.bodyOf(action("pause"), { ...topics, topics: Array(5_001).fill("t") }, ""), /5001/);
   assert.deepEqual([link, partition, topics, { ...topics, topics: ["a"] }].map(actions.placeWords), ["the link l", "t-0", "2 topics", "a"]);
+});
+
+test("limits and priorities that stand", () => {
+  const said = { by: "api", at_ms: 1, why: "" };
+  const limit = (topic, changes) => ({ ...said, topic, bytes_per_second: 20_000_000, used_bytes_per_second: 0, throttled_s: 0, ...changes });
+  const prefer = (topics, priority) => ({ ...said, topics, priority });
+  const link = { name: "l", state: "running", limits: [limit(null, { used_bytes_per_second: 3_400_000, throttled_s: 75 }), limit("ESS.a")], preferences: [prefer("ESS.*", "high"), prefer("ESS.a", "normal"), prefer("EFD.*", "low")] };
+  const rows = levels.levelsOf(link);
+  assert.deepEqual(rows.map(({ name, word }) => [name, plain(word)]), [["", "20.0 MB/s at most"], ["ESS.a", "20.0 MB/s at most"], ["EFD.*", "low priority"], ["ESS.a", "normal priority"], ["ESS.*", "high priority"]], "the newest priority first: it counts");
+  assert.deepEqual(rows.slice(0, 2).map(({ use }) => plain(use)), ["uses 3.4 MB/s, has held lanes back for 75 s in all", "uses 0 B/s"]);
+  assert.equal(levels.levelsOf({ ...link, state: "silent" })[0].use, "what it uses is not known now");
+  const back = rows.map(({ action, place }) => action && [actions.pathOf(action, place), actions.bodyOf(action, place, " so ")]);
+  assert.deepEqual(back, [
+    ["links/l/limit", { why: "so", limit: "none" }],
+    ["links/l/topics/ESS.a/limit", { why: "so", limit: "none" }],
+    ["links/l/prefer", { why: "so", priority: "normal", topics: ["EFD.*"] }],
+    null,
+    ["links/l/prefer", { why: "so", priority: "normal", topics: ["ESS.*"] }],
+  ]);
+  assert.deepEqual(levels.levelsOf(link, "ESS.a").map(({ name, isPattern }) => [name, isPattern]), [["ESS.a", false], ["ESS.a", false], ["ESS.*", true]]);
+  assert.deepEqual(levels.levelsOf(link, "ESSxa"), []);
+  assert.deepEqual(link.preferences.map(({ topics }) => topics), ["ESS.*", "ESS.a", "EFD.*"], "an answer is not changed");
+  assert.deepEqual([["a.*", "axb"], ["*b", "a.b"], ["a*c", "a.b"], ["a", "ab"], ["(", "("]].map(([pattern, topic]) => levels.covers(pattern, topic)), [false, true, false, false, true]);
+  assert.equal(levels.untold(link), "");
+  assert.equal(levels.untold({ limits: Array(20), preferences: [] }), "Of limits 20 are told at most.");
+});
+
+test("links of the home: what is sent, what is foretold, and what became of it", () => {
+  const { create, change, delete: remove } = definitions.VERBS;
+  const meant = { name: "a/b", origin: "home", content: { source: "s" }, generation: 7, by: "anne", at_ms: 1, why: "", waits: [] };
+  const given = (changes) => ({ ...definitions.given(meant), ...changes });
+  assert.deepEqual(definitions.requestOf(create, { ...given({ name: "new", why: " so " }) }, null, true), { method: "POST", path: "links?dry_run=true", body: { name: "new", content: { source: "s" }, why: "so" }, tag: "" });
+  assert.deepEqual(definitions.requestOf(change, given({}), meant, false), { method: "PUT", path: "links/a%2Fb/definition", body: { content: { source: "s" }, why: "" }, tag: '"7"' });
+  assert.deepEqual(definitions.requestOf(remove, given({}), meant, false), { method: "DELETE", path: "links/a%2Fb/definition", body: undefined, tag: '"7"' }, "topics stay unless chosen");
+  assert.equal(definitions.requestOf(remove, given({ state: true, mirrors: true, why: "a b" }), meant, true).path, "links/a%2Fb/definition?state=true&mirrors=true&why=a+b&dry_run=true");
+  assert.deepEqual(["{", "[]", "null", "3"].map((text) => definitions.lacks(change, given({ content: text })) !== ""), [true, true, true, true]);
+  assert.match(definitions.lacks(create, definitions.given(null)), /has a name/);
+  assert.deepEqual([definitions.lacks(change, given({})), definitions.lacks(remove, given({ content: "{" }))], ["", ""]);
+  const told = (changes) => ({ link: "l", did: "changed", generation: null, content: {}, differs: [], notes: [], topics: [], ...changes });
+  const says = (verb, changes, more = {}, partitions = 12) => definitions.foretold(verb, given(more), told(changes), partitions).lines.map(({ text }) => text);
+  assert.deepEqual(says(change, { differs: ["topics.include"], notes: ["mind"] }), ["The link has 12 partitions now; those that the change does not concern are not disturbed.", "1 field differs: topics.include", "Mind."]);
+  assert.deepEqual(definitions.foretold(change, given({}), told({ did: "nothing" }), 1).mayGo, false);
+  assert.deepEqual(says(remove, { did: "deleted" }, {}, 1), ["1 partition would be copied no more.", "No topic is deleted."]);
+  assert.match(says(remove, { did: "deleted" }, {}, null)[0], /not known/);
+  assert.match(says(remove, { did: "deleted" }, { state: true })[1], /no topic to delete/);
+  assert.deepEqual(says(remove, { did: "deleted", topics: ["a", "b"] }, { mirrors: true }).slice(1), ["2 topics of the target would be deleted, with all records.", "a", "b"]);
+  assert.match(definitions.became(remove, told({ topics: ["a"] })).text, /1 topic: a/);
+  assert.deepEqual(definitions.became(change, told({ generation: 9, notes: ["a change by bob came in between"] })), { text: "Written, as generation 9. Runs take it over while they go on.", detail: "A change by bob came in between.", tone: "ok" });
+  assert.deepEqual(["home", "file", "connector"].map((origin) => definitions.whyFixed({ origin }) !== ""), [false, true, true]);
 });
 
 test("what a dry run foretells", () => {

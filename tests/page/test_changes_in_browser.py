@@ -256,6 +256,50 @@ def test_a_limit_is_asked_for_once_it_is_whole(page: Any, address: str) -> None:
     assert posts == [(f"{path}?dry_run=true", limit), (path, {**limit, "why": WHY})]
 
 
+def test_limits_and_priorities_stand_and_are_taken_back(page: Any, address: str) -> None:
+    api, name = f"{address}api/v1/links/summit-to-usdf", "lsst.sal.ATCamera.elevation"
+    wishes: list[tuple[str, dict[str, Any]]] = [
+        ("limit", {"limit": "20MB/s", "why": WHY}),
+        (f"topics/{name}/limit", {"limit": "1MB/s"}),
+        ("prefer", {"topics": ["lsst.sal.ATCamera.*"], "priority": "high"}),
+    ]
+    for path, body in wishes:
+        httpx.post(f"{api}/{path}", json=body).raise_for_status()
+    page.goto(address + LINK)
+    card = page.locator("section", has=page.locator("#levels-title"))
+    card.locator(".rests").nth(2).wait_for()
+    texts = [" ".join(text.split()) for text in card.locator(".rests").all_inner_texts()]
+    for text, parts in zip(
+        texts,
+        (
+            ("20.0 MB/s at most", "the link", "uses 15.0 MB/s", "by api since", WHY),
+            ("1.0 MB/s at most", name, "uses 750 kB/s"),
+            ("high priority", "lsst.sal.ATCamera.*"),
+        ),
+        strict=True,
+    ):
+        assert [part for part in parts if part not in text] == [], text
+    posts = sent(page)
+    page.set_viewport_size({"width": 360, "height": 700})
+    carry_out(page, "Lift 20.0", WHY)
+    page.wait_for_selector(".rests >> text=20.0", state="detached")
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
+    page.goto(address + TOPIC)
+    carry_out(page, "Make normal")
+    page.wait_for_selector(".steering .rests >> text=normal priority")
+    assert button(page, "Make normal").count() == 0
+    carry_out(page, "Lift")
+    page.wait_for_selector(".steering .rests >> text=at most", state="detached")
+    paths = [(path, body) for path, body in posts if "dry_run" not in path]
+    assert [path.removeprefix("links/summit-to-usdf/") for path, _ in paths] == [
+        "limit",
+        "prefer",
+        f"topics/{name}/limit",
+    ]
+    assert paths[0][1] == {"why": WHY, "limit": "none"}
+    assert paths[1][1] == {"why": "", "priority": "normal", "topics": ["lsst.sal.ATCamera.*"]}
+
+
 def test_what_is_wished_already_can_not_be_sent(page: Any, address: str) -> None:
     page.goto(address + LINK)
     page.wait_for_selector(".actions button")

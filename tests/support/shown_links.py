@@ -13,6 +13,7 @@ import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,7 +21,7 @@ import uvicorn
 from typing_extensions import override
 
 from heliostat.clock import SystemClock
-from heliostat.config import Config
+from heliostat.config import Config, ConfigFile
 from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.operate.history import Past
 from heliostat.records.copier.lane import PartitionReport, PartitionState, RoundReport
@@ -219,6 +220,10 @@ def reported(wishes: Wishes) -> dict[str, object]:
         "link": None if of_link is None else of_link.to_json(),
         "paused": named,
         "paused_count": len(pauses),
+        "limits": [{"topic": each.topic, **each.to_json()} for each in wishes.levels.limits()],
+        "preferences": [
+            {"topics": each.topics, **each.to_json()} for each in wishes.levels.preferences()
+        ],
     }
 
 
@@ -325,6 +330,14 @@ class Feed:
             "owner": owner,
             "partitions": len(self.rows),
             "wishes": reported(self.wishes),
+            "limits": [
+                {
+                    "topic": each.topic,
+                    "used_bytes_per_second": (each.bytes_per_s or 0) * 3 // 4,
+                    "throttled_s": 75.0,
+                }
+                for each in self.wishes.levels.limits()
+            ],
             "groups": {
                 "groups": 12,
                 "reasons": {"SYNCED": 40},
@@ -441,12 +454,14 @@ def main() -> None:
     if (
         given.answers
     ):  # only then: what it loads counts into the memory of a service that is watched
-        from support import shown_answers, shown_moves, shown_wishes
+        from support import shown_answers, shown_home, shown_moves, shown_wishes
 
         shown_answers.install()
         shown_moves.install(shown_answers.groups)
     watch, feeds, clock = shown_watch(given.topics, given.partitions, given.pace)
+    home: Callable[[], ConfigFile] | None = None
     if given.answers:
+        home = shown_home.install(watch.config)
         shown_wishes.install(
             feeds[0].wishes, lambda: [each.report.source for each in feeds[0].rows]
         )
@@ -457,7 +472,8 @@ def main() -> None:
     ended = threading.Event()
     threading.Thread(target=feed, args=(watch, feeds, clock, ended), daemon=True).start()
     jobs = Jobs(watch, program=(sys.executable, "-I", str(VERIFY)))
-    app = Guard(make_app(watch, jobs), hosts=[f"{name}:{port}" for name in HOST_NAMES], tokens=None)
+    hosts = [f"{name}:{port}" for name in HOST_NAMES]
+    app = Guard(make_app(watch, jobs, file=home), hosts=hosts, tokens=None)
     print(f"http://127.0.0.1:{port}/", flush=True)
     server = uvicorn.Server(
         uvicorn.Config(app, access_log=False, log_config=None, ws="none", lifespan="off")

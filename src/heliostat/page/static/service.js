@@ -268,10 +268,19 @@ export async function change(method, path, body) {
  * @param {string} [key] the same under the same key is done once
  * @returns {Promise<{data: any, problem: Problem | null}>}
  */
-export async function post(path, body, leaving, key = "") {
+export const post = (path, body, leaving, key = "") => write({ method: "POST", path, body, tag: "" }, leaving, key);
+
+/**
+ * The same by any method.
+ * @param {{method: string, path: string, body: object | undefined, tag: string}} request `tag`: the ETag of what is meant
+ * @param {AbortSignal} [leaving]
+ * @param {string} [key]
+ * @returns {Promise<{data: any, problem: Problem | null}>}
+ */
+export async function write({ method, path, body, tag }, leaving, key = "") {
   const late = AbortSignal.timeout(CHANGED_WITHIN_MS);
   try {
-    const response = await send("POST", path, body, leaving ? AbortSignal.any([leaving, late]) : late, key);
+    const response = await send(method, path, body, leaving ? AbortSignal.any([leaving, late]) : late, key, tag);
     return response.ok ? { data: await response.json(), problem: null } : { data: null, problem: await problemOf(response) };
   } catch (error) {
     return { data: null, problem: unreached(/** @type {Error} */ (error)) };
@@ -280,10 +289,11 @@ export async function post(path, body, leaving, key = "") {
   }
 }
 
-/** @param {string} method @param {string} path @param {object | undefined} body @param {AbortSignal} signal @param {string} [key] */
-function send(method, path, body, signal, key = "") {
+/** @param {string} method @param {string} path @param {object | undefined} body @param {AbortSignal} signal @param {string} [key] @param {string} [tag] */
+function send(method, path, body, signal, key = "", tag = "") {
   const headers = headersOf("");
   if (key) headers["Idempotency-Key"] = key;
+  if (tag) headers["If-Match"] = tag;
   if (body) headers["Content-Type"] = "application/json";
   return fetch(`api/v1/${path}`, { method, headers, body: body && JSON.stringify(body), signal, cache: "no-store" });
 }

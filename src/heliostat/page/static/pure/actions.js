@@ -12,6 +12,7 @@ import { counted, whole } from "./format.js";
  * @typedef {object} Action
  * @property {string} verb as the path and the command line have it
  * @property {string} word on its button
+ * @property {string} [heading] of its dialog, before the place; if there is none, its word
  * @property {string} slot actions of one slot stand in for each other: their button is the same, and keeps the focus
  * @property {Partial<Record<Kind, Standing[]>>} offered where, and in which standing
  * @property {string} becomes what the place is once it is done; empty: it is an order, not a state
@@ -19,6 +20,7 @@ import { counted, whole } from "./format.js";
  * @property {string} [doesPart] the same for topics and partitions, where it is another thing
  * @property {string} back whether it can be taken back, and what can't
  * @property {Field[]} [fields]
+ * @property {Record<string, string>} [body] what it always sends
  * @property {boolean} [byLink] whether its path is the link's, whatever it is for
  */
 
@@ -137,16 +139,20 @@ export function topicsStanding(link, topics) {
   return all.size === 1 ? one : "some";
 }
 
-/**
- * Why nothing can be changed now; empty: it can.
- * @param {{data: {name: string, role: string, may_change: boolean} | null, problem: object | null}} caller
- * @param {Link | null} link
- * @param {boolean} isStale whether the service has not answered lately
- */
-export function whyNot(caller, link, isStale) {
+/** @typedef {{data: {name: string, role: string, may_change: boolean} | null, problem: object | null}} CallerAnswer */
+
+/** Why nothing can be changed now, whatever it is; empty: it can. @param {CallerAnswer} caller @param {boolean} isStale whether the service has not answered lately */
+export function whyNotChange(caller, isStale) {
   if (isStale) return "The service does not answer.";
   if (caller.data && !caller.data.may_change) return `The token of ${caller.data.name} may only look (role ${caller.data.role}).`;
   if (!caller.data) return caller.problem ? "What you may change can’t be read." : "What you may change is not known yet.";
+  return "";
+}
+
+/** The same of a link. @param {CallerAnswer} caller @param {Link | null} link @param {boolean} isStale */
+export function whyNot(caller, link, isStale) {
+  const reason = whyNotChange(caller, isStale);
+  if (reason) return reason;
   if (!link) return "The link’s state is not known yet.";
   return link.state === "unreachable" ? `${link.target} does not answer: nothing can be written to it.` : "";
 }
@@ -163,10 +169,10 @@ export function pathOf({ verb, byLink }, { kind, link, topic = "", partition = 0
 }
 
 /** What is sent. Of several topics none must never mean the whole link. @param {Action} action @param {Place} place @param {string} why @param {Record<string, string>} [given] */
-export function bodyOf({ byLink }, { kind, topic = "", topics = [topic] }, why, given = {}) {
-  if (kind !== "topics" && !byLink) return { why: why.trim(), ...given };
+export function bodyOf({ byLink, body }, { kind, topic = "", topics = [topic] }, why, given = {}) {
+  if (kind !== "topics" && !byLink) return { why: why.trim(), ...body, ...given };
   if (topics.length === 0 || topics[0] === "" || topics.length > TOPICS_MAX) throw new RangeError(`${topics.length} topics`);
-  return { why: why.trim(), ...given, topics };
+  return { why: why.trim(), ...body, ...given, topics };
 }
 
 /** What an action does at a place. @param {Action} action @param {Place} place */

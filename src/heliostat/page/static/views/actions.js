@@ -22,22 +22,28 @@ const WHY_CHARS_MAX = 1_000;
  * @param {{place: Place, standing: Standing | null, link: Link | null, label: string, isNamed?: boolean}} props `standing`: null where there is nothing to change; `label` says of what, for those who see no place, or for all
  */
 export function Actions({ place, standing, link, label, isNamed = false }) {
-  const caller = usePolled("caller", CALLER_EVERY_MS);
   const [opened, setOpened] = useState(/** @type {{action: Action, place: Place} | null} */ (null));
   const id = useId();
-  const isStale = (now.value - service.value.okAt) / 1000 >= STALE_AFTER_S;
-  const whyNot = standing && pure.whyNot(caller, link, isStale);
-  const close = () => {
-    setOpened(null);
-    const instead = document.querySelector("[data-filter]") ?? document.querySelector("main");
-    if (document.activeElement === document.body) /** @type {HTMLElement} */ (instead).focus(); // its button is gone
-  };
+  const reason = useWhyNot(link);
+  const whyNot = standing && reason;
   return html`<div class="actions" role="group" aria-label="Change ${label}">
     ${isNamed && standing && html`<span class="dim">${label}:</span>`}
     ${(standing ? pure.offered(place.kind, standing) : []).map(({ action, key }) => html`<button key=${key} type="button" aria-haspopup="dialog" aria-disabled=${whyNot ? "true" : undefined} aria-describedby=${whyNot ? id : undefined} onClick=${() => whyNot || setOpened({ action, place })}>${action.word}<span class="hidden"> ${label}</span> …</button>`)}
     ${whyNot && html`<span id=${id} class="dim why-not">${whyNot}</span>`}
-    ${opened && html`<${Change} ...${opened} standing=${place.kind === "topics" ? null : standing} link=${link} close=${close} />`}
+    ${opened && html`<${Change} ...${opened} standing=${place.kind === "topics" ? null : standing} link=${link} close=${() => setOpened(null)} />`}
   </div>`;
+}
+
+/** Why nothing of a link can be changed now; empty: it can. @param {Link | null} link */
+export function useWhyNot(link) {
+  const caller = usePolled("caller", CALLER_EVERY_MS);
+  return pure.whyNot(caller, link, (now.value - service.value.okAt) / 1000 >= STALE_AFTER_S);
+}
+
+/** The same of what lies at no link’s target. */
+export function useWhyNotChange() {
+  const caller = usePolled("caller", CALLER_EVERY_MS);
+  return pure.whyNotChange(caller, (now.value - service.value.okAt) / 1000 >= STALE_AFTER_S);
 }
 
 /** @typedef {"asking" | "ready" | "sending" | "sent"} Step */
@@ -46,7 +52,7 @@ export function Actions({ place, standing, link, label, isNamed = false }) {
 const BEGUN = { step: "asking", told: null, problem: null };
 
 /** @param {{action: Action, place: Place, standing: Standing | null, link: Link | null, close: () => void}} props */
-function Change({ action, place, standing, link, close }) {
+export function Change({ action, place, standing, link, close }) {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const end = useRef(/** @type {HTMLButtonElement | null} */ (null));
   const [course, setCourse] = useState(BEGUN);
@@ -82,10 +88,15 @@ function Change({ action, place, standing, link, close }) {
     if (answer.data) setCourse({ step: "sent", told: answer.data, problem: null });
     else setCourse({ step: "ready", told, problem: answer.problem });
   };
+  const leave = () => {
+    close();
+    const instead = document.querySelector("[data-filter]") ?? document.querySelector("main");
+    if (document.activeElement === document.body) /** @type {HTMLElement} */ (instead).focus(); // its button is gone
+  };
   const isSent = step === "sent";
-  return html`<dialog class="change" ref=${dialog} onClose=${close} aria-labelledby="change-title" aria-describedby="change-does">
+  return html`<dialog class="change" ref=${dialog} onClose=${leave} aria-labelledby="change-title" aria-describedby="change-does">
     <form onSubmit=${go}>
-      <h2 id="change-title">${action.word} <span class=${place.kind === "link" || place.kind === "topics" ? "" : "mono"}>${pure.placeWords(place)}</span></h2>
+      <h2 id="change-title">${action.heading ?? action.word} <span class=${place.kind === "link" || place.kind === "topics" ? "" : "mono"}>${pure.placeWords(place)}</span></h2>
       <dl class="change-facts">
         <div><dt>What changes</dt><dd><span id="change-does">${pure.doesAt(action, place)}</span>${place.topics && html`<${Names} names=${place.topics} />`}</dd></div>
         <div><dt>For how much</dt><dd><div role="status" class="change-much" aria-busy=${step === "asking"}>${step === "asking" ? (isWhole ? "Asking the service …" : "It is told once the fields are filled.") : told ? html`<${Foretold} action=${action} place=${place} link=${link} told=${told} isSent=${isSent} />` : "Not known."}</div></dd></div>
@@ -118,8 +129,11 @@ function FieldInput({ field, isFirst, value, onValue }) {
   return html`<p><label><span>${label} <span class="dim">${hint}</span></span>${choices ? html`<select autofocus=${isFirst} value=${value} onChange=${take}><option value=""></option>${choices.map((choice) => html`<option key=${choice}>${choice}</option>`)}</select>` : html`<input type="text" autofocus=${isFirst} value=${value} autocomplete="off" spellcheck=${false} onInput=${take} />`}</label></p>`;
 }
 
-/** Who wishes that something rests, since when, and why. @param {{wish: import("../pure/actions.js").Wish, what?: any}} props */
-export function Rests({ wish, what }) {
+/**
+ * Who wishes something that stands, since when, and why.
+ * @param {{wish: import("../pure/levels.js").Said & {state?: string}, of?: import("../pure/actions.js").Shown, what?: any, children?: any}} props `of`: what is wished; if not given, that it rests
+ */
+export function Rests({ wish, of = { glyph: "‖", word: wish.state ?? "", tone: "wait" }, what, children }) {
   now.value; // it grows older
-  return html`<p class="rests"><${Mark} of=${{ glyph: "‖", word: wish.state, tone: "wait" }} />${what}<span>by <b>${wish.by}</b> <span class="dim">since <${Time} ms=${wish.at_ms} />, ${span(Math.max(0, (Date.now() - wish.at_ms) / 1000))} ago</span></span>${wish.why && html`<span class="rests-why">“${wish.why}”</span>`}</p>`;
+  return html`<p class="rests"><${Mark} of=${of} />${what}<span>by <b>${wish.by}</b> <span class="dim">since <${Time} ms=${wish.at_ms} />, ${span(Math.max(0, (Date.now() - wish.at_ms) / 1000))} ago</span></span>${wish.why && html`<span class="rests-why">“${wish.why}”</span>`}${children}</p>`;
 }

@@ -4,6 +4,7 @@ import { replaceQuery, route } from "../navigation.js";
 import { commandOf } from "../pure/choices.js";
 import { counted, whole } from "../pure/format.js";
 import { Asked, Find, Rows } from "./asked.js";
+import { Definition } from "./definition.js";
 import { Command, Empty } from "./parts.js";
 
 /** @typedef {{path: string, value: unknown, is_default: boolean}} Setting */
@@ -11,7 +12,7 @@ const HIDDEN = "(not shown)";
 
 /** @param {{link: string}} props */
 export function Configuration({ link }) {
-  return html`<${Asked} title="Configuration in force" path="configuration?link=${encodeURIComponent(link)}">${(/** @type {any} */ data) => html`<${Answer} link=${link} items=${data.items} />`}<//>`;
+  return html`<${Definition} name=${link} /><${Asked} title="Configuration in force" path="configuration?link=${encodeURIComponent(link)}">${(/** @type {any} */ data) => html`<${Answer} link=${link} items=${data.items} />`}<//>`;
 }
 
 /** @param {{link: string, items: Setting[]}} props */

@@ -11,6 +11,7 @@ import { Rests } from "./actions.js";
 import { Charts } from "./charts.js";
 import { EventList, newestFirst } from "./events.js";
 import { FieldView } from "./field.js";
+import { Levels } from "./levels.js";
 import { Needs } from "./needs.js";
 import { Command, States, Waiting } from "./parts.js";
 
@@ -36,6 +37,7 @@ export function Link({ name }) {
       <div>
         <${Needs} link=${link} />
         ${link.paused_count > 0 && html`<${PausedByName} link=${link} topics=${field.data?.topics ?? []} />`}
+        <${Levels} link=${link} />
         ${link.drift && link.drift.count > 0 && html`<${Drift} link=${link} />`}
         <${Lately} name=${name} />
       </div>

@@ -8,6 +8,7 @@ import { ofLink } from "../pure/route.js";
 import { mapSentence } from "../pure/sentence.js";
 import { ofApi, usePolled } from "../service.js";
 import { EventList, newestFirst } from "./events.js";
+import { NewLink } from "./definition.js";
 import { Pill } from "./link_head.js";
 import { Command, Empty, Sparkline, useWidth, Waiting } from "./parts.js";
 
@@ -18,13 +19,14 @@ export function MapView({ answer }) {
   if (!answer.data) return html`<${Waiting} answer=${answer} what="links" />`;
   const links = answer.data.items;
   if (links.length === 0) {
-    return html`<${Empty} title="There are no links yet.">Name two clusters and a link in the configuration, then look at what it would do: <${Command} text="heliostat plan -c heliostat.yaml" /><//>`;
+    return html`<${Empty} title="There are no links yet.">Name two clusters and a link in the configuration, then look at what it would do: <${Command} text="heliostat plan -c heliostat.yaml" /><${NewLink} /><//>`;
   }
   const said = mapSentence(links);
   return html`
     <div class="say-all"><h1 role="status"><span class="say-mark tone-${said.tone}" aria-hidden="true"></span>${said.text}</h1>${said.more.map((text) => html`<p class="dim" key=${text}>${text}</p>`)}</div>
     <${Picture} links=${links} />
     <ul class="link-cards">${links.map((/** @type {any} */ link) => html`<${LinkCard} key=${link.name} link=${link} />`)}</ul>
+    <div class="new-link"><${NewLink} /></div>
     <${Lately} />
   `;
 }

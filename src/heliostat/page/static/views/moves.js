@@ -151,7 +151,7 @@ function MoveDialog({ move, link, begun, close }) {
 }
 
 /** @param {{lines: import("../pure/moves.js").Line[]}} props */
-function Lines({ lines }) {
+export function Lines({ lines }) {
   if (lines.length === 0) return "Nothing would be changed.";
   return html`<ul class="move-lines" tabindex="0" aria-label="What would be done">${lines.map(({ text, detail, tone }, place) => html`<li key=${place} class=${place === 0 ? "first" : ""}><span class=${tone ? `tone-${tone}` : ""}>${text}</span>${detail && html`<span class="dim">${detail}</span>`}</li>`)}</ul>`;
 }

@@ -10,6 +10,7 @@ import { STOPPED } from "../pure/states.js";
 import { ofApi, usePolled } from "../service.js";
 import { Actions, Rests } from "./actions.js";
 import { TopicCharts } from "./charts.js";
+import { Levels } from "./levels.js";
 import { Choices, sentence } from "./needs.js";
 import { State, States, Time, Waiting } from "./parts.js";
 
@@ -52,6 +53,7 @@ function Steering({ link, topic, states, partition }) {
   return html`<div class="steering">
     <${Actions} place=${place} standing=${standing} link=${link} label=${partition === undefined ? "this topic" : "this partition"} />
     ${pauses.slice(0, PAUSES_SHOWN).map((pause) => html`<${Rests} key=${pause.place} wish=${pause} what=${html`<span class="mono">${pause.place}</span>`} />`)}
+    ${partition === undefined && html`<${Levels} link=${link} topic=${topic} />`}
     ${isUntold && html`<p class="dim">Who paused what is told of ${link.paused.length} places at most; ${link.paused_count} are paused by name.</p>`}
   </div>`;
 }
