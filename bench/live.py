@@ -333,19 +333,34 @@ def catch_up_case(live: Live) -> str:
 
 
 def catch_up(
-    run: LiveRun, seeds: int, backlog: Mapping[str, Mapping[int, int]]
+    run: LiveRun,
+    seeds: int,
+    backlog: Mapping[str, Mapping[int, int]],
+    resume: Callable[[], None] | None = None,
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Measure live load from the first backlog record at the target to the last, and its latency.
 
     Without a backlog the load begins with the first live record and lasts `window_s`.
+
+    Parameters
+    ----------
+    resume
+        Lets a backlog go that has been paused until link and brokers are warm.
     """
     live, rate = run.live, run.live.rates[0]
     due = sum(sum(each.values()) for each in backlog.values())
     prefixed = {run.prefix + topic: len(ends) for topic, ends in backlog.items()}
     with watching(run) as watch:
         with loading(run, rate, CATCH_UP_LOAD_S, 0) as (process, file):
+            if live.warm_s:
+                run.wait_started(seeds)
+                go(process)
+                _sleep_until(run, time.monotonic_ns() + round(live.warm_s * 1e9))
+            if resume:
+                resume()
             first, start_s = _first(run, prefixed)
-            go(process)
+            if not live.warm_s:
+                go(process)
             begin = run.count()
             if due:
                 last = _until_all(run, prefixed, due)

@@ -6,7 +6,8 @@ import argparse
 import dataclasses
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,9 @@ REPLICATORS = ("mm2_default", "mm2_tuned", "ours")
 PARTS = (BASE_LINE, *REPLICATORS)
 EXIT_UNFINISHED = 1
 OUTPUT_TAIL = 2_000
+PRIORITY_WARM_S = 10.0
+"""Live load before the backlog may go: links and brokers that have just begun are slow for a few
+seconds, which has nothing to do with a backlog."""
 Results = dict[str, dict[str, dict[str, Any]]]
 Measured = Iterator[tuple[str, dict[str, Any]]]
 
@@ -57,6 +61,8 @@ def run(given: argparse.Namespace, folder: Path) -> int:
         far=given.far,
         priority=given.priority,
     )
+    if given.priority:
+        scenario = dataclasses.replace(scenario, warm_s=1 if given.small else PRIORITY_WARM_S)
     shape = scenario.shape()
     results: Results = live_report.earlier(given.json, shape) if given.json else {}
     if given.rate:
@@ -137,7 +143,7 @@ def measured(name: str, scenario: Live, pair: Pair, folder: Path) -> Measured:
     try:
         with started as running:
             steps = (
-                live.catch_up(running, seeds, backlog)
+                live.catch_up(running, seeds, backlog, resume_of(scenario, folder))
                 if scenario.name == "catchup"
                 else live.at_each_rate(running, seeds)
             )
@@ -208,12 +214,24 @@ def replicator_of(
 
 
 def prefer_live(scenario: Live, folder: Path) -> None:
-    """Let all topics but the backlog's have high priority, and limit that one if it is to be."""
+    """Let all topics but the backlog's have high priority, limit that one if it is to be.
+
+    It is paused as well, until `resume_of` is called.
+    """
     file = folder / ours.CONFIG_FILE
     ours.wish(file, "prefer", "*", "high")
     ours.wish(file, "prefer", BACKLOG_TOPIC, "normal")
     if scenario.limit_bytes_per_s:
         ours.wish(file, "limit", f"{scenario.limit_bytes_per_s}B/s", "--topic", BACKLOG_TOPIC)
+    if scenario.backlog_records:
+        ours.wish(file, "pause", "--topic", BACKLOG_TOPIC)
+
+
+def resume_of(scenario: Live, folder: Path) -> Callable[[], None] | None:
+    """Return what lets the paused backlog go, if it is."""
+    if not (scenario.priority and scenario.backlog_records):
+        return None
+    return partial(ours.wish, folder / ours.CONFIG_FILE, "resume", "--topic", BACKLOG_TOPIC)
 
 
 def live_part(name: str, command: Any, folder: Path, stop: signal.Signals) -> Part:

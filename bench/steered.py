@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import signal
 import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
@@ -24,17 +23,11 @@ from urllib.error import HTTPError
 import holes
 import live
 import live_main
-import machine
 import ours
-import report
-from clusters import KAFKA_VERSION, Pair, create_topics, pair_of_clusters
+from clusters import Pair, create_topics
 from live_scenarios import LIVE, SMALL, Live
-from rich.console import Console
-from rich.table import Table
+from served import ServedLink, Service, Turns, served_link, service_of
 from stamped import Stream
-from watched import Service, service_of
-
-from heliostat_sandbox import find_java
 
 NAME = "steered"
 RATE = 300
@@ -49,6 +42,7 @@ RECORDS = 1_000
 FLOORS = {"p99_limited": 1.25, "cpu_limited": 1.1, "p99_pausing": 1.25, "wish_p99_s": 2.0}
 """Latency and processor time by those of windows without a wish; windows of the same kind differ by
 as much. And how long a wish takes."""
+COLUMNS = ("p50_ms", "p99_ms", "max_ms", "cpu_cores", "wishes", "wish_max_s")
 WISH_WITHIN_S = 15.0
 EXIT_FAILED = 1
 
@@ -56,35 +50,14 @@ EXIT_FAILED = 1
 def run(given: argparse.Namespace, folder: Path) -> int:
     """Measure in turns, report, and fail if a floor does not hold."""
     scenario = scenario_of(small=bool(given.small))
-    brokers: dict[str, Any] = {"storage": scenario.storage, "heap_mb": scenario.heap_mb}
-    with pair_of_clusters(**brokers, small=scenario.small) as pair:
-        about = machine.describe(find_java(), KAFKA_VERSION, pair.logs)
-        streams = scenario.streams()
-        create_topics(pair.source, {stream.topic: stream.partitions for stream in streams})
-        seeds = live.seed_all(pair, streams)
-        fill_resting(pair)
-        wanted = ours.config(*pair.ways(), scenario.patterns())
-        wanted["service"] = {"listen": "127.0.0.1:0"}
-        command = ours.command(folder, wanted, serve=True)
-        part = live_main.live_part("ours", command, folder, signal.SIGTERM)
-        with live.replicating(scenario, pair, part, streams, ours.PREFIX) as running:
-            turns = list(windows(running, seeds))
-            maps = len(ours.map_rows(pair.target))
-    by_figure = ratios(turns)
-    document = {
-        "scenario": NAME,
-        "shape": {**scenario.shape(), "rate": RATE, "turns": TURNS},
-        "machine": about,
-        "map_rows": maps,
-        "turns": turns,
-        "ratios": by_figure,
-    }
-    if given.json:
-        report.write(given.json, document)
-    show(document)
+    with served_link(scenario, folder, fill_resting) as link:
+        blocks = list(windows(link))
+        maps = len(ours.map_rows(link.running.pair.target))
+        turns = Turns(NAME, RATE, blocks, ratios(blocks), COLUMNS, FLOORS)
+        turns.report(given, link, map_rows=maps)
     if not maps:
         raise live.Unfinished(f"the mirror of {MAPPED} has no map")
-    return EXIT_FAILED if not scenario.small and missed(by_figure) else 0
+    return EXIT_FAILED if not scenario.small and turns.missed() else 0
 
 
 def scenario_of(*, small: bool) -> Live:
@@ -102,11 +75,11 @@ def fill_resting(pair: Pair) -> None:
     )
 
 
-def windows(running: live.LiveRun, seeds: int) -> Iterator[dict[str, Any]]:
+def windows(link: ServedLink) -> Iterator[dict[str, Any]]:
     """Yield the figures of each window, by turns."""
-    running.wait_started(seeds)
+    running, sent = link.running, link.seeds
+    running.wait_started(sent)
     service = service_of(running)
-    sent = seeds
     with live.watching(running) as watch:
         for number in range(len(CASES) * TURNS):
             case = CASES[number % len(CASES)]
@@ -184,24 +157,3 @@ def ratios(turns: Sequence[dict[str, Any]]) -> dict[str, float]:
         "wish_p50_s": took_s[len(took_s) // 2],
         "wish_p99_s": took_s[-1 - len(took_s) // 100],
     }
-
-
-def missed(figures: dict[str, float]) -> list[str]:
-    """Name the floors that do not hold."""
-    return [name for name, most in FLOORS.items() if figures[name] > most]
-
-
-def show(document: dict[str, Any]) -> None:
-    """Print the table and the ratios."""
-    console = Console(width=None if Console().is_terminal else 140)
-    table = Table(title=f"{NAME}: {RATE:,} records/s, {TURNS} turns")
-    names = ("p50_ms", "p99_ms", "max_ms", "cpu_cores", "wishes", "wish_max_s")
-    table.add_column("case")
-    for name in names:
-        table.add_column(name, justify="right")
-    for turn in document["turns"]:
-        table.add_row(turn["case"], *(f"{turn.get(name, '')}" for name in names))
-    console.print(table)
-    for name, figure in document["ratios"].items():
-        floor = f" (at most {FLOORS[name]:g})" if name in FLOORS else ""
-        console.print(f"{name}: {figure:g}{floor}")

@@ -10,14 +10,12 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
@@ -25,40 +23,21 @@ from urllib.parse import urlsplit
 
 import live
 import live_main
-import machine
 import ours
-import psutil
-import report
-from clusters import KAFKA_VERSION, create_topics, pair_of_clusters
 from live_scenarios import LIVE, SMALL
 from measure import own_cpu_s
-from rich.console import Console
-from rich.table import Table
-
-from heliostat_sandbox import find_java
+from served import ServedLink, Service, Turns, served_link, service_of
 
 NAME = "watched"
 RATE = 5_000
 TURNS = 3
 CLIENTS, SMALL_CLIENTS = 200, 20
 ALONE, ASKED = "alone", "asked"
-SERVED = re.compile(r"watch it at (http\S+)")
-SERVES_WITHIN_S = 30.0
+COLUMNS = ("p50_ms", "p99_ms", "copying_cores", "serve_cores", "serve_mb", "answers",
+           "answer_p99_ms", "failed")  # fmt: skip
 FLOORS = {"cpu": 1.1, "p99": 1.5, "answer_p99_ms": 200.0}
 """Copying's processor time and latency by those without clients, and the time of an answer."""
 EXIT_FAILED = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """The process that serves, and where."""
-
-    pid: int
-    url: str
-
-    def memory_mb(self) -> int:
-        """Resident memory."""
-        return round(psutil.Process(self.pid).memory_info().rss / 1e6)
 
 
 def run(given: argparse.Namespace, folder: Path) -> int:
@@ -67,36 +46,19 @@ def run(given: argparse.Namespace, folder: Path) -> int:
     scenario = dataclasses.replace((SMALL if small else LIVE)["latency"], rates=(RATE,))
     if not small:
         scenario = dataclasses.replace(scenario, warm_s=10, window_s=60)
-    with pair_of_clusters(small=small) as pair:
-        about = machine.describe(find_java(), KAFKA_VERSION, pair.logs)
-        streams = scenario.streams()
-        create_topics(pair.source, {stream.topic: stream.partitions for stream in streams})
-        seeds = live.seed_all(pair, streams)
-        wanted = ours.config(*pair.ways(), scenario.patterns())
-        wanted["service"] = {"listen": "127.0.0.1:0"}
-        command = ours.command(folder, wanted, serve=True)
-        part = live_main.live_part("ours", command, folder, signal.SIGTERM)
-        with live.replicating(scenario, pair, part, streams, ours.PREFIX) as running:
-            turns = list(windows(running, seeds, SMALL_CLIENTS if small else CLIENTS))
-    by_figure = ratios(turns)
-    document = {
-        "scenario": NAME,
-        "shape": {**scenario.shape(), "rate": RATE, "turns": TURNS},
-        "machine": about,
-        "turns": turns,
-        "ratios": by_figure,
-    }
-    if given.json:
-        report.write(given.json, document)
-    show(document)
-    return EXIT_FAILED if not small and missed(by_figure) else 0
+    with served_link(scenario, folder) as link:
+        blocks = list(windows(link, SMALL_CLIENTS if small else CLIENTS))
+        turns = Turns(NAME, RATE, blocks, ratios(blocks), COLUMNS, FLOORS)
+        turns.report(given, link)
+    failed = turns.missed() or turns.ratios["failed"]
+    return EXIT_FAILED if not small and failed else 0
 
 
-def windows(running: live.LiveRun, seeds: int, clients: int) -> Iterator[dict[str, Any]]:
+def windows(link: ServedLink, clients: int) -> Iterator[dict[str, Any]]:
     """Yield the figures of each window, alone and asked by turns."""
-    running.wait_started(seeds)
+    running, sent = link.running, link.seeds
+    running.wait_started(sent)
     service = service_of(running)
-    sent = seeds
     with live.watching(running) as watch:
         for number in range(2 * TURNS):
             case = (ALONE, ASKED)[number % 2]
@@ -133,21 +95,6 @@ def answered(answers: dict[str, Any]) -> dict[str, Any]:
         "answer_bytes": answers["answer_bytes"],
         "failed": answers["failed"],
     }
-
-
-def service_of(running: live.LiveRun) -> Service:
-    """Wait until the link serves."""
-    until_s = time.monotonic() + SERVES_WITHIN_S
-    output = running.folder / "output.log"
-    assert running.process
-    while (address := SERVED.search(output.read_text())) is None:
-        if time.monotonic() > until_s:
-            raise live.Unfinished("nothing is served")
-        time.sleep(live.LOOK_S)
-    for child in psutil.Process(running.process.pid).children():
-        if "serve" in child.cmdline():
-            return Service(child.pid, address[1])
-    raise live.Unfinished("the process that serves is none of the driver's")
 
 
 @contextmanager
@@ -188,27 +135,3 @@ def ratios(turns: Sequence[dict[str, Any]]) -> dict[str, float]:
         "failed": sum(turn.get("failed", 0) for turn in turns),
         "serve_cores_unasked": middle(ALONE, "serve_cores"),
     }
-
-
-def missed(found: dict[str, float]) -> list[str]:
-    """Name the floors that do not hold."""
-    return [name for name, most in FLOORS.items() if found[name] > most] + (
-        ["failed"] if found["failed"] else []
-    )
-
-
-def show(document: dict[str, Any]) -> None:
-    """Print the table and the ratios."""
-    console = Console(width=None if Console().is_terminal else 140)
-    table = Table(title=f"{NAME}: {RATE:,} records/s, {TURNS} turns")
-    names = ("p50_ms", "p99_ms", "copying_cores", "serve_cores", "serve_mb", "answers",
-             "answer_p99_ms", "failed")  # fmt: skip
-    table.add_column("case")
-    for name in names:
-        table.add_column(name, justify="right")
-    for turn in document["turns"]:
-        table.add_row(turn["case"], *(f"{turn.get(name, '')}" for name in names))
-    console.print(table)
-    for name, ratio in document["ratios"].items():
-        floor = f" (at most {FLOORS[name]:g})" if name in FLOORS else ""
-        console.print(f"{name}: {ratio:g}{floor}")

@@ -106,7 +106,7 @@ def test_a_switch_shows_its_steps_as_they_go(page: Any, address: str) -> None:
     page.keyboard.press("Escape")
     page.wait_for_selector("text=This service carries it out")
     page.wait_for_selector("[aria-labelledby=run-title] .detail-state >> text=done")
-    assert page.locator("[aria-labelledby=run-title] tbody .state.tone-ok").count() == 11
+    assert page.locator("[aria-labelledby=run-title] tbody .state.tone-ok").count() == 12
 
 
 @pytest.mark.long

@@ -17,6 +17,11 @@ def steered(monkeypatch: pytest.MonkeyPatch) -> Any:
     return importlib.import_module("steered")
 
 
+@pytest.fixture
+def served(steered: Any) -> Any:
+    return importlib.import_module("served")
+
+
 def windows(took_s: list[float], p99_ms: dict[str, float]) -> list[dict[str, Any]]:
     """Three windows of each case; those of one case differ, and their median counts."""
     return [
@@ -32,13 +37,13 @@ def windows(took_s: list[float], p99_ms: dict[str, float]) -> list[dict[str, Any
     ]
 
 
-def test_steered_windows_are_told_by_those_without_a_wish(steered: Any) -> None:
+def test_steered_windows_are_told_by_those_without_a_wish(steered: Any, served: Any) -> None:
     ratios = steered.ratios(windows([0.3] * 40 + [1.9], P99_MS))
     assert (ratios["p99_limited"], ratios["p99_pausing"], ratios["cpu_limited"]) == (1.1, 1.2, 1.0)
     assert (ratios["wishes"], ratios["wish_p50_s"], ratios["wish_p99_s"]) == (123, 0.3, 1.9)
-    assert steered.missed(ratios) == []
+    assert served.missed(ratios, steered.FLOORS) == []
 
 
-def test_each_floor_that_is_missed_is_named(steered: Any) -> None:
+def test_each_floor_that_is_missed_is_named(steered: Any, served: Any) -> None:
     ratios = steered.ratios(windows([2.5], {**P99_MS, "pausing": 30.0}))
-    assert steered.missed(ratios) == ["p99_pausing", "wish_p99_s"]
+    assert served.missed(ratios, steered.FLOORS) == ["p99_pausing", "wish_p99_s"]

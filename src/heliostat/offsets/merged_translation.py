@@ -6,9 +6,11 @@ and an answer says where a record is, not where a consumer goes on (`heliostat g
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from heliostat.merge.crossing import Crossing
 from heliostat.merge.landed_log import UnknownPlaceError
-from heliostat.names import Offset
+from heliostat.names import Offset, TopicPartition
 from heliostat.offsets.values import Answer, TranslatedPartition, Why
 
 
@@ -43,13 +45,7 @@ class MergedPartition:
 
     def to_target(self, offset: Offset) -> Answer:
         """Return the target offset of the record at a source offset, or of the next one."""
-        try:
-            to, why, text = self._to_target(offset)
-        except UnknownPlaceError as error:
-            to, why, text = None, Why.NOT_TOLD, str(error)
-        here, there = self._one.source, self._one.target
-        asked = here.topic, here.partition, offset
-        return Answer(*asked, there.topic, to, why, text, there.partition)
+        return _answer(self._one.source, self._one.target, offset, self._to_target)
 
     def _to_target(self, offset: Offset) -> tuple[Offset | None, Why | None, str]:
         sent, landed = self._crossing.sent, self._crossing.landed
@@ -73,13 +69,7 @@ class MergedPartition:
 
     def to_source(self, offset: Offset) -> Answer:
         """Return the source offset of the record at a target offset."""
-        try:
-            to, why, text = self._to_source(offset)
-        except UnknownPlaceError as error:
-            to, why, text = None, Why.NOT_TOLD, str(error)
-        here, there = self._one.source, self._one.target
-        asked = there.topic, there.partition, offset
-        return Answer(*asked, here.topic, to, why, text, here.partition)
+        return _answer(self._one.target, self._one.source, offset, self._to_source)
 
     def _to_source(self, offset: Offset) -> tuple[Offset | None, Why | None, str]:
         if offset < self._start:
@@ -90,3 +80,18 @@ class MergedPartition:
         if landed.behind_run(offset) == offset:
             return None, Why.ELSEWHERE, "what is there did not come from the link's source"
         return self._crossing.sent.source_of(landed.before(offset)), None, ""
+
+
+def _answer(
+    here: TopicPartition,
+    there: TopicPartition,
+    offset: Offset,
+    place_of: Callable[[Offset], tuple[Offset | None, Why | None, str]],
+) -> Answer:
+    """Return where an offset of one side is at the other, or that its place is not known."""
+    try:
+        to, why, text = place_of(offset)
+    except UnknownPlaceError as error:
+        to, why, text = None, Why.NOT_TOLD, str(error)
+    asked = here.topic, here.partition, offset
+    return Answer(*asked, there.topic, to, why, text, there.partition)
