@@ -41,7 +41,7 @@ from heliostat_sandbox import Cluster, ClusterSpec, Listener, Mechanism, Sandbox
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
-READER, WRITER = "reader", "writer"
+READER, WRITER, OPERATOR = "reader", "writer", "operator"
 SOLO, GROUPED = TopicName("solo"), TopicName("pre.one")
 GROUP, PROGRESS = GroupId("readers"), GroupId("progress of east-to-west")
 RECORDS = 300
@@ -72,7 +72,7 @@ def least(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Least]:
                 name,
                 heap_mb=HEAP_MB,
                 security=SandboxSecurity(
-                    users={user: f"{user}-secret"},
+                    users={each: f"{each}-secret" for each in (user, OPERATOR)},
                     mechanisms=(Mechanism.SCRAM_SHA_256,),
                     authorizer=True,
                 ),
@@ -105,10 +105,13 @@ def _config(folder: Path, source: Cluster, target: Cluster) -> Path:
     return path
 
 
-def _secure(path: Path, source: Cluster, target: Cluster) -> None:
+def _secure(
+    path: Path, source: Cluster, target: Cluster, users: tuple[str, str] = (READER, WRITER)
+) -> None:
     """Let a configuration's links connect as the two users."""
     config = yaml.safe_load(path.read_text())
-    for alias, cluster, user in (("east", source, READER), ("west", target, WRITER)):
+    sides = (("east", source, users[0]), ("west", target, users[1]))
+    for alias, cluster, user in sides:
         found = _access(cluster, user)
         config["clusters"][alias] = {
             "bootstrap": list(found.bootstrap),
@@ -160,6 +163,7 @@ def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
             wait_for("the link's progress", lambda: _progress(source) == RECORDS, 90)
             if again:
                 wait_for("the setting", lambda: _retention(target) == "80000000", 90)
+                _steer(least)
             assert link.stop() == 0
     done = heliostat(least.config, "verify", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -173,6 +177,27 @@ def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
     for cluster in (source, target):
         denied = _denied(cluster)
         assert not denied, denied[:5]
+
+
+def _steer(least: Least) -> None:
+    """Pause and limit as one who has no right but on the link's wishes and reports."""
+    wishes, progress = (
+        TopicName(f"heliostat.east-to-west.{own}") for own in ("wishes", "progress")
+    )
+    rights = {wishes: (Operation.READ, Operation.WRITE), progress: (Operation.READ,)}
+    least.target.accounts.allow(
+        AclRule(f"User:{OPERATOR}", operation, ResourceKind.TOPIC, topic)
+        for topic, operations in rights.items()
+        for operation in operations
+    )
+    folder = least.config.parent / OPERATOR
+    folder.mkdir()
+    config = folder / least.config.name
+    config.write_text(least.config.read_text())
+    _secure(config, least.source, least.target, (OPERATOR, OPERATOR))
+    for verb, *words in (("pause", "--why", "a test"), ("limit", "1GB/s"), ("resume",)):
+        done = heliostat(config, verb, "east-to-west", *words)
+        assert done.returncode == 0, done.said
 
 
 def _denied(cluster: Cluster) -> list[str]:
