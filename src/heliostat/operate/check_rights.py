@@ -54,6 +54,21 @@ def made_up_name(reach: Reach) -> str:
     return f"{reach.name}{NOBODY}" if reach.pattern is PatternKind.PREFIXED else reach.name
 
 
+def refused(rights: Iterable[Right], answers: May, *, only_real: bool = False) -> list[str]:
+    """Return the names for which brokers refuse a right.
+
+    Parameters
+    ----------
+    only_real
+        Without what nobody has yet.
+    """
+    return [
+        right.name
+        for right in rights
+        if answers.get(right) is False and not (only_real and right.name.endswith(NOBODY))
+    ]
+
+
 def rights_findings(
     subject: str, side: ClusterGrants, asked: Mapping[Grant, list[Right]], answers: May
 ) -> Iterator[Finding]:
@@ -63,7 +78,7 @@ def rights_findings(
     for grant, rights in asked.items():
         lacking = [right for right in rights if answers.get(right) is False]
         if any(answers.get(right) is None for right in rights):
-            hidden.append(_rule_text(grant))
+            hidden.append(rule_text(grant))
         if not lacking:
             continue
         missing += 1
@@ -83,7 +98,7 @@ def _missing(
 ) -> Finding:
     real = [right for right in lacking if not right.name.endswith(NOBODY)]
     there = [right for right in rights if not right.name.endswith(NOBODY)]
-    text = f"the {side.side} does not give {_rule_text(grant)}"
+    text = f"the {side.side} does not give {rule_text(grant)}"
     if real and len(real) < len(there):
         text += f", refused for {_names(real)}"
     elif not real and there:
@@ -94,7 +109,8 @@ def _missing(
     return problem(subject, "RIGHT_MISSING", text, hint)
 
 
-def _rule_text(grant: Grant) -> str:
+def rule_text(grant: Grant) -> str:
+    """Return a rule in words, without its principal."""
     rule = grant.rule
     if rule.kind is ResourceKind.CLUSTER:
         return f"{rule.operation.value} on the cluster"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from heliostat.config import LinkConfig
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.admin.right_calls import May, Right
+from heliostat.config import Config, LinkConfig
 from heliostat.fencing import Cannot, DenyRules, Why
 from heliostat.handover.desk import Copied, GroupsSeen, Problem, Weight
 from heliostat.handover.promotion import PromotedBy, Promotion
 from heliostat.names import ClusterId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.operate.switching.preflight import all_problems
+from heliostat.operate.switching.rights import for_switch, missing_rights
+from heliostat.operate.verb_acls import grants_of_verbs
 from heliostat.slots import Slot
 from heliostat.state.link_state import Stored
 from heliostat.state.promotions import PromotedMirror
@@ -21,6 +26,7 @@ from heliostat.status.values import LinkStatus, PartitionProblem
 from heliostat.topics.values import MirrorRecord
 
 ORDERS, PAYMENTS = TopicName("orders"), TopicName("payments")
+CLUSTERS = {alias: {"bootstrap": [f"{alias}:9092"]} for alias in ("a", "b")}
 LINK = LinkConfig.model_validate({"name": "l", "source": "a", "target": "b"})
 
 
@@ -40,6 +46,7 @@ def problems(link: LinkConfig = LINK, **changes: Any) -> list[Problem]:
         "transactions": ([], []),
         "deny": DenyRules(),
         "groups": GroupsSeen(is_synced=True),
+        "missing": (),
         **changes,
     }
     return all_problems(link, (ORDERS, PAYMENTS), **known)
@@ -123,3 +130,38 @@ def test_ids_of_the_targets_own_are_told() -> None:
     settings = {"name": "l", "source": "a", "target": "b", "schemas": {"strategy": "rewrite"}}
     [told] = problems(LinkConfig.model_validate(settings))
     assert (told.code, told.weight) == ("other_ids", Weight.TOLD)
+
+
+class Brokers:
+    """Answers for one side: what is refused, by name."""
+
+    def __init__(self, *refused: str) -> None:
+        self._refused = refused
+
+    def may(self, rights: Collection[Right]) -> May:
+        return {right: right.name not in self._refused for right in rights}
+
+
+def test_rights_that_are_missing_are_named_at_both_sides() -> None:
+    link = {**LINK.model_dump(), "topics": {"include": [ORDERS, PAYMENTS]}}
+    config = Config.model_validate({"clusters": CLUSTERS, "links": [link]})
+    source, target = map(for_switch, grants_of_verbs(config, config.links[0]))
+    topics = (ORDERS, PAYMENTS)
+    missing = [
+        each
+        for side, refused in ((source, ()), (source, (ORDERS,)), (target, ("heliostat.l.run",)))
+        for each in missing_rights(side, topics, cast("ClusterAdmin", Brokers(*refused)))
+    ]
+    run, own = problems(missing=missing)
+    assert (run.code, run.weight) == ("right_missing", Weight.STOPS)
+    assert "Write on transactional-id heliostat.l.run at the target" in run.text
+    assert (own.code, own.weight) == ("right_missing", Weight.TOLD)
+    assert "Read on topic orders at the source" in own.text
+    assert "payments" not in own.text
+
+
+def test_what_a_drill_or_a_way_back_needs_is_not_missed_by_a_switch() -> None:
+    config = Config.model_validate({"clusters": CLUSTERS, "links": [LINK.model_dump()]})
+    for side in map(for_switch, grants_of_verbs(config, LINK)):
+        assert {grant.verb for grant in side.grants} <= {"", "switch"}
+        assert not any("drill" in grant.rule.name for grant in side.grants)

@@ -10,6 +10,8 @@ from heliostat.handover.desk import Copied, GroupsSeen, Problem, Weight
 from heliostat.handover.steps import first_of
 from heliostat.link.pipeline_rules import pipeline_of
 from heliostat.names import TopicName
+from heliostat.operate.acls import Grant
+from heliostat.operate.switching.rights import problems_of_rights
 from heliostat.state.link_state import Stored
 from heliostat.status.values import LinkStatus, state_words
 
@@ -24,6 +26,7 @@ def all_problems(
     transactions: tuple[list[str], list[str]],
     deny: DenyRules,
     groups: GroupsSeen,
+    missing: Collection[tuple[Grant, str]],
 ) -> list[Problem]:
     """Return all problems, those that stop a switch first."""
     every = [
@@ -33,6 +36,7 @@ def all_problems(
         *_one_way(link, stored, topics),
         *_of_schemas(link),
         *_of_transactions(*transactions),
+        *problems_of_rights(missing),
         *_of_fence(deny),
         *_of_groups(groups),
     ]

@@ -1,0 +1,53 @@
+"""Which of the rights that `heliostat acls --switch` prints for a switch are not there."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.handover.desk import Problem, Weight
+from heliostat.handover.steps import first_of
+from heliostat.names import TopicName
+from heliostat.operate.acls import ClusterGrants, Grant
+from heliostat.operate.check_rights import all_rights, refused, rights_asked, rule_text
+from heliostat.operate.verb_acls import FENCE, RUN_ID, SWITCH
+
+HINT = "`heliostat acls --switch` prints the commands that grant them"
+
+
+def for_switch(side: ClusterGrants) -> ClusterGrants:
+    """Return what the link and its switch need; what its fence needs is judged with its rules."""
+    fence = set(FENCE.values())
+    grants = (each for each in side.grants if each.verb in ("", SWITCH) and each.why not in fence)
+    return replace(side, grants=tuple(grants))
+
+
+def missing_rights(
+    side: ClusterGrants, topics: Collection[TopicName], admin: ClusterAdmin
+) -> Iterator[tuple[Grant, str]]:
+    """Yield what brokers refuse for these topics, in words; what they don't show is not named.
+
+    Raises
+    ------
+    ConnectionLost
+        No broker answers.
+    """
+    asked = rights_asked(side.grants, topics)
+    answers = admin.may(all_rights([asked]))
+    for grant, rights in asked.items():
+        if names := refused(rights, answers, only_real=True):
+            topic = f", refused for {first_of(names)}" if names != [grant.rule.name] else ""
+            yield grant, f"{rule_text(grant)} at the {side.side}{topic}"
+
+
+def problems_of_rights(missing: Collection[tuple[Grant, str]]) -> Iterator[Problem]:
+    """Yield what is missing: a switch can't begin without its own id."""
+    own = [text for grant, text in missing if grant.why in RUN_ID.values()]
+    rest = [text for _, text in missing if text not in own]
+    if own:
+        text = f"the run can't be carried out without {first_of(own)}"
+        yield Problem("right_missing", text, HINT, Weight.STOPS)
+    if rest:
+        text = f"the link does not have {first_of(rest)}"
+        yield Problem("right_missing", text, HINT, Weight.TOLD)
