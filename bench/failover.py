@@ -289,7 +289,7 @@ def replicator_of(name: str, pair: Pair, folder: Path) -> tuple[Part, str, Path]
         wanted["links"][0]["groups"] = {"sync": True, "include": [GROUP]}
         command = ours.command(folder, wanted)
         part = live_main.live_part(name, command, folder, signal.SIGTERM)
-        return part, ours.target_topic(TOPIC), folder / ours.CONFIG_FILE
+        return part, ours.PREFIX + TOPIC, folder / ours.CONFIG_FILE
     often = {"sync.group.offsets.interval.seconds": "5", **OFTEN}
     best = {**peer.CANDIDATES["2 tasks, 5 in flight"], **PRECISE} if name == "mm2_tuned" else {}
     properties = peer.properties(*pair.ways(), TOPIC, "none", best)

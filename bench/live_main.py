@@ -42,7 +42,7 @@ from measure import Part
 
 from heliostat_sandbox import find_java
 
-REPLICATORS = ("mm2_default", "mm2_tuned", "ours")
+REPLICATORS = ("mm2_default", "mm2_tuned", ours.PLAIN, ours.MERGED)
 PARTS = (BASE_LINE, *REPLICATORS)
 EXIT_UNFINISHED = 1
 OUTPUT_TAIL = 2_000
@@ -190,17 +190,18 @@ def replicator_of(
     name: str, scenario: Live, pair: Pair, folder: Path
 ) -> tuple[Part, str, Mapping[str, Any]]:
     """Return the command to start, its prefix at the target, and its settings for the report."""
-    if name == "ours":
+    if name in (ours.PLAIN, ours.MERGED):
         wanted = ours.config(
             *pair.ways(),
             scenario.patterns(),
+            part=name,
             steps=scenario.steps,
             latency_target_ms=scenario.latency_target_ms,
         )
         part = live_part(name, ours.command(folder, wanted), folder, signal.SIGTERM)
         if scenario.priority:
             prefer_live(scenario, folder)
-        return part, ours.PREFIX, {}
+        return part, ours.prefix_of(name), {}
     best = peer.TUNED[scenario.name] if name == "mm2_tuned" else None
     settings = {**peer.CANDIDATES, **peer.QUICK}[best] if best else {}
     topics = ",".join(scenario.patterns())

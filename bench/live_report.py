@@ -13,7 +13,7 @@ from rich.table import Table
 
 BASE_LINE = "base_line"
 """The same load and watcher on one broker, without a replicator."""
-PARTS = ("ours", "mm2_default", "mm2_tuned", BASE_LINE)
+PARTS = ("ours", "ours_merged", "mm2_default", "mm2_tuned", BASE_LINE)
 OTHERS = {"default": "mm2_default", "tuned": "mm2_tuned"}
 FIGURES = {
     "p50": "p50_ms",
@@ -59,6 +59,10 @@ def ratios(results: Results) -> dict[str, float | None]:
                     )
             sides = _broker_cores(mine.get(case, {})), _broker_cores(theirs)
             found[f"broker_cpu_vs_{short}{suffix}"] = _divided(*sides)
+        for name in ("p50", "p99", "cpu") if "ours_merged" in results else ():
+            merged = results["ours_merged"].get(case, {})
+            quotient = _quotient(merged, mine.get(case, {}), FIGURES[name])
+            found[f"{name}_merged_vs_plain{suffix}"] = quotient
     if LIMITED in cases:
         quotient = _quotient(mine.get(LIMITED, {}), mine.get(WITHOUT, {}), "p99_ms")
         found["p99_limited_vs_no_backlog"] = quotient

@@ -25,6 +25,7 @@ import groups
 import live_main
 import machine
 import maps
+import ours
 import peer
 import report
 import schemas
@@ -56,7 +57,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--part",
         nargs="+",
-        choices=(*PART_NAMES, *WORKERS, BASE_LINE, *schemas.PARTS),
+        choices=(*PART_NAMES, *WORKERS, ours.MERGED, BASE_LINE, *schemas.PARTS),
         help="only these; with --json, the other parts of an existing FILE are kept",
     )
     parser.add_argument(

@@ -18,11 +18,13 @@ from heliostat.state_topics import offsets_topic
 PREFIX = "ours."
 LINK = "bench"
 CONFIG_FILE = "heliostat.yaml"
+PLAIN, MERGED = "ours", "ours_merged"
+"""Parts: the second copies into topics that others might write as well (`topics.naming: merge`)."""
 
 
-def target_topic(topic: str) -> str:
-    """Return the topic's name at the target."""
-    return PREFIX + topic
+def prefix_of(part: str) -> str:
+    """Return what a part of ours puts before names at the target."""
+    return "" if part == MERGED else PREFIX
 
 
 def map_rows(bootstrap: str) -> dict[bytes, bytes]:
@@ -39,6 +41,7 @@ def config(
     *,
     steps: Sequence[Mapping[str, Any]] = (),
     latency_target_ms: float | None = None,
+    part: str = PLAIN,
 ) -> dict[str, Any]:
     """Return the minimal configuration of a user: no setting is tuned for the benchmark.
 
@@ -46,6 +49,7 @@ def config(
     given to show what one costs.
     """
     records = {} if latency_target_ms is None else {"latency_target_ms": latency_target_ms}
+    naming = "merge" if part == MERGED else {"prefix": PREFIX}
     pipeline = {"name": LINK, "topics": list(topics), "steps": [dict(each) for each in steps]}
     return {
         "clusters": {"A": _cluster(source), "B": _cluster(target)},
@@ -55,7 +59,7 @@ def config(
                 "name": LINK,
                 "source": "A",
                 "target": "B",
-                "topics": {"include": list(topics), "naming": {"prefix": PREFIX}},
+                "topics": {"include": list(topics), "naming": naming},
                 **({"pipelines": [pipeline]} if steps else {}),
                 **({"records": records} if records else {}),
             }

@@ -13,7 +13,7 @@ from rich.table import Table
 
 PARTS = (
     *("mm2_default", "mm2_tuned", "ours", "append_limit"),
-    *("ours_1_worker", "ours_2_workers"),
+    *("ours_1_worker", "ours_2_workers", "ours_merged"),
 )
 RATIOS = {
     # name: (part to divide ours by, figure, which of several codecs is the worse one)
@@ -21,12 +21,14 @@ RATIOS = {
     "cpu_vs_tuned": ("mm2_tuned", "cpu_s_per_million_records", max),
     "of_append_limit": ("append_limit", "records_per_s", min),
 }
-ON_WORKERS = {
-    # name: (part on Spark's standalone cluster, figure, worse); divided by `ours`
+OF_OURS = {
+    # name: (another part of ours, figure, worse); divided by `ours`
     "throughput_1_worker_vs_local": ("ours_1_worker", "records_per_s", min),
     "throughput_2_workers_vs_local": ("ours_2_workers", "records_per_s", min),
     "cpu_1_worker_vs_local": ("ours_1_worker", "cpu_s_per_million_records", max),
     "cpu_2_workers_vs_local": ("ours_2_workers", "cpu_s_per_million_records", max),
+    "throughput_merged_vs_plain": ("ours_merged", "records_per_s", min),
+    "cpu_merged_vs_plain": ("ours_merged", "cpu_s_per_million_records", max),
 }
 """Only in the report if such a part ran."""
 WORSE = {"records_per_s": min, "mb_per_s": min, "cpu_s_per_million_records": max}
@@ -53,7 +55,7 @@ def ratios(results: Results, codecs: tuple[str, ...]) -> dict[str, Any]:
     A ratio is null unless both parts finished, and null on top unless it is known for every codec.
     """
     wanted = {name: ("ours", *rest) for name, rest in RATIOS.items()}
-    for name, (part, figure, worse) in ON_WORKERS.items():
+    for name, (part, figure, worse) in OF_OURS.items():
         if part in results:
             wanted[name] = (part, "ours", figure, worse)
     by_codec: dict[str, dict[str, float | None]] = {}

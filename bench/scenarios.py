@@ -200,7 +200,7 @@ class Bench:
             return {**block, "settings": best, "properties": settings}
         if name in WORKERS:
             return self.on_workers(name, codec)
-        return self.heliostat(codec) if name == "ours" else self.append_limit(codec)
+        return self.append_limit(codec) if name == "append_limit" else self.heliostat(name, codec)
 
     def mirror_maker(self, name: str, codec: str, settings: Mapping[str, str]) -> dict[str, Any]:
         """Run MirrorMaker 2 with these settings besides the necessary ones."""
@@ -225,11 +225,11 @@ class Bench:
         topic = self.scenario.topic(codec)
         return log_ends(self.pair.source, topic, self.scenario.partitions)
 
-    def heliostat(self, codec: str) -> dict[str, Any]:
+    def heliostat(self, name: str, codec: str) -> dict[str, Any]:
         """Run Heliostat with defaults; its target must have the source's end offsets."""
         topic = self.scenario.topic(codec)
-        folder = self.folder / f"ours-{codec}"
-        wanted = ours.config(*self.pair.ways(), [topic], steps=self.scenario.steps)
+        folder = self.folder / f"{name}-{codec}"
+        wanted = ours.config(*self.pair.ways(), [topic], steps=self.scenario.steps, part=name)
         expected: dict[str, Any] = {"ends": self._high_watermarks(codec)}
         if topic in self.due:
             expected = {"records_total": self.due[topic], "look": self._map_size}
@@ -239,7 +239,7 @@ class Bench:
                 having = registries_of(wanted, folder, "isolate", subjects)
                 open_until_done.enter_context(having)
             command = ours.command(folder, wanted)
-            return self._run("ours", codec, command, ours.target_topic(topic), **expected)
+            return self._run(name, codec, command, ours.prefix_of(name) + topic, **expected)
 
     def _map_size(self) -> dict[str, Any]:
         """Return the size of the offset map: keys and values of its rows after compaction."""
@@ -264,7 +264,7 @@ class Bench:
                 name,
                 codec,
                 ours.command(folder, wanted),
-                ours.target_topic(topic),
+                ours.prefix_of(name) + topic,
                 ends=self._high_watermarks(codec),
                 environment={"PYSPARK_PYTHON": sys.executable},
                 helpers=[worker.pid for worker in spark.workers],

@@ -193,7 +193,7 @@ def copied(  # noqa: PLR0917 - one part's
             command=ours.command(folder, wanted),
             environment={},
             folder=folder,
-            topic=ours.target_topic(topic),
+            topic=ours.PREFIX + topic,
             partitions=sizes.partitions,
             records_total=sum(ends.values()),
             record_bytes=sizes.record_bytes,

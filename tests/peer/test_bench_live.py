@@ -110,6 +110,7 @@ def test_ratios_are_ours_by_theirs_with_the_rate(bench: Any) -> None:
     late = {"finished": False, "reason": "2 records were never readable"}
     results = {
         "ours": {"300": block(10, 100), "2200": block(20, 200)},
+        "ours_merged": {"300": block(12, 100), "2200": late},
         "mm2_default": {"300": block(40, 200), "2200": late},
     }
 
@@ -120,6 +121,8 @@ def test_ratios_are_ours_by_theirs_with_the_rate(bench: Any) -> None:
     assert found["broker_cpu_vs_default_300"] == 1.0
     assert found["p50_vs_default_2200"] is None
     assert "p50_vs_tuned_300" not in found
+    assert (found["p50_merged_vs_plain_300"], found["cpu_merged_vs_plain_300"]) == (1.2, 1.0)
+    assert found["p50_merged_vs_plain_2200"] is None
 
 
 def test_catching_up_is_also_compared_with_our_run_without_a_backlog(bench: Any) -> None:

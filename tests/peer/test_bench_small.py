@@ -186,7 +186,7 @@ def run(command: list[str], log: Path) -> tuple[int, str]:
     [
         # What can be appended of batches of one record; who copies is measured with bulk's.
         ("tiny", "none", PARTS[3:], ()),
-        ("bulk", "lz4", PARTS, RATIOS),
+        ("bulk", "lz4", (*PARTS, "ours_merged"), (*RATIOS, "cpu_merged_vs_plain")),
         ("pipeline", "none", PARTS[1:], RATIOS[:1]),
         ("pipeline_headers", "lz4", ("ours",), ()),
         ("pipeline_sql", "lz4", ("ours",), ()),
