@@ -21,6 +21,7 @@ from support.left import Left, values
 from support.links import RunningLink, wait_for, wait_level, write_config
 from support.provoked import Provoked
 from support.records import Sample, encode, odd_records, split, write_batches
+from support.steering_operator import steer_with_least_rights
 
 from heliostat.access import ClusterAccess
 from heliostat.cli.main import run
@@ -105,13 +106,11 @@ def _config(folder: Path, source: Cluster, target: Cluster) -> Path:
     return path
 
 
-def _secure(
-    path: Path, source: Cluster, target: Cluster, users: tuple[str, str] = (READER, WRITER)
-) -> None:
-    """Let a configuration's links connect as the two users."""
+def _secure(path: Path, source: Cluster, target: Cluster, *users: str) -> None:
+    """Let a configuration's links connect as the two users, by default the link's."""
+    reader, writer = users or (READER, WRITER)
     config = yaml.safe_load(path.read_text())
-    sides = (("east", source, users[0]), ("west", target, users[1]))
-    for alias, cluster, user in sides:
+    for alias, cluster, user in (("east", source, reader), ("west", target, writer)):
         found = _access(cluster, user)
         config["clusters"][alias] = {
             "bootstrap": list(found.bootstrap),
@@ -181,23 +180,10 @@ def test_a_link_needs_no_more_rights_than_are_printed(least: Least) -> None:
 
 def _steer(least: Least) -> None:
     """Pause and limit as one who has no right but on the link's wishes and reports."""
-    wishes, progress = (
-        TopicName(f"heliostat.east-to-west.{own}") for own in ("wishes", "progress")
-    )
-    rights = {wishes: (Operation.READ, Operation.WRITE), progress: (Operation.READ,)}
-    least.target.accounts.allow(
-        AclRule(f"User:{OPERATOR}", operation, ResourceKind.TOPIC, topic)
-        for topic, operations in rights.items()
-        for operation in operations
-    )
-    folder = least.config.parent / OPERATOR
-    folder.mkdir()
-    config = folder / least.config.name
+    config = least.config.with_name(f"{OPERATOR}.yaml")
     config.write_text(least.config.read_text())
-    _secure(config, least.source, least.target, (OPERATOR, OPERATOR))
-    for verb, *words in (("pause", "--why", "a test"), ("limit", "1GB/s"), ("resume",)):
-        done = heliostat(config, verb, "east-to-west", *words)
-        assert done.returncode == 0, done.said
+    _secure(config, least.source, least.target, OPERATOR, OPERATOR)
+    steer_with_least_rights(least.target, config, OPERATOR, "east-to-west")
 
 
 def _denied(cluster: Cluster) -> list[str]:

@@ -9,13 +9,17 @@ from typing import Any
 
 import yaml
 from support.clusters import until
+from support.command import heliostat
 
+from heliostat.clusters.acl import AclRule, Operation, ResourceKind
 from heliostat.config import LinkConfig, load_config
+from heliostat.names import TopicName
 from heliostat.operate.levels import Asked, LevelAnswer, limit, prefer
 from heliostat.operate.orders import order_restart
 from heliostat.operate.wishes import WishAnswer, make_wish
 from heliostat.records.copier.lane_limits import Priority
 from heliostat.wishes.wish import WishedState
+from heliostat_sandbox import Cluster
 
 BY = "operator"
 LIMIT = 20_000
@@ -101,3 +105,26 @@ class Operator:
             prefer(config, link, [preferred], Priority.NORMAL, asked=asked),
         ]
         return all(each.is_done for each in answers)
+
+
+def steer_with_least_rights(target: Cluster, config: Path, user: str, link: str) -> None:
+    """Give a user what steering needs, and no more; pause, limit and resume as that user.
+
+    Parameters
+    ----------
+    config
+        By which the user connects to the target.
+    """
+    wishes, progress = (
+        TopicName(f"heliostat.{link}.wishes"),
+        TopicName(f"heliostat.{link}.progress"),
+    )
+    rights = {wishes: (Operation.READ, Operation.WRITE), progress: (Operation.READ,)}
+    target.accounts.allow(
+        AclRule(f"User:{user}", operation, ResourceKind.TOPIC, topic)
+        for topic, operations in rights.items()
+        for operation in operations
+    )
+    for verb, *words in (("pause", "--why", "a test"), ("limit", "1GB/s"), ("resume",)):
+        done = heliostat(config, verb, link, *words)
+        assert done.returncode == 0, done.said

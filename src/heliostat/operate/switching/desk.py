@@ -24,18 +24,15 @@ from heliostat.handover.desk import (
 from heliostat.handover.promotion import PromotedBy
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.log_bounds import bounds_of
-from heliostat.operate.acls import Grant
 from heliostat.operate.promotion import promote
 from heliostat.operate.source_fence import SourceFence, note_fenced
 from heliostat.operate.status import link_picture
 from heliostat.operate.switching.groups import groups_seen
 from heliostat.operate.switching.opening import open_target
 from heliostat.operate.switching.preflight import all_problems
-from heliostat.operate.switching.rights import for_switch, missing_rights
-from heliostat.operate.verb_acls import grants_of_verbs
+from heliostat.operate.switching.rights import missing_rights
 from heliostat.records.copier.lane import PartitionReport
 from heliostat.state.connections import LinkConnections, connected
-from heliostat.state.link_state import Stored
 from heliostat.state_topics import progress_topic
 from heliostat.status.reader import StatusReader
 
@@ -108,6 +105,9 @@ class LinkDesk:
         order = self._order
         with closing(self._both.state()) as state:
             stored = state.read()
+        mirrors = {
+            each: stored.mirrors[each].target for each in order.topics if each in stored.mirrors
+        }
         return all_problems(
             order.link,
             order.topics,
@@ -117,19 +117,8 @@ class LinkDesk:
             transactions=self._transactions(),
             deny=self._fence.rules(order.topics),
             groups=self.groups(),
-            missing=self._missing_rights(stored),
+            missing=missing_rights(order.config, order.link, mirrors, self._source, self._target),
         )
-
-    def _missing_rights(self, stored: Stored) -> list[tuple[Grant, str]]:
-        order = self._order
-        mirrors = [stored.mirrors[each].target for each in order.topics if each in stored.mirrors]
-        sides = grants_of_verbs(order.config, order.link)
-        asked = ((order.topics, self._source), (mirrors, self._target))
-        return [
-            each
-            for side, (topics, admin) in zip(map(for_switch, sides), asked, strict=True)
-            for each in missing_rights(side, topics, admin)
-        ]
 
     def partitions(self) -> tuple[list[TopicPartition], dict[TopicPartition, str]]:
         """Return all partitions at the source, and topics that it does not describe, and why."""

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import Config, LinkConfig
 from heliostat.handover.desk import Problem, Weight
 from heliostat.handover.steps import first_of
 from heliostat.names import TopicName
 from heliostat.operate.acls import ClusterGrants, Grant
 from heliostat.operate.check_rights import all_rights, refused, rights_asked, rule_text
-from heliostat.operate.verb_acls import FENCE, RUN_ID, SWITCH
+from heliostat.operate.verb_acls import FENCE, RUN_ID, SWITCH, grants_of_verbs
 
 HINT = "`heliostat acls --switch` prints the commands that grant them"
 
@@ -24,15 +25,34 @@ def for_switch(side: ClusterGrants) -> ClusterGrants:
 
 
 def missing_rights(
-    side: ClusterGrants, topics: Collection[TopicName], admin: ClusterAdmin
-) -> Iterator[tuple[Grant, str]]:
-    """Yield what brokers refuse for these topics, in words; what they don't show is not named.
+    config: Config,
+    link: LinkConfig,
+    mirrors: Mapping[TopicName, TopicName],
+    source: ClusterAdmin,
+    target: ClusterAdmin,
+) -> list[tuple[Grant, str]]:
+    """Return what brokers refuse for these topics, in words; what they don't show is not named.
+
+    Parameters
+    ----------
+    mirrors
+        By their topic at the source.
 
     Raises
     ------
     ConnectionLost
         No broker answers.
     """
+    here, there = map(for_switch, grants_of_verbs(config, link))
+    return [
+        *_missing_at(here, mirrors.keys(), source),
+        *_missing_at(there, mirrors.values(), target),
+    ]
+
+
+def _missing_at(
+    side: ClusterGrants, topics: Collection[TopicName], admin: ClusterAdmin
+) -> Iterator[tuple[Grant, str]]:
     asked = rights_asked(side.grants, topics)
     answers = admin.may(all_rights([asked]))
     for grant, rights in asked.items():
