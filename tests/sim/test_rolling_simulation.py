@@ -147,5 +147,3 @@ def test_one_that_another_has_written_stays_a_mirror() -> None:
         sites.sites["B"].write(sites.clock.wall_ms(), transactions=False)
     with pytest.raises(NotInPlaceError):
         mirror.merge()
-
-

@@ -94,6 +94,7 @@ def switch_command(**options: Any) -> None:
       heliostat switch summit-to-usdf --report switch.md
       heliostat switch summit-to-usdf --topics orders,payments --lag-threshold 100
       heliostat switch summit-to-usdf --back
+      heliostat switch summit-to-usdf --rolling --topics orders > cuts.txt
     """
     _switch(**options)
 
@@ -121,6 +122,8 @@ def _switch(
     of = link_of(config, link)
     names = tuple(name for name in (topics or "").split(",") if name)
     if rolling:
+        if dry_run or goes_back or takes_over or last or report_file is not None:
+            raise click.BadParameter("--rolling takes --topics, --yes, --by and --json only")
         _turn(config, of, names, by, is_agreed=yes, as_json=as_json)
         return
     wish = SwitchWish(names, _options(**options), by, goes_back, takes_over)
