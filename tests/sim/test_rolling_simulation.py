@@ -119,6 +119,7 @@ def mirrored(sites: Sites) -> MirrorOf:
     return mirror
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", chunks(1 / 3, size=50))
 def test_a_mirror_goes_on_as_a_merged_topic(part: range) -> None:
     """Given what a killed round has sent, and brokers that forget producers / then each record is
