@@ -233,6 +233,8 @@ class Link:
         self.is_compacted = False
         self.stopped: dict[int, str] = {}
         self.fetches_of_rows = 0
+        self.first = Offset(0)
+        """Source offset at which it begins."""
         self.led_by = [log.leader_epoch for log in target.logs]
         """Leader epochs of the target, known before its end was read."""
         self.take_id()
@@ -260,7 +262,7 @@ class Link:
         self.producers = SiteProducers()
         self.books = [copy.deepcopy(each.landed) for each in self.durable]
         lease_s = self.chance.choice([0.3, 2.0, 10.0])
-        made = lane(world, self.rounds, lease_s, [0] * PARTITIONS)
+        made = lane(world, self.rounds, lease_s, [self.first] * PARTITIONS)
         copied = [(at, *each.copied) for at, each in enumerate(self.durable) if each.copied]
         self.rounds += 1
         spec = replace(
@@ -269,7 +271,9 @@ class Link:
             producer_id=ProducerId(self.ids[-1]),
             copied=tuple(copied),
             may_land_s=LANDS_WITHIN_S,
-            partitions=tuple(replace(each, is_compacted=True) for each in made.partitions),
+            partitions=tuple(
+                replace(each, is_compacted=True, can_align=False) for each in made.partitions
+            ),
         )
         self.copier = granted(Copier(spec, MergedNetwork(self), world.clock))
 

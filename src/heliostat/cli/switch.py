@@ -16,6 +16,7 @@ from heliostat.cli.options import by_option, config_option, json_option
 from heliostat.errors import Refused
 
 if TYPE_CHECKING:
+    from heliostat.config import Config, LinkConfig
     from heliostat.handover.run import Run
     from heliostat.operate.switch import SwitchPlan
 
@@ -40,6 +41,12 @@ def _wait(name: str, default: float, what: str) -> Callable[[_Command], _Command
 @click.option("--back", "goes_back", is_flag=True, help="Take back a run that was left behind.")
 @click.option("--resume", "takes_over", is_flag=True, help="Take over a run of another process.")
 @click.option("--last", is_flag=True, help="Only tell how the last run went, or is going.")
+@click.option(
+    "--rolling",
+    is_flag=True,
+    help="Only turn the mirrors into merged topics, in place: both sites may be written from then "
+    "on. There is no way back.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask for the link's name.")
 @click.option(
     "--lag-threshold",
@@ -87,6 +94,7 @@ def switch_command(**options: Any) -> None:
       heliostat switch summit-to-usdf --report switch.md
       heliostat switch summit-to-usdf --topics orders,payments --lag-threshold 100
       heliostat switch summit-to-usdf --back
+      heliostat switch summit-to-usdf --rolling --topics orders > cuts.txt
     """
     _switch(**options)
 
@@ -100,6 +108,7 @@ def _switch(
     goes_back: bool,
     takes_over: bool,
     last: bool,
+    rolling: bool,
     yes: bool,
     by: str,
     report_file: Path | None,
@@ -112,6 +121,11 @@ def _switch(
     config = known_config(config_file, link)
     of = link_of(config, link)
     names = tuple(name for name in (topics or "").split(",") if name)
+    if rolling:
+        if dry_run or goes_back or takes_over or last or report_file is not None:
+            raise click.BadParameter("--rolling takes --topics, --yes, --by and --json only")
+        _turn(config, of, names, by, is_agreed=yes, as_json=as_json)
+        return
     wish = SwitchWish(names, _options(**options), by, goes_back, takes_over)
     if last:
         before = last_run(config, of)
@@ -130,6 +144,29 @@ def _switch(
     _show_end(run, link, report_file, as_json=as_json)
     wanted = "went_back" if goes_back else "done"
     sys.exit(IN_SYNC if run.state.value == wanted else DIFFERENCE)
+
+
+def _turn(
+    config: Config,
+    link: LinkConfig,
+    topics: tuple[str, ...],
+    by: str,
+    *,
+    is_agreed: bool,
+    as_json: bool,
+) -> None:
+    from heliostat.operate.turning import turn_in_place
+
+    if not is_agreed:
+        _confirm(link.name)
+    turned = turn_in_place(config, link, topics, by).to_json()
+    if as_json:
+        click.echo(json.dumps(turned, indent=2))
+        return
+    click.echo(f"{link.name}: {len(turned['cuts']):,} topics are merged from here on", err=True)
+    for topic, rows in turned["cuts"].items():
+        for partition, offset in rows.items():
+            click.echo(f"{topic}:{partition}:{offset}")
 
 
 def _options(

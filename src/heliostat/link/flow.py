@@ -160,7 +160,8 @@ class Reconciler:
         known.topics = count_topics(plan, applied, known.refused)
         done = {*applied.grown, *applied.configured}
         known.drift = left_over(plan.drift, done, applied.failed)
-        mirrored = _specs(applied.mirrors, starts, self.frames, self._pipeline_of)
+        merges = self.merging is not None
+        mirrored = _specs(applied.mirrors, starts, self.frames, self._pipeline_of, merges=merges)
         found = self.gaps.with_gaps(mirrored)
         specs, notes = self._filled(self.faults.marked(self.maps.with_lost(found)))
         if self.merging is not None:
@@ -292,6 +293,8 @@ def _specs(
     starts: Mapping[TopicName, Starts],
     frames: FramesOf,
     pipeline: Callable[[TopicName], str] = lambda _: "",
+    *,
+    merges: bool = False,
 ) -> dict[TopicPartition, PartitionSpec]:
     specs: dict[TopicPartition, PartitionSpec] = {}
     for mirror in mirrors:
@@ -302,7 +305,7 @@ def _specs(
             partition = PartitionId(number)
             if partition in known:
                 source = TopicPartition(mirror.source, partition)
-                merged_from = row.merged.get(partition)
+                merged_from = row.merged.get(partition) if merges else None
                 may_lack = mirror.is_compacted or merged_from is not None
                 specs[source] = PartitionSpec(
                     source=source,

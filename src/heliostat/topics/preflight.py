@@ -219,7 +219,8 @@ def _merged(case: Case) -> RefusedTopic | None:
         return RefusedTopic(
             RefusalCode.MERGE,
             f"{case.name} was begun as {was}, and is to be {now}",
-            "put topics.naming back, or use a new link",
+            "put topics.naming back, or use a new link"
+            + (f"; `heliostat switch {case.link.name} --rolling` merges it in place" * merges),
         )
     if case.wrong_way:
         return RefusedTopic(

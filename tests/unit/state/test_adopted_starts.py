@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -70,6 +71,10 @@ def test_a_lane_gets_the_offsets_of_the_takeover() -> None:
         1: (3, None),
     }
     assert _specs((mirror,), {}, lambda _: NO_FRAMES) == {}
+    cut = {ORDERS: replace(row, merged={ZERO: Offset(50)})}  # a turn died before its last row
+    found = [_specs((mirror,), cut, lambda _: NO_FRAMES, merges=merges) for merges in (False, True)]
+    (one, *_), (two, *_) = (list(each.values()) for each in found)
+    assert (one.merged_from, two.merged_from) == (None, 50)
 
 
 def test_handing_mirrors_back_drops_the_producer_id(state: LinkState) -> None:

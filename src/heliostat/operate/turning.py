@@ -1,0 +1,278 @@
+"""A running mirror becomes a merged topic in place: the first step of a switch without a stop.
+
+    give way   the link's driver ends its rounds and resigns; this command claims the link (I10)
+    look       each partition at the target: only the link has written there (`merge.in_place`)
+    write      producer ids, notes, the cut of each partition, then the row by which it is merged
+
+Nothing is copied or appended. A crash before the last row leaves a mirror (docs/adr/0061).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.kafka_codes import DEBUGGING_CONSUMER
+from heliostat.clusters.producer_rows import ProducerRows
+from heliostat.clusters.wire.cluster import WireCluster
+from heliostat.clusters.wire.connection import DialSettings
+from heliostat.config import Config, LinkConfig
+from heliostat.errors import BrokerError, ConnectionLost, Refused
+from heliostat.merge.in_place import MirrorStand, NotInPlaceError, first_note
+from heliostat.merge.own_end import OwnNote
+from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.offsets.marks import Marks
+from heliostat.offsets.offset_map import MapReader
+from heliostat.offsets.store import read_maps
+from heliostat.operate.giving_way import ask_to_give_way
+from heliostat.operate.promotion import promotable
+from heliostat.operate.wish_desk import WishDesk, wish_desk
+from heliostat.records.copier.lane import PartitionSpec
+from heliostat.records.copier.network import LogRange
+from heliostat.records.transport.last_batches import read_last_batches
+from heliostat.state.claimed import claimed
+from heliostat.state.link_state import LinkState, Starts, Stored
+from heliostat.state.merged_notes import MergedNotes, OwnNotes
+from heliostat.topics.values import MirrorRecord
+
+CLIENT_ID = "heliostat-turn"
+OWN_LASTS_S = 30.0
+WHY = "its mirrors become merged topics"
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """Topics that are merged from now on."""
+
+    link: LinkName
+    cuts: Mapping[TopicPartition, Offset]
+    """By target partition: below it all is the mirror's; there the link back begins."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it for `--json`; `cuts` is what `topics.start` of the link back takes."""
+        cuts: dict[str, dict[str, int]] = {}
+        for each, offset in sorted(self.cuts.items()):
+            cuts.setdefault(each.topic, {})[str(each.partition)] = offset
+        return {"link": self.link, "cuts": cuts}
+
+
+def turn_in_place(
+    config: Config, link: LinkConfig, topics: Collection[str] = (), by: str = ""
+) -> Turned:
+    """Make mirrors of a link merged topics; done again it returns the same cuts.
+
+    Parameters
+    ----------
+    topics
+        Names; none: all mirrors of the link.
+
+    Raises
+    ------
+    Refused
+        A mirror can't be turned: then none is. Or another instance drives the link.
+    ConnectionLost, BrokerError
+        A cluster does not answer, or refuses; call it again.
+    """
+    if not link.topics.merges:
+        raise Refused(
+            f"link {link.name} mirrors its topics, and is to go on with them as merged ones",
+            hint="set topics.naming: merge for it first; until this command has run, it copies "
+            "nothing then",
+        )
+    ask_to_give_way(config, link, by, WHY)
+    with (
+        wish_desk(config, link) as desk,
+        closing(LinkState(link, desk.target)) as state,
+        claimed(link, state) as ownership,
+    ):
+        stored = promotable(state, topics)
+        names = sorted(map(TopicName, topics)) or sorted(stored.mirrors)
+        left = [name for name in names if name not in stored.mirrors]
+        if left:
+            raise Refused(f"{', '.join(left)}: given away already")
+        new = [name for name in names if not stored.mirrors[name].is_merged]
+        _refuse_compacted(config, link, new)
+        looked = _Look(link, desk, state, stored)
+        found = {name: looked.notes(stored.mirrors[name]) for name in new}
+        ownership.hold(OWN_LASTS_S)
+        starts = _write(link, desk, state, stored, found)
+        merged = {name: starts.get(name, stored.starts.get(name)) for name in names}
+        return Turned(
+            LinkName(link.name),
+            {
+                TopicPartition(name, number): offset
+                for name, row in merged.items()
+                if row is not None
+                for number, offset in row.merged.items()
+            },
+        )
+
+
+def _refuse_compacted(config: Config, link: LinkConfig, names: Collection[TopicName]) -> None:
+    for alias in (link.source, link.target):
+        with closing(ClusterAdmin(config.clusters[alias].access(), CLIENT_ID)) as admin:
+            found = admin.describe_configs(names, ["cleanup.policy"])
+        for name, configs in found.items():
+            if isinstance(configs, BrokerError):
+                raise configs
+            policy = configs.get("cleanup.policy")
+            if policy is None or "compact" in (policy.value or "compact"):
+                raise _refused(name, f"it is compacted at {alias}, which can't be merged")
+
+
+def _refused(name: object, why: str) -> Refused:
+    return Refused(
+        f"{name} can't become a merged topic in place: {why}",
+        hint="leave it out with --topics, or switch it as planned, with a stop",
+    )
+
+
+class _Look:
+    """What is to be known of mirrors whose link is claimed, so that nobody appends to them."""
+
+    def __init__(self, link: LinkConfig, desk: WishDesk, state: LinkState, stored: Stored) -> None:
+        self._target = desk.target
+        self._stored = stored
+        self._marks: Marks = state.marks.read()
+        self._link = link
+
+    def notes(self, record: MirrorRecord) -> OwnNotes:
+        """Return what is noted of a mirror's partitions as it is turned.
+
+        Raises
+        ------
+        Refused
+            One of them can't be turned.
+        ConnectionLost, BrokerError
+            The target does not answer.
+        """
+        if record.target != record.source or record.slot.is_shared or record.is_returned:
+            raise _refused(record.source, "it has another name or place, or was given back")
+        starts = self._stored.starts.get(record.source)
+        if starts is None or id_text(starts.target_id) != id_text(record.target_id):
+            raise _refused(record.source, "where it begins is not recorded")
+        notes = {}
+        with closing(WireCluster(self._target, DialSettings(CLIENT_ID))) as cluster:
+            for mirror, stand in self._stands(cluster, record, starts):
+                try:
+                    notes[mirror.partition] = first_note(stand, self._stored.producer_id or -1)
+                except NotInPlaceError as error:
+                    raise _refused(mirror, str(error)) from None
+        return OwnNotes(id_text(record.target_id), notes)
+
+    def _stands(
+        self, cluster: WireCluster, record: MirrorRecord, starts: Starts
+    ) -> Iterator[tuple[TopicPartition, MirrorStand]]:
+        topic = cluster.metadata([record.target], confirmed=True)[record.target]
+        if topic.error or id_text(topic.topic_id) != id_text(record.target_id):
+            raise _refused(record.source, "its topic at the target is gone or another one")
+        ranges: dict[TopicPartition, LogRange] = {}
+        last: dict[TopicPartition, tuple[int, int] | None] = {}
+        for number, leader in topic.partitions.items():
+            mirror = TopicPartition(record.target, number)
+            found = cluster.list_ranges(leader.broker, [mirror], replica_id=DEBUGGING_CONSUMER)
+            start, end = found[0].get(mirror), found[1].get(mirror)
+            if not isinstance(start, int) or not isinstance(end, int):
+                raise ConnectionLost(f"the range of {mirror} can't be read now")
+            ranges[mirror] = LogRange(start, end)
+            if end and number in starts.offsets:
+                spec = {0: _spec(mirror, record, starts.offsets[number])}
+                who = read_last_batches(
+                    cluster,
+                    leader.broker,
+                    spec,
+                    {0: ranges[mirror]},
+                    self._stored.producer_id or -1,
+                )
+                if 0 not in who:
+                    raise ConnectionLost(f"the last record of {mirror} can't be read now")
+                last[mirror] = who[0]
+        maps = read_maps(self._target, LinkName(self._link.name))  # after the ends
+        for number, leader in topic.partitions.items():
+            mirror = TopicPartition(record.target, number)
+            if number not in starts.offsets:
+                if ranges[mirror].end:
+                    raise _refused(mirror, "where it begins is not recorded")
+                continue  # it begins as a merged one
+            yield (
+                mirror,
+                self._stand(
+                    mirror, record, starts, ranges[mirror], leader.epoch, last.get(mirror), maps
+                ),
+            )
+
+    def _stand(  # noqa: PLR0917 - one partition, and what was read of it
+        self,
+        mirror: TopicPartition,
+        record: MirrorRecord,
+        starts: Starts,
+        log: LogRange,
+        epoch: int,
+        last: tuple[int, int] | None,
+        maps: MapReader,
+    ) -> MirrorStand:
+        name = mirror, id_text(record.target_id)
+        known, number = maps.of(mirror, name[1]), mirror.partition
+        is_lost = name in self._marks.lost or name in maps.lost or bool(known.lost)
+        is_whole = not is_lost and (name not in self._marks.names() or name in maps.maps)
+        stop = self._stored.stops.get(TopicPartition(record.source, number))
+        return MirrorStand(
+            begin=starts.offsets[number] if known.is_identity else Offset(0),
+            log_start=log.start,
+            end=log.end,
+            epoch=epoch,
+            last=last,
+            remembered=None,  # `last` has it, where the record is gone
+            is_mapped_whole=is_whole and known.knows(log.end),
+            is_filled=known.is_filled,
+            is_adopted=number in starts.adopted,
+            stopped="" if stop is None else f"{stop.code} {stop.reason}",
+        )
+
+
+def _spec(mirror: TopicPartition, record: MirrorRecord, start: Offset) -> PartitionSpec:
+    return PartitionSpec(
+        source=TopicPartition(record.source, mirror.partition),
+        target=mirror,
+        source_topic_id=record.source_id,
+        target_topic_id=record.target_id,
+        start=start,
+        batch_bytes_max=0,
+        is_compacted=False,
+    )
+
+
+def _write(
+    link: LinkConfig,
+    desk: WishDesk,
+    state: LinkState,
+    stored: Stored,
+    found: Mapping[TopicName, OwnNotes],
+) -> dict[TopicName, Starts]:
+    """Write all rows, that which decides last; return where partitions begin and are cut."""
+    if not found:
+        return {}
+    ids = {*stored.producers, *([] if stored.producer_id is None else [stored.producer_id])}
+    with (
+        closing(ClusterAdmin(desk.target, CLIENT_ID)) as admin,
+        closing(ProducerRows(desk.target, admin)) as rows,
+        closing(MergedNotes(desk.target, LinkName(link.name))) as notes,
+    ):
+        rows.ensure(link.state.replication_factor)
+        rows.put(LinkName(link.name), ids)
+        notes.put_own(found)
+    starts = {
+        name: replace(stored.starts[name], merged=_cuts(each)) for name, each in found.items()
+    }
+    state.put_starts(starts)
+    records = {name: replace(stored.mirrors[name], is_merged=True) for name in found}
+    state.put_mirrors(records)
+    return starts
+
+
+def _cuts(notes: OwnNotes) -> dict[PartitionId, Offset]:
+    rows: Mapping[PartitionId, OwnNote] = notes.partitions
+    return {number: note.complete_to for number, note in rows.items()}

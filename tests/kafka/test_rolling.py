@@ -1,0 +1,101 @@
+"""A running mirror becomes a merged topic in place, between two real brokers."""
+
+from __future__ import annotations
+
+import json
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from support.clusters import ClusterPair, create_topic, fresh_name
+from support.command import heliostat, said
+from support.links import RunningLink, ends, wait_for
+from support.merged import PARTITIONS, SiteProducer, assert_merged, is_level, written
+
+from heliostat.errors import ConnectionLost
+from heliostat.state.link_state import LinkState
+
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+
+
+def config_of(path: Path, sites: dict[str, str], links: list[dict[str, Any]]) -> Path:
+    config = {
+        "clusters": {alias: {"bootstrap": each.split(",")} for alias, each in sites.items()},
+        "spark": {"master": "local[2]"},
+        "defaults": {"lanes": {"lease_s": 5}},
+        "links": links,
+    }
+    path.write_text(yaml.safe_dump(config))
+    return path
+
+
+def lost(*_: object) -> None:
+    raise ConnectionLost("lost before the last row")
+
+
+def test_a_running_mirror_is_merged_and_its_producers_move(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given a mirror whose source is written all the time / when the turn dies before its last
+    row / then it goes on as a mirror. When it is turned / then its driver does not; with a link
+    back from the cut, and producers at both sites, each record is once at each, in order.
+    """
+    topic, name = fresh_name("rolling"), fresh_name("away")
+    sites = {"summit": cluster_pair.source.bootstrap, "base": cluster_pair.target.bootstrap}
+    create_topic(cluster_pair.source, topic, partitions=PARTITIONS)
+    create_topic(cluster_pair.source, f"{topic}-keys", configs={"cleanup.policy": "compact"})
+    topics = {"include": [f"{topic}.*"], "refresh_interval_s": 1}
+    away = {"name": name, "source": "summit", "target": "base", "topics": topics}
+    merged = {**away, "topics": {**topics, "naming": "merge"}}
+    mirror = config_of(tmp_path / "mirror.yaml", sites, [away])
+    turned = config_of(tmp_path / "turned.yaml", sites, [merged])
+    producers = [SiteProducer(site, each, topic) for site, each in sites.items()]
+    words = "switch", name, "--rolling", "--yes", "--json", "--topics", topic
+
+    def at_base() -> list[int]:
+        return list(ends(sites["base"], {topic: PARTITIONS})[topic])
+
+    def more_than(before: list[int]) -> bool:
+        return min(now - was for now, was in zip(at_base(), before, strict=True)) > 20
+
+    with ExitStack() as writing:
+        writing.enter_context(producers[0].at_work())
+        with RunningLink(mirror):
+            wait_for("the mirror", lambda: more_than([0] * PARTITIONS))
+            assert "compacted" in heliostat(turned, *words[:-2]).said
+            assert "topics.naming: merge" in heliostat(mirror, *words).said
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(LinkState, "put_mirrors", lost)
+                assert "lost before" in heliostat(turned, *words).said
+            left = at_base()
+            wait_for("a mirror as before", lambda: more_than(left))
+            answer = heliostat(turned, *words)
+            assert answer.returncode == 0, answer.said
+            cuts = answer.json["cuts"]
+            wait_for("its refusal", lambda: "begun as merged" in json.dumps(said(mirror, "status")))
+            assert at_base() == list(cuts[topic].values())
+        assert heliostat(turned, *words).json["cuts"] == cuts
+        (tmp_path / "cuts.json").write_text(json.dumps(cuts))
+        start = {"offsets": str(tmp_path / "cuts.json")}
+        back = {
+            "name": fresh_name("back"),
+            "source": "base",
+            "target": "summit",
+            "topics": {**topics, "include": [topic], "naming": "merge", "start": start},
+        }
+        both = config_of(tmp_path / "both.yaml", sites, [merged, back])
+        with RunningLink(both):
+            writing.enter_context(producers[1].at_work())
+            wait_for(
+                "both", lambda: is_level(sites, topic, [n + 200 for n in cuts[topic].values()])
+            )
+            writing.close()
+            wait_for("both sites level", lambda: is_level(sites, topic, written(producers)))
+            assert_merged(sites, topic, producers)
+            proof = heliostat(both, "verify", "--complete", "--json", "--topic", topic)
+            assert proof.returncode == 0, proof.said
+            assert int(proof.json["records"]) == sum(written(producers))
+    for each in producers:
+        each.close()
