@@ -162,6 +162,23 @@ def test_what_a_log_does_not_tell_is_not_guessed() -> None:
     assert look(OWN, gone, 12, start=8).place_of(0) == 9
 
 
+def test_where_a_cleaner_was_what_has_landed_is_told_from_below_and_above() -> None:
+    """Given batches that a cleaner has removed / then bounds hold, and read records are not more
+    than surely are. Where nothing lacks up to the next own batch both are equal.
+    """
+    left = [OWN[0], OWN[2]]  # offsets 5 and 6 are a hole
+    landed = look(left, OwnNote(0, START), 12, holes=range(5, 7))
+    assert [landed.before(Offset(at)) for at in (3, 5, 6, 7, 9, 10)] == [0, 4, 4, 4, 4, 5]
+    assert [landed.surely_before(Offset(at)) for at in (3, 5, 6, 7, 9, 10)] == [0, 2, 2, 4, 4, 5]
+    noted = look(left, OwnNote(3, Offset(6)), 12, holes=range(5, 7))
+    assert [noted.surely_before(Offset(at)) for at in (5, 6)] == [2, 3]
+    crossing = Crossing(OffsetMap(), landed)
+    assert [crossing.at_source(Offset(at)) for at in (5, 7)] == [2, 4]
+    assert crossing.between(Offset(3), Offset(5)) == 2
+    none_left = look([], OwnNote(0, START), 12, holes=range(3, 12))
+    assert none_left.surely_before(Offset(5)) == 0
+
+
 def test_a_map_that_begins_behind_all_that_is_left_still_tells_where_to_go_on() -> None:
     """Given no own record that is left, and a pruned map / then the next source offset is known."""
     sent = OffsetMap.of([Break(0, 10), Break(4, 30)])
@@ -189,12 +206,15 @@ def look(
     start: int = 0,
     kept: OwnBatches | None = None,
     asked: list[int] | None = None,
+    holes: range = range(0),
 ) -> LandedLog:
     """A log of which each offset without an own batch is another's record."""
 
     def read(offset: Offset) -> Stretch:
         if asked is not None:
             asked.append(offset)
+        while offset in holes and offset + 1 < end:
+            offset = Offset(offset + 1)
         found = next((each for each in own if each.offset <= offset < each.next_offset), None)
         batch = found or BatchPlace(OTHER, 0, offset, offset + 1)
         return Stretch([batch], Offset(batch.next_offset))
