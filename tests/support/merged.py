@@ -25,12 +25,13 @@ PAUSE_S = 0.004
 
 
 class SiteProducer:
-    """Another client's producer at a site: it counts in each partition."""
+    """Another client's producer at a site: it counts in each partition; `keys`: how many it has."""
 
-    def __init__(self, site: str, bootstrap: str, topic: str) -> None:
-        self._site, self._topic = site, topic
+    def __init__(self, site: str, bootstrap: str, topic: str, keys: int = 0) -> None:
+        self._site, self._topic, self._keys = site, topic, keys
         self._producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")
         self._end = threading.Event()
+        self._ends, self.last = 0, b""
         self.written = [0] * PARTITIONS
         self._thread = threading.Thread(target=self._run)
 
@@ -38,7 +39,8 @@ class SiteProducer:
         for _ in range(count):
             for partition in range(PARTITIONS):
                 value = b"%s %06d" % (self._site.encode(), self.written[partition])
-                self._producer.send(self._topic, value=value, partition=partition)
+                key = b"k%d" % (self.written[partition] % self._keys) if self._keys else None
+                self._producer.send(self._topic, value=value, partition=partition, key=key)
                 self.written[partition] += 1
         self._producer.flush()
 
@@ -54,6 +56,14 @@ class SiteProducer:
     def _run(self) -> None:
         while not self._end.wait(PAUSE_S):
             self.write(1)
+
+    def end(self) -> None:
+        """Write each partition's last record, under a key of its own."""
+        name, self.last = self._site.encode(), b"%s end %03d" % (self._site.encode(), self._ends)
+        self._ends += 1
+        for partition in range(PARTITIONS):
+            self._producer.send(self._topic, value=self.last, partition=partition, key=name)
+        self._producer.flush()
 
     def close(self) -> None:
         self._producer.close()
