@@ -139,6 +139,12 @@ def assert_translated(config: Path, sites: Mapping[str, str], topic: str) -> Non
                 {row[0]: row[3] or b"" for row in read_committed(each, topic, number)}
                 for each in sites.values()
             )
+            [summary] = translator.summaries(TopicName(topic), number)
+            own = sum(value.startswith(b"summit") for value in here.values())
+            assert (summary.kind, summary.landed) == ("merged", own)
+            [one] = translator.partitions(TopicName(topic), number)
+            for run in translator.merged_runs(one) or ():
+                assert here[run.source] == there[run.target or 0]
             for at, value in here.items():
                 to = translator.to_target(TopicName(topic), number, Offset(at))
                 assert to.is_exact == value.startswith(b"summit")
