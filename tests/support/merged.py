@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,11 @@ class SiteProducer:
         try:
             yield
         finally:
-            self._end.set()
-            self._thread.join()
+            self.rest()
+
+    def rest(self) -> None:
+        self._end.set()
+        self._thread.join()
 
     def _run(self) -> None:
         while not self._end.wait(PAUSE_S):
@@ -71,7 +75,7 @@ class SiteProducer:
 
 def config_of(folder: Path, sites: Mapping[str, str], topic: str, **defaults: Any) -> Path:
     path = folder / "heliostat.yaml"
-    ways = [("summit", "base"), ("base", "summit")]
+    ways = permutations(sites, 2)
     config = {
         "clusters": {alias: {"bootstrap": each.split(",")} for alias, each in sites.items()},
         "spark": {"master": "local[2]"},
