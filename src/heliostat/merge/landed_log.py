@@ -181,13 +181,17 @@ class LandedLog:
 
         As `before`, unless a cleaner has removed something from there to the next own batch.
         """
-        found, at = self._first(offset), max(offset, self.start)
-        behind = self.end if found is None else Offset(found.offset)
-        if not self._kept.is_holed(at, behind):
+        if self.is_certain(offset):
             return self.before(offset)
-        last, note = self._last_before(at), self._note
+        last, note = self._last_before(max(offset, self.start)), self._note
         number = 0 if last is None else self._number(last) + last.next_offset - last.offset
         return max(number, note.number) if note and offset >= note.complete_to else number
+
+    def is_certain(self, offset: Offset) -> bool:
+        """Whether all from an offset to the next own batch is there; without one, to the end."""
+        found, at = self._first(offset), max(offset, self.start)
+        behind = self.end if found is None else Offset(found.offset)
+        return not self._kept.is_holed(at, behind)
 
     def _last_before(self, offset: Offset) -> BatchPlace | None:
         """Return the last own batch that begins before an offset; None: none is left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from itertools import pairwise
 
 import pytest
@@ -42,6 +43,8 @@ class Ground:
         self.landed: dict[tuple[Site, Site], list[BatchPlace]] = {way: [] for way in ways}
         self.at = dict.fromkeys(ways, 0)
         """Source offset at which a link goes on."""
+        self.gone: dict[Site, set[int]] = {name: set() for name in self.names}
+        """Offsets that a cleaner has emptied."""
 
     def write(self) -> None:
         name = self.chance.choice(self.names)
@@ -67,9 +70,17 @@ class Ground:
             if way[1] == site:
                 noted = self.chance.randint(0, len(own))
                 note = OwnNote(noted, Offset(own[noted - 1].next_offset if noted else 0))
-                landed = look(own, note, len(self.logs[site]))
+                gone = self.gone[site]
+                left = [each for each in own if each.offset not in gone]
+                landed = look(left, note, len(self.logs[site]), holes=gone)
                 found[way[0]] = Crossing(self.sent[way], landed, Offset(self.at[way]))
         return found
+
+    def clean(self) -> None:
+        """A cleaner's run at each site, which leaves the newest records."""
+        for site, log in self.logs.items():
+            upto = max(0, len(log) - 3)
+            self.gone[site] |= {at for at in range(upto) if self.chance.random() < 0.2}
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -108,6 +119,31 @@ def test_a_group_skips_nothing_and_reads_again_what_was_foretold(names: str) -> 
         assert set(ground.logs[site][:offset]) <= read
         for first, second in pairwise(sorted(read)):
             assert first[0] != second[0] or second[1] == first[1] + 1, f"seed {seed}: a hole"
+
+
+@pytest.mark.parametrize("names", ["AB", "ABC"])
+def test_a_group_in_cleaned_logs_skips_nothing_that_it_has_not_passed(names: str) -> None:
+    """Given cleaners at work / then what a group never passed, and is left, is not skipped."""
+    for seed in range(25):
+        ground = Ground(seed, names)
+        site, offset = ground.names[0], 0
+        passed: set[Record] = set()
+        notes: dict[Site, Published] = {}
+        for _ in range(10):
+            ground.run(40)
+            ground.clean()
+            log = ground.logs[site]
+            stop = Offset(ground.chance.randrange(offset, len(log) + 1))
+            passed |= set(log[offset:stop])
+            has_read = with_earlier(read_to(site, stop, ground.into(site)), stop, notes.get(site))
+            site = ground.chance.choice([name for name in ground.names if name != site])
+            there, gone = ground.logs[site], ground.gone[site]
+            place = place_at(site, has_read, ground.into(site), Offset(len(there)))
+            left = [at for at in range(len(there)) if at not in gone]
+            skipped = [at for at in left if at < place.offset and there[at] not in passed]
+            assert not skipped, f"seed {seed}"
+            notes[site] = Published(place.offset, has_read)
+            offset = place.offset
 
 
 def test_a_group_that_was_reset_reads_again() -> None:
@@ -206,7 +242,7 @@ def look(
     start: int = 0,
     kept: OwnBatches | None = None,
     asked: list[int] | None = None,
-    holes: range = range(0),
+    holes: Collection[int] = (),
 ) -> LandedLog:
     """A log of which each offset without an own batch is another's record."""
 
