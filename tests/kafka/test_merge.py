@@ -95,6 +95,40 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
         each.close()
 
 
+def test_in_a_mesh_of_three_each_site_has_each_record_once(
+    cluster_pair: ClusterPair, tmp_path: Path
+) -> None:
+    """Given producers at three sites and six links in one driver / when it is killed / then each
+    site has each record once, in each site's order: what crossed goes no further.
+    """
+    with Cluster.start("coast", heap_mb=HEAP_MB) as third:
+        clusters = (cluster_pair.source, cluster_pair.target, third)
+        sites = dict(
+            zip(("summit", "base", "coast"), (each.bootstrap for each in clusters), strict=True)
+        )
+        topic = fresh_name("merged")
+        for cluster in clusters:
+            create_topic(cluster, topic, partitions=PARTITIONS)
+        producers = [SiteProducer(site, bootstrap, topic) for site, bootstrap in sites.items()]
+        config = config_of(tmp_path, sites, topic)
+        with ExitStack() as at_work:
+            for each in producers:
+                at_work.enter_context(each.at_work())
+            with LinkProcess(config) as link:
+                wait_for("records of all sites", lambda: is_level(sites, topic, [100, 100]))
+                link.kill_driver()
+            marks = [sum(each.written[n] for each in producers) for n in range(PARTITIONS)]
+            at_work.enter_context(RunningLink(config))
+            wait_for("records since the kill", lambda: is_level(sites, topic, marks))
+            for each in producers:
+                each.rest()
+            wanted = [sum(each.written[n] for each in producers) for n in range(PARTITIONS)]
+            wait_for("all sites level", lambda: is_level(sites, topic, wanted))
+            assert_merged(sites, topic, producers)
+        for each in producers:
+            each.close()
+
+
 @pytest.mark.long
 def test_forgotten_producers_killed_brokers_and_emptied_logs_do_no_harm(tmp_path: Path) -> None:
     """Given brokers that forget producers at once / when workers and brokers are killed /

@@ -161,7 +161,6 @@ class Sites:
         self.clock.sleep(5.0)
         for link in self.links:
             link.world.settle_late()
-            link.is_compacted = True
         self.look()
         for log in self.chance.choice(list(self.sites.values())).logs:
             if log.batches:

@@ -230,7 +230,6 @@ class Link:
         self.producers = SiteProducers()
         self.copier: Copier | None = None
         self.rounds = 0
-        self.is_compacted = False
         self.stopped: dict[int, str] = {}
         self.fetches_of_rows = 0
         self.first = Offset(0)
@@ -329,7 +328,6 @@ class Link:
                 known.last_sequence if known is not None else None,
                 list(places(log, max(log.start, note.complete_to))),
                 log.end,
-                self.is_compacted,
             ),
             self.ids,
         )

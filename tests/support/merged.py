@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,13 @@ PAUSE_S = 0.004
 
 
 class SiteProducer:
-    """Another client's producer at a site: it counts in each partition."""
+    """Another client's producer at a site: it counts in each partition; `keys`: how many it has."""
 
-    def __init__(self, site: str, bootstrap: str, topic: str) -> None:
-        self._site, self._topic = site, topic
+    def __init__(self, site: str, bootstrap: str, topic: str, keys: int = 0) -> None:
+        self._site, self._topic, self._keys = site, topic, keys
         self._producer = KafkaProducer(bootstrap_servers=bootstrap.split(","), acks="all")
         self._end = threading.Event()
+        self._ends, self.last = 0, b""
         self.written = [0] * PARTITIONS
         self._thread = threading.Thread(target=self._run)
 
@@ -38,7 +40,8 @@ class SiteProducer:
         for _ in range(count):
             for partition in range(PARTITIONS):
                 value = b"%s %06d" % (self._site.encode(), self.written[partition])
-                self._producer.send(self._topic, value=value, partition=partition)
+                key = b"k%d" % (self.written[partition] % self._keys) if self._keys else None
+                self._producer.send(self._topic, value=value, partition=partition, key=key)
                 self.written[partition] += 1
         self._producer.flush()
 
@@ -48,12 +51,23 @@ class SiteProducer:
         try:
             yield
         finally:
-            self._end.set()
-            self._thread.join()
+            self.rest()
+
+    def rest(self) -> None:
+        self._end.set()
+        self._thread.join()
 
     def _run(self) -> None:
         while not self._end.wait(PAUSE_S):
             self.write(1)
+
+    def end(self) -> None:
+        """Write each partition's last record, under a key of its own."""
+        name, self.last = self._site.encode(), b"%s end %03d" % (self._site.encode(), self._ends)
+        self._ends += 1
+        for partition in range(PARTITIONS):
+            self._producer.send(self._topic, value=self.last, partition=partition, key=name)
+        self._producer.flush()
 
     def close(self) -> None:
         self._producer.close()
@@ -61,7 +75,7 @@ class SiteProducer:
 
 def config_of(folder: Path, sites: Mapping[str, str], topic: str, **defaults: Any) -> Path:
     path = folder / "heliostat.yaml"
-    ways = [("summit", "base"), ("base", "summit")]
+    ways = permutations(sites, 2)
     config = {
         "clusters": {alias: {"bootstrap": each.split(",")} for alias, each in sites.items()},
         "spark": {"master": "local[2]"},
@@ -129,6 +143,14 @@ def assert_translated(config: Path, sites: Mapping[str, str], topic: str) -> Non
                 {row[0]: row[3] or b"" for row in read_committed(each, topic, number)}
                 for each in sites.values()
             )
+            [summary] = translator.summaries(TopicName(topic), number)
+            own = sum(value.startswith(b"summit") for value in here.values())
+            assert summary.kind == "merged"
+            assert (summary.landed or 0) >= own  # those that are gone count as well
+            [one] = translator.partitions(TopicName(topic), number)
+            for run in translator.merged_runs(one) or ():
+                if run.target is not None and run.source in here:
+                    assert here[run.source] == there[run.target]
             for at, value in here.items():
                 to = translator.to_target(TopicName(topic), number, Offset(at))
                 assert to.is_exact == value.startswith(b"summit")

@@ -15,10 +15,10 @@ from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.config import LinkConfig
 from heliostat.names import Offset, PartitionId, TopicName
+from heliostat.offsets.merged_translation import MergedRun
 from heliostat.offsets.translation import (
     Answer,
     MapSummary,
-    OffsetTranslator,
     Question,
     Side,
     TranslatedPartition,
@@ -26,8 +26,8 @@ from heliostat.offsets.translation import (
 from heliostat.operate.links import link_of
 from heliostat.operate.offsets import translated
 from heliostat.operate.pipes_alone import pipes_alone
+from heliostat.operate.translators import open_translator
 from heliostat.rebuild.offset_maps import Rebuilt, rebuild_maps
-from heliostat.topics.merged_links import refuse_if_merged
 
 EXTENTS_SHOWN = 50
 """Extents of one partition shown as text; `--json` has all."""
@@ -127,7 +127,8 @@ def show_command(
 
     Without a topic: one line per mirror. With a topic (its name at the source): one line per
     partition. With a partition: also its extents, which are runs of records whose offsets differ
-    by the same number.
+    by the same number. Of a topic that both sites write (topics.naming merge) these lead to numbers
+    of the link's own records, with the target offset of the first one.
 
     \b
     Examples:
@@ -138,18 +139,23 @@ def show_command(
     link = link_of(config, link_name)
     name = None if topic is None else TopicName(topic)
     number = None if partition is None else PartitionId(partition)
-    refuse_if_merged(link, "offsets show")
-    translator = OffsetTranslator.from_link(config, link, None if name is None else {name})
-    summaries = translator.summaries(name, number)
-    shown = translator.partitions(name, number) if number is not None else []
+    with open_translator(config, link, None if name is None else {name}) as translator:
+        summaries = translator.summaries(name, number)
+        shown = translator.partitions(name, number) if number is not None else []
+        runs = [translator.merged_runs(one) for one in shown]
     if as_json:
         rows: list[dict[str, Any]] = [one.to_json() for one in summaries]
-        for row, one in zip(rows, shown, strict=False):
-            row["extent_list"] = [list(extent) for extent in one.extents()]
+        for row, one, merged in zip(rows, shown, runs, strict=False):
+            extents = one.extents() if merged is None else merged
+            row["extent_list"] = [list(extent) for extent in extents]
         click.echo(json.dumps(rows, indent=2))
     else:
         lines = _mirror_lines(summaries) if name is None else _partition_lines(summaries)
-        for line in [*lines, *(line for one in shown for line in _extent_lines(one))]:
+        parts = (
+            _extent_lines(one) if merged is None else _run_lines(merged)
+            for one, merged in zip(shown, runs, strict=True)
+        )
+        for line in [*lines, *(line for part in parts for line in part)]:
             click.echo(line)
     _tell_of_source(link, is_known=translator.is_source_known)
 
@@ -271,7 +277,7 @@ def _mirror_lines(summaries: list[MapSummary]) -> Iterator[str]:
         mirrors[one.topic, one.target_topic].append(one)
     rows = [("topic", "target topic", "partitions", "mapped", "extents", "map bytes")]
     for (topic, target), some in mirrors.items():
-        mapped = sum(one.kind == "mapped" for one in some)
+        mapped = sum(one.kind != "exact" for one in some)
         extents, size = sum(one.extents for one in some), sum(one.map_bytes for one in some)
         rows.append((topic, target, f"{len(some)}", f"{mapped}", f"{extents:,}", f"{size:,}"))
     return _aligned(rows)
@@ -294,10 +300,18 @@ def _partition_lines(summaries: list[MapSummary]) -> Iterator[str]:
 
 
 def _extent_lines(one: TranslatedPartition) -> Iterator[str]:
-    extents = one.extents()
-    rows = [("source offset", "target offset", "records")]
-    rows += [(f"{each.source}", f"{each.target}", f"{each.length}") for each in extents]
+    heads = "source offset", "target offset", "records"
+    return _run_table(heads, [(each.source, each.target, each.length) for each in one.extents()])
+
+
+def _run_lines(runs: Sequence[MergedRun]) -> Iterator[str]:
+    heads = "source offset", "number", "records", "target offset"
+    rows = [(*each[:3], "gone" if each.target is None else each.target) for each in runs]
+    return _run_table(heads, rows)
+
+
+def _run_table(heads: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> Iterator[str]:
     yield ""
-    yield from _aligned(rows[: EXTENTS_SHOWN + 1])
-    if len(extents) > EXTENTS_SHOWN:
-        yield f"... and {len(extents) - EXTENTS_SHOWN:,} more extents"
+    yield from _aligned([heads, *(tuple(map(str, row)) for row in rows[:EXTENTS_SHOWN])])
+    if len(rows) > EXTENTS_SHOWN:
+        yield f"... and {len(rows) - EXTENTS_SHOWN:,} more extents"

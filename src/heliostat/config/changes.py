@@ -45,6 +45,7 @@ _LIVE = (
             "sync_configs",
             "sync_broker_values",
             "follow_deletes",
+            "merge_compacted",
             "protect",
             "refresh_interval_s",
         )

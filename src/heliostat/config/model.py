@@ -248,6 +248,9 @@ class TopicsConfig(Frozen):
     """`same`, `{prefix: "summit."}` or `{format: "summit.${topic}"}`. `merge`: as `same`, into a
     topic that the target's own producers write, too; another link brings theirs back. See
     docs/merge.md."""
+    merge_compacted: Annotated[bool, Field(title="Merge compacted topics")] = False
+    """Whether compacted topics are merged as well (`naming: merge`): of a key that several sites
+    write, each site may keep another last value."""
     fan_in: Annotated[
         Annotated[FanInConfig, AfterValidator(check_slot)] | None, Field(title="Fan-in")
     ] = None

@@ -63,7 +63,7 @@ class MergedNumbers:
                 if not isinstance(crossing, Crossing):
                     continue
                 try:
-                    found[mirror, topic_id] = Offset(crossing.landed.before(log.start))
+                    found[mirror, topic_id] = Offset(crossing.landed.surely_before(log.start))
                 except UnknownPlaceError:
                     continue
         return found

@@ -24,7 +24,13 @@ class Landed(Protocol):
         """How many have landed."""
 
     def before(self, offset: Offset) -> int:
-        """Return how many landed before an offset."""
+        """Return how many landed before an offset; where a cleaner was, at most."""
+
+    def surely_before(self, offset: Offset) -> int:
+        """Return how many landed before an offset; where a cleaner was, at least."""
+
+    def is_certain(self, offset: Offset) -> bool:
+        """Whether both are equal."""
 
     def place_of(self, number: int) -> Offset:
         """Return where a record is, or the first that is left behind it; else the log's end."""
@@ -63,17 +69,20 @@ class Crossing:
 
         Behind the last one, the first at which the next may be.
         """
-        number = self.landed.before(target)
+        passed = self.passed if self.landed.is_certain(target) else START
+        known_from = min(self.sent.known_from, self.landed.before(target))
+        number = max(self.landed.surely_before(target), known_from)
         if number < self.landed.count:
             return self.sent.source_of(number)
         if 0 < number <= self.sent.known_from:  # all that has landed is gone, and its map
-            return max(self.sent.source_of(number), self.passed)
+            return max(self.sent.source_of(number), passed)
         behind = self.sent.source_of(number - 1) + 1 if number else 0
-        return max(Offset(behind), self.passed)
+        return max(Offset(behind), passed)
 
     def between(self, start: Offset, end: Offset) -> int:
-        """Return how many own records have landed at target offsets `[start, end)`."""
-        return max(0, self.landed.before(end) - self.landed.before(start)) if end > start else 0
+        """Return how many own records landed at target offsets `[start, end)`, at least."""
+        number = self.landed.surely_before(end) - self.landed.before(start)
+        return max(0, number) if end > start else 0
 
     def before(self, source: int) -> int:
         """Return how many landed records are from before a source offset."""

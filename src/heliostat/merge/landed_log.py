@@ -3,6 +3,9 @@
 Each own batch says by its sequence how many own records are before it, and nothing else moves
 them. So a look at the log around an offset tells their number there, and a search by halves finds
 a number's place. Only behind the last one the link's note is needed (`OwnNote`).
+
+A cleaner leaves holes: what was in one may have been the link's. Where that matters both bounds of
+a number are told, so that what a group has read is never overstated.
 """
 
 from __future__ import annotations
@@ -15,6 +18,9 @@ from typing import NamedTuple
 from heliostat.merge.own_end import BatchPlace, OwnNote, numbered
 from heliostat.names import Offset
 
+START = Offset(0)
+BACK_RECORDS = 1_000
+"""Offsets of the first look back for an own batch; each further one takes four times."""
 OWN_MAX = 50_000
 """Own batches that are kept of one partition: then all is forgotten, and looked up anew."""
 _OFFSET = attrgetter("offset")
@@ -51,11 +57,13 @@ class OwnBatches:
         self._read: list[tuple[Offset, Offset]] = []
         """Ranges that were read, in order, none touching another."""
         self._batches: list[BatchPlace] = []
+        self._holes: list[tuple[Offset, Offset]] = []
+        """Ranges from which a cleaner has removed all, by their starts."""
 
     def take(self, offset: Offset, stretch: Stretch) -> None:
         """Take what was read from an offset on."""
-        if len(self._batches) > OWN_MAX:
-            self._read, self._batches = [], []
+        if len(self._batches) + len(self._holes) > OWN_MAX:
+            self._read, self._batches, self._holes = [], [], []
         begin = min([offset, *(Offset(each.offset) for each in stretch.batches[:1])])
         kept = {each.offset for each in self._batches_in(begin, stretch.next)}
         new = [b for b in stretch.batches if b.producer_id in self.own and b.offset not in kept]
@@ -63,6 +71,8 @@ class OwnBatches:
         self._batches[at:at] = new
         if kept:
             self._batches.sort(key=_OFFSET)
+        first, stop = (bisect_left(self._holes, (each, START)) for each in (begin, stretch.next))
+        self._holes[first:stop] = _holes(begin, stretch)
         self._join(begin, stretch.next)
 
     def _batches_in(self, begin: int, end: int) -> Iterable[BatchPlace]:
@@ -82,6 +92,11 @@ class OwnBatches:
         """Return up to where all batches from an offset on are known; itself: none is."""
         at = bisect_right(self._read, offset, key=lambda each: each[0]) - 1
         return max(offset, self._read[at][1]) if at >= 0 else offset
+
+    def is_holed(self, start: Offset, end: Offset) -> bool:
+        """Whether something was removed from `[start, end)`, all of which was read."""
+        at = bisect_left(self._holes, (end, START)) - 1
+        return at >= 0 and self._holes[at][1] > start
 
     def first(self, offset: Offset) -> BatchPlace | None:
         """Return the first known one that ends behind an offset."""
@@ -161,6 +176,41 @@ class LandedLog:
             return self.count
         return self._number(found) + max(0, offset - found.offset)
 
+    def surely_before(self, offset: Offset) -> int:
+        """Return how many own records landed before an offset for certain; raises as `count`.
+
+        As `before`, unless a cleaner has removed something from there to the next own batch.
+        """
+        if self.is_certain(offset):
+            return self.before(offset)
+        last, note = self._last_before(max(offset, self.start)), self._note
+        number = 0 if last is None else self._number(last) + last.next_offset - last.offset
+        return max(number, note.number) if note and offset >= note.complete_to else number
+
+    def is_certain(self, offset: Offset) -> bool:
+        """Whether all from an offset to the next own batch is there; without one, to the end."""
+        found, at = self._first(offset), max(offset, self.start)
+        behind = self.end if found is None else Offset(found.offset)
+        return not self._kept.is_holed(at, behind)
+
+    def _last_before(self, offset: Offset) -> BatchPlace | None:
+        """Return the last own batch that begins before an offset; None: none is left."""
+        begin, size = offset, BACK_RECORDS
+        while begin > self.start:
+            begin, size = Offset(max(self.start, offset - size)), 4 * size
+            self._read_all(begin, offset)
+            last = self._kept.last(offset)
+            if last is not None and last.next_offset > begin:
+                return last
+        return None
+
+    def _read_all(self, begin: Offset, end: Offset) -> None:
+        at = begin
+        while at < end:
+            if self._kept.read_to(at) == at:
+                self._read_at(at)
+            at = max(Offset(at + 1), self._kept.read_to(at))
+
     def place_of(self, number: int) -> Offset:
         """Return the offset of an own record; of one that is gone, the next one's.
 
@@ -222,7 +272,17 @@ class LandedLog:
             if known_to >= self.end:
                 return None
             at = known_to
-            stretch = self._read(at)
-            self._kept.take(at, stretch)
-            if stretch.next <= at:
-                raise UnknownPlaceError(f"the log can't be read from {at} on")
+            self._read_at(at)
+
+    def _read_at(self, offset: Offset) -> None:
+        stretch = self._read(offset)
+        self._kept.take(offset, stretch)
+        if stretch.next <= offset:
+            raise UnknownPlaceError(f"the log can't be read from {offset} on")
+
+
+def _holes(begin: Offset, stretch: Stretch) -> list[tuple[Offset, Offset]]:
+    """Return the ranges of a stretch that are in no batch."""
+    ends = [begin, *(Offset(each.next_offset) for each in stretch.batches)]
+    begins = [*(Offset(each.offset) for each in stretch.batches), stretch.next]
+    return [each for each in zip(ends, begins, strict=True) if each[0] < each[1]]

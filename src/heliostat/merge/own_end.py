@@ -7,7 +7,7 @@ batches in the log, and the link's note, in this order (docs/adr/0059).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 from heliostat.invariants import SEQUENCE_MODULUS
@@ -49,7 +49,6 @@ class Evidence(NamedTuple):
     """All batches from the note's `complete_to` on, or from the log's start, if it begins later."""
     end: int
     """The log's end, read before the batches."""
-    is_compacted: bool = False
 
 
 class OwnEnd(NamedTuple):
@@ -124,8 +123,8 @@ def own_end(known: Evidence, own: Collection[int]) -> OwnEnd:
             text = f"its target has later records of the link, and not those from number {lost} on"
             return OwnEnd(None, text)
         return OwnEnd(max([note.number, *ends]))
-    if (last := _last_left(known, ends)) is not None:
-        return last
+    if (last := _last_left(known, own)) is not None:
+        return OwnEnd(last)
     return OwnEnd(
         None,
         f"the brokers have forgotten the link's producer, and of the log from {note.complete_to}, "
@@ -133,28 +132,25 @@ def own_end(known: Evidence, own: Collection[int]) -> OwnEnd:
     )
 
 
-def own_end_after_cut(known: Evidence, start: int, own: Collection[int]) -> OwnEnd:
+def own_end_after_cut(known: Evidence, start: int, cut_at: int, own: Collection[int]) -> OwnEnd:
     """Return how many records a link has appended where an election took a part that a note counts.
 
     Parameters
     ----------
     known
         As for `own_end`, with the batches of the whole log; its note counts what is gone.
-    start
-        Where the log begins.
+    start, cut_at
+        Where the log begins, and where that of the note's leader epoch ended.
     own
         All producer ids that the link ever had.
     """
     note, log = known.note, list(known.log)
     if (remembered := _remembered(known)) is not None:
         return remembered
-    ends = [
-        number + batch.next_offset - batch.offset
-        for number, batch in own_batches(log, own, note.number)
-    ]
-    if (last := _last_left(known, ends)) is not None:
-        return last
-    if not ends and (note.number == 0 or (start == 0 and is_whole(log, 0, known.end))):
+    if (last := _last_left(known, own)) is not None:
+        return OwnEnd(last)
+    whole_from = cut_at if note.number == 0 else 0
+    if start <= whole_from and is_whole(log, whole_from, known.end):
         return OwnEnd(0)
     text = "an election at the target took records that the link had appended, and of those before"
     return OwnEnd(None, f"{text} none is left that shows how many they were")
@@ -167,11 +163,15 @@ def _remembered(known: Evidence) -> OwnEnd | None:
     return OwnEnd(numbered(known.remembered, known.note.number) + 1)
 
 
-def _last_left(known: Evidence, ends: Sequence[int]) -> OwnEnd | None:
-    """Return the end by the last own batch that is left; None: it does not tell it."""
-    if ends and not known.is_compacted:
-        return OwnEnd(ends[-1])  # what was removed lies before it
-    return None
+def _last_left(known: Evidence, own: Collection[int]) -> int | None:
+    """Return the end by the last own batch that is left; None: it does not tell it.
+
+    Retention removes what is before it; a cleaner may have removed later ones, and leaves a hole.
+    """
+    log, last, last_at = list(known.log), None, 0
+    for number, batch in own_batches(log, own, known.note.number):
+        last, last_at = number + batch.next_offset - batch.offset, batch.next_offset
+    return last if is_whole(log, last_at, known.end) else None
 
 
 def is_whole(log: Iterable[BatchPlace], start: int, end: int) -> bool:

@@ -7,11 +7,24 @@ and an answer says where a record is, not where a consumer goes on (`heliostat g
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from typing import NamedTuple
 
+from heliostat.errors import Refused
 from heliostat.merge.crossing import Crossing
 from heliostat.merge.landed_log import UnknownPlaceError
 from heliostat.names import Offset, TopicPartition
 from heliostat.offsets.values import Answer, TranslatedPartition, Why
+
+
+class MergedRun(NamedTuple):
+    """Records that are side by side at the source, and count on among the link's own."""
+
+    source: int
+    number: int
+    length: int | None
+    target: Offset | None
+    """Target offset of the first one; None: the target's log has it no more."""
 
 
 class MergedPartition:
@@ -42,6 +55,33 @@ class MergedPartition:
             return max(self._crossing.at_source(self._end), self._one.passed)
         except UnknownPlaceError:
             return self._one.passed
+
+    def landed(self) -> int | None:
+        """Return how many records have landed; None: neither log nor note tells that."""
+        try:
+            return self._crossing.landed.count
+        except UnknownPlaceError:
+            return None
+
+    def runs(self) -> list[MergedRun]:
+        """Return the runs of records that the source has side by side, and where they begin.
+
+        Raises
+        ------
+        Refused
+            How many records have landed can't be told.
+        """
+        sent, landed = self._crossing.sent, self._crossing.landed
+        try:
+            numbered = replace(self._one, offsets=sent, end=Offset(landed.count))
+            extents = [each for each in numbered.extents() if each.length]
+            return [MergedRun(*each, self._place_of(each.target)) for each in extents]
+        except UnknownPlaceError as error:
+            raise Refused(f"{self._one.target}: {error}") from error
+
+    def _place_of(self, number: int) -> Offset | None:
+        place = self._crossing.landed.place_of(number)
+        return place if self._crossing.landed.before(place) == number else None
 
     def to_target(self, offset: Offset) -> Answer:
         """Return the target offset of the record at a source offset, or of the next one."""

@@ -13,11 +13,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-from heliostat.offsets.look import look
-from heliostat.offsets.merged_translation import MergedPartition
+from heliostat.offsets.merged_translation import MergedPartition, MergedRun
 from heliostat.offsets.offset_map import ROW_BREAKS_MAX, Break, OffsetMap, encode_breaks
 from heliostat.offsets.values import (
     Answer,
@@ -46,7 +44,7 @@ __all__ = [
 
 
 class OffsetTranslator:
-    """Answers from memory: `from_link` asks the clusters once.
+    """Answers from memory: `open_translator` asks the clusters once.
 
     Parameters
     ----------
@@ -70,24 +68,6 @@ class OffsetTranslator:
             self._sources_of[target].add(source)
         for one in mirrors.partitions:
             self._by_target[one.target] = one
-
-    @classmethod
-    def from_link(
-        cls, config: Config, link: LinkConfig, topics: Iterable[TopicName] | None = None
-    ) -> OffsetTranslator:
-        """Read the link's mirrors and maps from the target, and ask both sides for their topics.
-
-        Parameters
-        ----------
-        topics
-            Only these, by their name at the source or at the target; all by default.
-
-        Raises
-        ------
-        ConnectionLost
-            The target does not answer; the source need not.
-        """
-        return cls(look(config, link, topics))
 
     @property
     def is_source_known(self) -> bool:
@@ -166,7 +146,22 @@ class OffsetTranslator:
         Refused
             There is no such mirrored topic or partition.
         """
-        return [_summary(one) for one in self.partitions(topic, partition)]
+        return [
+            _merged_summary(one, self._merged[one.source])
+            if one.source in self._merged
+            else _summary(one)
+            for one in self.partitions(topic, partition)
+        ]
+
+    def merged_runs(self, one: TranslatedPartition) -> list[MergedRun] | None:
+        """Return the runs of a merged partition's map; None: it is a mirror.
+
+        Raises
+        ------
+        Refused
+            How many records have landed can't be told.
+        """
+        return self._merged[one.source].runs() if one.source in self._merged else None
 
     def _no_answer(self, asked: Question, side: Side, trouble: Untranslatable | None) -> Answer:
         topic, partition, offset = asked
@@ -243,6 +238,17 @@ def map_bytes(offsets: OffsetMap) -> int:
     breaks: list[Break] = list(offsets.breaks())
     rows = range(0, len(breaks), ROW_BREAKS_MAX)
     return sum(len(encode_breaks(breaks[at : at + ROW_BREAKS_MAX])) for at in rows)
+
+
+def _merged_summary(one: TranslatedPartition, merged: MergedPartition) -> MapSummary:
+    landed = merged.landed()
+    return replace(
+        _summary(replace(one, end=Offset(landed or 0))),
+        kind="merged",
+        position=merged.position,
+        target_end=one.end,
+        landed=landed,
+    )
 
 
 def _summary(one: TranslatedPartition) -> MapSummary:

@@ -140,13 +140,15 @@ class MapSummary:
     partition: PartitionId
     target_topic: TopicName
     kind: str
-    """`exact` or `mapped`."""
+    """`exact`, `mapped` or `merged`: then the map leads to numbers of the link's own records."""
     extents: int
     map_bytes: int
     position: Offset
     """Next source offset to be copied."""
     target_start: Offset
     target_end: Offset
+    landed: int | None = None
+    """Of a merged one: how many records of the link have landed; None: that can't be told."""
 
     def to_json(self) -> dict[str, Any]:
         """As plain JSON."""

@@ -18,6 +18,7 @@ from heliostat.operate.plan import NotCopied, not_copied
 from heliostat.operate.status import link_statuses
 from heliostat.operate.topics import TopicPreview, preview_topics
 from heliostat.ops.asked import PendingAnswer, asked_at_once
+from heliostat.state.merged_notes import MergedNotes
 from heliostat.verify.progress import CountedWork
 from heliostat.verify.ranges import NotMirrored, RangeSpec, TopicPair
 from heliostat.verify.report import VerifyReport, joined
@@ -150,7 +151,20 @@ def _links(config: Config, link: LinkConfig) -> LinkIds:
     sides = {alias: config.clusters[alias].access() for alias in (link.source, link.target)}
     rows = asked_at_once({alias: partial(_rows, each) for alias, each in sides.items()})
     own = (number for number, name in rows[link.target].items() if name == link.name)
-    return LinkIds(frozenset(rows[link.source]), frozenset(own))
+    noted = _noted(config, link) if link.topics.merge_compacted else {}
+    return LinkIds(frozenset(rows[link.source]), frozenset(own), noted)
+
+
+def _noted(config: Config, link: LinkConfig) -> dict[TopicPartition, int]:
+    """Return how many records the link has noted that it has appended, by source partition."""
+    name = LinkName(link.name)
+    with closing(MergedNotes(config.clusters[link.target].access(), name)) as notes:
+        own = notes.read().own
+    return {
+        TopicPartition(topic, number): note.number
+        for topic, rows in own.items()
+        for number, note in rows.partitions.items()
+    }
 
 
 def _rows(access: ClusterAccess) -> dict[ProducerId, LinkName]:

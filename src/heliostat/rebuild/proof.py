@@ -18,12 +18,14 @@ from enum import StrEnum
 from itertools import islice
 from typing import NamedTuple, Protocol
 
+from typing_extensions import override
+
 from heliostat.gaps.ledger import CopyNote
 from heliostat.names import Offset
 from heliostat.offsets.offset_map import Break
 from heliostat.rebuild.alignment import Contents, NotAligned, align
 from heliostat.verify.align import Difference
-from heliostat.verify.compaction import CleaningRule, judge
+from heliostat.verify.compaction import CleaningRule, Logs, judge
 from heliostat.verify.mapped import without
 from heliostat.verify.places import EXACT, Places
 from heliostat.verify.reader import Bounds
@@ -160,7 +162,7 @@ def _held(rows: Rows, standing: MirrorStanding, places: Places, kind: Kind) -> P
     return proof._replace(compared=findings.matched)
 
 
-class _Logs:
+class _Logs(Logs):
     """Source offsets `[low, high)` and their target offsets; see `verify.compaction.Logs`."""
 
     def __init__(
@@ -172,10 +174,12 @@ class _Logs:
         self.last: ConsumedRecord | None = None
         """The target's last record in that range, once all were read."""
 
+    @override
     def source(self) -> Iterator[ConsumedRecord]:
         """Yield the source's records of the range, except recorded gaps."""
         return without(self._rows.source(self._low, self._high), self._standing.recorded)
 
+    @override
     def target(self) -> Iterator[ConsumedRecord]:
         """Yield the target's records of the range."""
         low = max(self._places.target_at(self._low), self._standing.target.start)
@@ -184,22 +188,26 @@ class _Logs:
             self.last = row
             yield row
 
+    @override
     def source_later(self) -> Iterator[ConsumedRecord]:
         """Yield later source records, which may have superseded cleaned ones."""
         if not self._standing.rule.matters:
             return iter(())
         return self._rows.source(self._high, self._standing.source.end)
 
+    @override
     def target_later(self) -> Iterator[ConsumedRecord]:
         """Yield later target records, which may have superseded cleaned ones."""
         if not self._standing.rule.matters:
             return iter(())
         return self._rows.target(self._target_end, self._standing.target.end)
 
+    @override
     def source_row(self, offset: int) -> ConsumedRecord | None:
         """Read one record of the source, if it is there."""
         return next(self._rows.source(offset, offset + 1), None)
 
+    @override
     def target_row(self, offset: int) -> ConsumedRecord | None:
         """Read one record of the target, if it is there."""
         return next(self._rows.target(offset, offset + 1), None)

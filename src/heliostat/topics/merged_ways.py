@@ -6,12 +6,13 @@ see.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from heliostat.config import LinkConfig
 from heliostat.merge.mesh import Copy, TopicAt, missing_ways, wrong_ways
 from heliostat.merge.places import Site
 from heliostat.names import ClusterId, TopicName
+from heliostat.topics.topic_plan import Mirror
 from heliostat.topics.values import SourceTopics
 
 
@@ -32,6 +33,16 @@ def missing_notes(
     copies, here = _copies(link, source, target_id, topics), Site(link.source)
     missing = (way for way in missing_ways(copies) if way.site == here and way.topic in topics)
     return [str(way) for way in missing]
+
+
+def compacted_notes(link: LinkConfig, mirrors: Iterable[Mirror]) -> list[str]:
+    """Return a note for each compacted topic that the link merges."""
+    return [
+        f"{mirror.source} is compacted and merged: of a key that several sites write, each site "
+        "may keep another last value"
+        for mirror in mirrors
+        if link.topics.merges and mirror.is_compacted
+    ]
 
 
 def wrong_into(

@@ -21,7 +21,7 @@ from heliostat.topics.cycles import (
 from heliostat.topics.deletion_rule import DeletionRule, deletion_rule
 from heliostat.topics.drift import MirrorDrift
 from heliostat.topics.given_starts import elsewhere_note
-from heliostat.topics.merged_ways import missing_notes, wrong_into
+from heliostat.topics.merged_ways import compacted_notes, missing_notes, wrong_into
 from heliostat.topics.naming import collisions, naming_of
 from heliostat.topics.preflight import Case, record_in_force, refusal_of
 from heliostat.topics.select import selection_of
@@ -344,7 +344,8 @@ class _Draft:
 
     def _note_missing(self) -> list[str]:
         merged = [mirror.source for mirror in self.mirrors]
-        return missing_notes(self.link, self.source, self.target.cluster_id, merged)
+        missing = missing_notes(self.link, self.source, self.target.cluster_id, merged)
+        return [*missing, *compacted_notes(self.link, self.mirrors)]
 
     def _note_unknown(self, name: TopicName, wanted: WantedConfigs) -> None:
         if wanted.unknown:

@@ -231,12 +231,13 @@ def _merged(case: Case) -> RefusedTopic | None:
     there = case.there
     policy = None if there is None else there.configs.get("cleanup.policy")
     is_compacted = case.topic.is_compacted or "compact" in ((policy and policy.value) or "")
-    if not merges or not is_compacted:
+    if not merges or not is_compacted or case.link.topics.merge_compacted:
         return None
     return RefusedTopic(
         RefusalCode.MERGE,
         "it is compacted: of a key that both sites write, each might keep another last value",
-        "let one site write it, and mirror it (topics.naming: same)",
+        "let one site write it, and mirror it (topics.naming: same); or set "
+        "topics.merge_compacted: true, if no key is written at several sites or any value will do",
     )
 
 

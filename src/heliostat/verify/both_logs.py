@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
+from typing_extensions import override
+
 from heliostat.clusters.kafka_codes import OFFSET_OUT_OF_RANGE
 from heliostat.errors import BrokerError
 from heliostat.names import TopicPartition
+from heliostat.verify.compaction import Logs
 from heliostat.verify.mapped import without
 from heliostat.verify.origin import Origin, target_stream
 from heliostat.verify.ranges import Stretch
@@ -18,7 +21,7 @@ StreamView = Callable[[Iterable[Batch]], Iterable[Batch]]
 """How batches of one side are compared, see `Views`."""
 
 
-class BothLogs:
+class BothLogs(Logs):
     """Reader of a stretch from a source offset on; see `heliostat.verify.compaction.Logs`.
 
     Parameters
@@ -46,6 +49,12 @@ class BothLogs:
         self._stretch, self._start = stretch, start
         self._target_end = min(stretch.places.target_at(stretch.end), stretch.target_stop)
 
+    @property
+    def repeats(self) -> bool:
+        """Whether a number was there twice, where several sites write."""
+        return False
+
+    @override
     def source(self) -> Iterator[ConsumedRecord]:
         """Yield the compared range."""
         return rows_of(
@@ -56,6 +65,7 @@ class BothLogs:
             self._views.of_source,
         )
 
+    @override
     def target(self) -> Iterator[ConsumedRecord]:
         """Yield its counterpart at the target."""
         low = self._stretch.places.target_at(self._start)
@@ -64,18 +74,22 @@ class BothLogs:
         )
         return without(rows, self._stretch.places.lost_source_ranges())
 
+    @override
     def source_later(self) -> Iterator[ConsumedRecord]:
         """Yield later source records, as of now: one of them may have superseded a record."""
         return _later(self._source, self._stretch.source, self._stretch.end, self._views.of_source)
 
+    @override
     def target_later(self) -> Iterator[ConsumedRecord]:
         """Yield later target records, as of now."""
         return _later(self._target, self._stretch.target, self._target_end, self._views.of_target)
 
+    @override
     def source_row(self, offset: int) -> ConsumedRecord | None:
         """One record, to be shown; None if it is gone by now."""
         return _one(self._source, self._stretch.source, offset, self._views.of_source)
 
+    @override
     def target_row(self, offset: int) -> ConsumedRecord | None:
         """One record, to be shown; None if it is gone by now."""
         return _one(self._target, self._stretch.target, offset, self._views.of_target)

@@ -20,7 +20,7 @@ if there are more than `KEYS_MAX`, the logs are read again, for a share of the k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import NamedTuple, Protocol, Self
@@ -114,6 +114,14 @@ class Logs(Protocol):
     def target_later(self) -> Iterator[ConsumedRecord]:
         """Yield later target records, as of now."""
 
+    def source_others(self) -> Collection[bytes]:
+        """Keys of others' records that were passed over there since the last call."""
+        return ()
+
+    def target_others(self) -> Collection[bytes]:
+        """Keys of others' records that were passed over there since the last call."""
+        return ()
+
     def source_row(self, offset: int) -> ConsumedRecord | None:
         """One record, to be shown."""
 
@@ -175,9 +183,17 @@ class _Lacks:
     def meet(self, row: ConsumedRecord) -> None:
         """Note a record that this side has: it supersedes earlier ones of its key."""
         if self.waiting and row[2] is not None:
-            gone = self.waiting.pop(_short(row[2]), None)
-            if gone is not None:
-                self.compacted += gone.records
+            self._supersede(row[2])
+
+    def meet_others(self, keys: Iterable[bytes]) -> None:
+        """Note what others have written at this side."""
+        for key in keys if self.waiting else ():
+            self._supersede(key)
+
+    def _supersede(self, key: bytes) -> None:
+        gone = self.waiting.pop(_short(key), None)
+        if gone is not None:
+            self.compacted += gone.records
 
     def find(self, offset: int) -> None:
         """Note a record that nothing explains, whatever its key; only in the first pass."""
@@ -251,8 +267,10 @@ def _pass(  # noqa: PLR0917  # both sides and what is between them
     for place, one, two in _in_step(logs.source(), logs.target(), places):
         findings.records += is_first and one is not None
         if one is not None:
+            at_source.meet_others(logs.source_others())
             at_source.meet(one)
         if two is not None:
+            at_target.meet_others(logs.target_others())
             at_target.meet(two)
         if one is None:
             assert two is not None
@@ -264,6 +282,8 @@ def _pass(  # noqa: PLR0917  # both sides and what is between them
             at_target.find(one[0])
         else:
             at_target.lack(one)
+    at_source.meet_others(logs.source_others())
+    at_target.meet_others(logs.target_others())
     for row in logs.source_later():
         at_source.meet(row)
     for row in logs.target_later():

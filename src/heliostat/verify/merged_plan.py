@@ -64,7 +64,8 @@ def merged_view(
                 seen.unknown[one] = NONE_LEFT
                 continue
             seen.origins[one] = Origin(ids, log.start, log.end, own.start)
-            numbers[two] = Bounds(own.start, own.end)
+            begin = own.start if log.start else 0  # a cleaner may have taken the first ones
+            numbers[two] = Bounds(begin, max(own.end, min(ids.noted.get(one, 0), near)))
     seen.target = replace(target, bounds={**target.bounds, **numbers})
     return seen
 

@@ -8,8 +8,9 @@ Written for `verify` alone: nothing here is what copies.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import NamedTuple, Self
 
 from heliostat.names import TopicPartition
@@ -33,6 +34,9 @@ class LinkIds(NamedTuple):
     """Of all links that append there."""
     at_target: frozenset[int]
     """Of the link that is verified."""
+    noted: Mapping[TopicPartition, int] = MappingProxyType({})
+    """How many records it has appended, by source partition, of topics that may be compacted: its
+    last batches may be gone there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +61,15 @@ class Origin:
     number: int
     to_end: bool = True
 
-    def of_site(self, batches: Iterable[Batch]) -> Iterator[Batch]:
-        """Yield what no link has brought to the source."""
-        return (each for each in batches if _writer(each)[0] not in self.ids.at_source)
+    def of_site(
+        self, batches: Iterable[Batch], passed: Callable[[Batch], None] | None = None
+    ) -> Iterator[Batch]:
+        """Yield what no link has brought to the source; `passed` is given the others."""
+        for each in batches:
+            if _writer(each)[0] not in self.ids.at_source:
+                yield each
+            elif passed is not None:
+                passed(each)
 
     def from_(self, reader: LogReader, partition: TopicPartition, start: int) -> Self:
         """Return what is left of it where the target's log begins at a later offset by now."""
@@ -98,9 +108,19 @@ class OwnRecords:
         Whose records it has.
     start, end
         Numbers; batches wholly outside are left out.
+    passed
+        Is given all that is not the link's own.
     """
 
-    def __init__(self, stream: PartitionStream, origin: Origin, start: int, end: int) -> None:
+    def __init__(
+        self,
+        stream: PartitionStream,
+        origin: Origin,
+        start: int,
+        end: int,
+        passed: Callable[[Batch], None] | None = None,
+    ) -> None:
+        self._passed = passed
         self._stream = stream
         self._origin = origin
         self._start, self._end = start, end
@@ -117,6 +137,8 @@ class OwnRecords:
         for batch in self._stream:
             producer_id, sequence = _writer(batch)
             if producer_id not in self._origin.ids.at_target:
+                if self._passed is not None:
+                    self._passed(batch)
                 continue
             gone = max(0, self._origin.start - batch.base_offset)
             number = _nearest(sequence, following)

@@ -22,6 +22,7 @@ from heliostat.verify.compaction import CleaningRule, Compacted, judge
 from heliostat.verify.compare import Compared, compare
 from heliostat.verify.fetch_fit import PARTITION_BYTES, PARTITION_BYTES_MAX
 from heliostat.verify.mapped import KeptTarget, MovedSource, without
+from heliostat.verify.merged_logs import MergedLogs
 from heliostat.verify.origin import Origin, OwnRecords, target_stream
 from heliostat.verify.piped import Pipes
 from heliostat.verify.ranges import Chunk, Stretch
@@ -266,12 +267,16 @@ def _explained(
 ) -> ExplainedStretch:
     """Explain a stretch: first by compaction, if a side compacts, then by alignment."""
     stretch, rule = one.stretch, one.rule
-    if rule is None or views.origin is not None:  # links refuse to merge what is compacted
-        found = _explain(source, target, replace(one, rule=None), views)
+    if rule is None:
+        found = _explain(source, target, one, views)
         return ExplainedStretch(one.index, found)
-    logs = BothLogs(source, target, stretch, one.start, views)
+    sides = source, target, stretch, one.start, views
+    logs = BothLogs(*sides) if views.origin is None else MergedLogs(*sides, views.origin)
     with _no_collector():
         judged = judge(logs, stretch.places, rule, stretch.target_stop)
+    if logs.repeats:  # what follows is moved: no hole explains that
+        found = _explain(source, target, replace(one, rule=None), views)
+        return ExplainedStretch(one.index, found)
     if judged.findings.is_clean and not stretch.target_has_more:
         return ExplainedStretch(one.index, judged.findings, compacted=judged.compacted)
     named = _explain(source, target, one, views)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,6 +15,7 @@ from heliostat.merge.own_end import (
     is_whole,
     numbered,
     own_end,
+    own_end_after_cut,
 )
 from heliostat.names import Offset
 
@@ -35,9 +37,8 @@ def number(
     *,
     note: OwnNote = NOTE,
     remembered: int | None = None,
-    is_compacted: bool = False,
 ) -> int | None:
-    return own_end(Evidence(note, remembered, log, end, is_compacted), {OWN}).number
+    return own_end(Evidence(note, remembered, log, end), {OWN}).number
 
 
 @given(st.integers(0, 2**40), st.integers(-(2**20), 2**20))
@@ -67,9 +68,30 @@ def test_a_log_that_lacks_a_part_and_has_nothing_own_leaves_it_unknown() -> None
     assert number([other(105, 3)], 108) is None
 
 
-def test_a_compacted_log_that_lacks_a_part_leaves_it_unknown() -> None:
+def test_a_hole_behind_the_last_own_batch_leaves_it_unknown() -> None:
     """Given a cleaner that may have taken the link's last batches / then nobody knows."""
-    assert number([other(100), own(10, 101), other(103)], 104, is_compacted=True) is None
+    assert number([other(100), own(10, 101), other(103)], 104) is None
+    assert number([other(100), own(10, 101), other(102)], 104) is None
+
+
+def test_a_hole_before_the_last_own_batch_hides_nothing() -> None:
+    assert number([other(100), own(12, 103), other(104)], 105) == 13
+
+
+@pytest.mark.parametrize(
+    ("log", "start", "wanted"),
+    [
+        ([other(40, 20)], 40, 0),
+        ([other(60, 10)], 60, None),
+        ([other(40, 12), other(55, 5)], 40, None),
+    ],
+)
+def test_a_link_that_had_none_when_its_log_was_cut_has_none_only_if_the_rest_is_whole(
+    log: list[BatchPlace], start: int, wanted: int | None
+) -> None:
+    """Given a note of no record, and a log cut at 50 / then a part that lacks may have had some."""
+    known = Evidence(OwnNote(0, Offset(55)), None, log, log[-1].next_offset)
+    assert own_end_after_cut(known, start, 50, {OWN}).number == wanted
 
 
 def test_a_closed_note_needs_no_log() -> None:
@@ -120,3 +142,26 @@ def test_whatever_is_noted_and_removed_nothing_wrong_is_told(
     told = number([each for each in left if each.next_offset > note.complete_to], offset, note=note)
     start = left[0].offset if left else offset
     assert told == count or (told is None and start > note.complete_to)
+
+
+@given(
+    st.lists(st.tuples(st.booleans(), st.integers(1, 4), st.booleans()), max_size=30),
+    st.integers(0, 29),
+)
+def test_whatever_a_cleaner_has_removed_nothing_wrong_is_told(
+    batches: list[tuple[bool, int, bool]], noted: int
+) -> None:
+    """Given a log without some batches / then its end is told as it was, or nobody knows."""
+    log: list[BatchPlace] = []
+    offset = count = 0
+    note = OwnNote(0, Offset(0))
+    for at, (is_own, records, is_kept) in enumerate(batches):
+        if at == noted:
+            note = OwnNote(count, Offset(offset))
+        if is_kept:
+            log.append(own(count, offset, records) if is_own else other(offset, records))
+        count += records * is_own
+        offset += records
+    behind = [each for each in log if each.next_offset > note.complete_to]
+    told = number(behind, offset, note=note)
+    assert told == count or (told is None and not is_whole(behind, note.complete_to, offset))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Collection
 from itertools import pairwise
 
 import pytest
@@ -42,6 +43,8 @@ class Ground:
         self.landed: dict[tuple[Site, Site], list[BatchPlace]] = {way: [] for way in ways}
         self.at = dict.fromkeys(ways, 0)
         """Source offset at which a link goes on."""
+        self.gone: dict[Site, set[int]] = {name: set() for name in self.names}
+        """Offsets that a cleaner has emptied."""
 
     def write(self) -> None:
         name = self.chance.choice(self.names)
@@ -67,9 +70,17 @@ class Ground:
             if way[1] == site:
                 noted = self.chance.randint(0, len(own))
                 note = OwnNote(noted, Offset(own[noted - 1].next_offset if noted else 0))
-                landed = look(own, note, len(self.logs[site]))
+                gone = self.gone[site]
+                left = [each for each in own if each.offset not in gone]
+                landed = look(left, note, len(self.logs[site]), holes=gone)
                 found[way[0]] = Crossing(self.sent[way], landed, Offset(self.at[way]))
         return found
+
+    def clean(self) -> None:
+        """A cleaner's run at each site, which leaves the newest records."""
+        for site, log in self.logs.items():
+            upto = max(0, len(log) - 3)
+            self.gone[site] |= {at for at in range(upto) if self.chance.random() < 0.2}
 
     def run(self, steps: int) -> None:
         for _ in range(steps):
@@ -108,6 +119,36 @@ def test_a_group_skips_nothing_and_reads_again_what_was_foretold(names: str) -> 
         assert set(ground.logs[site][:offset]) <= read
         for first, second in pairwise(sorted(read)):
             assert first[0] != second[0] or second[1] == first[1] + 1, f"seed {seed}: a hole"
+
+
+@pytest.mark.parametrize("names", ["AB", "ABC"])
+def test_a_group_in_cleaned_logs_skips_nothing_that_it_has_not_passed(names: str) -> None:
+    """Given cleaners at work / then what a group never passed, and is left, is not skipped.
+
+    What a cleaner took before the place where it goes on counts as passed: a later record of the
+    key is there.
+    """
+    for seed in range(25):
+        ground = Ground(seed, names)
+        site, offset = ground.names[0], 0
+        passed: set[Record] = set()
+        notes: dict[Site, Published] = {}
+        for _ in range(10):
+            ground.run(40)
+            ground.clean()
+            log = ground.logs[site]
+            stop = Offset(ground.chance.randrange(offset, len(log) + 1))
+            passed |= set(log[offset:stop])
+            has_read = with_earlier(read_to(site, stop, ground.into(site)), stop, notes.get(site))
+            site = ground.chance.choice([name for name in ground.names if name != site])
+            there, gone = ground.logs[site], ground.gone[site]
+            place = place_at(site, has_read, ground.into(site), Offset(len(there)))
+            left = [at for at in range(len(there)) if at not in gone]
+            skipped = [at for at in left if at < place.offset and there[at] not in passed]
+            assert not skipped, f"seed {seed}"
+            passed |= {there[at] for at in gone if at < place.offset}
+            notes[site] = Published(place.offset, has_read)
+            offset = place.offset
 
 
 def test_a_group_that_was_reset_reads_again() -> None:
@@ -162,6 +203,23 @@ def test_what_a_log_does_not_tell_is_not_guessed() -> None:
     assert look(OWN, gone, 12, start=8).place_of(0) == 9
 
 
+def test_where_a_cleaner_was_what_has_landed_is_told_from_below_and_above() -> None:
+    """Given batches that a cleaner has removed / then bounds hold, and read records are not more
+    than surely are. Where nothing lacks up to the next own batch both are equal.
+    """
+    left = [OWN[0], OWN[2]]  # offsets 5 and 6 are a hole
+    landed = look(left, OwnNote(0, START), 12, holes=range(5, 7))
+    assert [landed.before(Offset(at)) for at in (3, 5, 6, 7, 9, 10)] == [0, 4, 4, 4, 4, 5]
+    assert [landed.surely_before(Offset(at)) for at in (3, 5, 6, 7, 9, 10)] == [0, 2, 2, 4, 4, 5]
+    noted = look(left, OwnNote(3, Offset(6)), 12, holes=range(5, 7))
+    assert [noted.surely_before(Offset(at)) for at in (5, 6)] == [2, 3]
+    crossing = Crossing(OffsetMap(), landed)
+    assert [crossing.at_source(Offset(at)) for at in (5, 7)] == [2, 4]
+    assert crossing.between(Offset(3), Offset(5)) == 2
+    none_left = look([], OwnNote(0, START), 12, holes=range(3, 12))
+    assert none_left.surely_before(Offset(5)) == 0
+
+
 def test_a_map_that_begins_behind_all_that_is_left_still_tells_where_to_go_on() -> None:
     """Given no own record that is left, and a pruned map / then the next source offset is known."""
     sent = OffsetMap.of([Break(0, 10), Break(4, 30)])
@@ -189,12 +247,15 @@ def look(
     start: int = 0,
     kept: OwnBatches | None = None,
     asked: list[int] | None = None,
+    holes: Collection[int] = (),
 ) -> LandedLog:
     """A log of which each offset without an own batch is another's record."""
 
     def read(offset: Offset) -> Stretch:
         if asked is not None:
             asked.append(offset)
+        while offset in holes and offset + 1 < end:
+            offset = Offset(offset + 1)
         found = next((each for each in own if each.offset <= offset < each.next_offset), None)
         batch = found or BatchPlace(OTHER, 0, offset, offset + 1)
         return Stretch([batch], Offset(batch.next_offset))

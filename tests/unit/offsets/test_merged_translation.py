@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from heliostat.errors import Refused
 from heliostat.merge.crossing import Crossing
 from heliostat.merge.landed_log import LandedLog, OwnBatches, Stretch
 from heliostat.merge.own_end import BatchPlace, OwnNote
@@ -91,3 +92,26 @@ def test_what_the_log_has_no_more_is_not_translated() -> None:
     blind = translator()
     assert blind.to_target(TOPIC, P0, Offset(21)).why is Why.NOT_TOLD
     assert blind.to_source(TOPIC, P0, Offset(11)).why is Why.ELSEWHERE
+
+
+def test_its_map_is_shown_with_numbers_and_where_they_begin() -> None:
+    """Given own records between others / then runs have numbers, and the first one's offset.
+
+    What is gone from the log says so; where nobody knows how many there are, nothing is guessed.
+    """
+    shown = translator(note=NOTED)
+    [summary] = shown.summaries(TOPIC, P0)
+    assert (summary.kind, summary.landed, summary.extents, summary.target_end) == (
+        "merged",
+        5,
+        2,
+        12,
+    )
+    [one] = shown.partitions(TOPIC, P0)
+    assert shown.merged_runs(one) == [(10, 0, 3, 2), (20, 3, 2, 7)]
+    later = translator(4, NOTED._replace(is_closed=True))
+    assert later.merged_runs(one) == [(10, 0, 3, None), (20, 3, 2, 7)]
+    unknown = translator(note=None)
+    assert unknown.summaries(TOPIC, P0)[0].landed is None
+    with pytest.raises(Refused, match="has not noted"):
+        unknown.merged_runs(one)

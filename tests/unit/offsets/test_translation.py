@@ -219,8 +219,9 @@ def test_ten_thousand_translations_are_fast() -> None:
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The command on a hand-made translator; no cluster is asked."""
     made = translator(HOLED, source_topics=frozenset({ORDERS}))
-    monkeypatch.setattr(OffsetTranslator, "from_link", lambda *_: made)
-    monkeypatch.setattr("heliostat.operate.offsets.open_translator", lambda *_: nullcontext(made))
+    for module in ("operate.offsets", "cli.offsets"):
+        name = f"heliostat.{module}.open_translator"
+        monkeypatch.setattr(name, lambda *_: nullcontext(made))
     return ["-c", str(write_config(tmp_path, "127.0.0.1:1", "127.0.0.1:2"))]
 
 

@@ -54,6 +54,16 @@ def test_a_link_that_copies_into_the_source_without_merging_is_refused() -> None
 def test_a_compacted_topic_is_refused() -> None:
     plan = plan_topics(MERGE, source(topic(cleanup__policy="compact")), target(), {})
     assert plan.refuse[T].code == RefusalCode.MERGE
+    assert "topics.merge_compacted" in plan.refuse[T].hint
+
+
+def test_a_compacted_topic_is_merged_where_that_is_set_and_the_plan_says_what_it_means() -> None:
+    allowed = link(naming="merge", merge_compacted=True)
+    there = replace(source(topic(cleanup__policy="compact")), feeds=(feed("back", "B"),))
+    plan = plan_topics(allowed, there, target(mirror(end=9, cleanup__policy="compact")), {})
+    assert not plan.refuse
+    [note] = plan.notes
+    assert note.startswith("t is compacted and merged: of a key that several sites write, each")
 
 
 @pytest.mark.parametrize("merged", [False, True])

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.examples import examples
+from typing_extensions import override
 
 from heliostat.offsets.offset_map import Break, OffsetMap
 from heliostat.verify import compaction
@@ -29,7 +30,7 @@ def row(offset: int, key: bytes | None, value: bytes | None, at_ms: int = OLD_MS
 
 
 @dataclass
-class Lists:
+class Lists(compaction.Logs):
     """Two logs; records after the compared range are separate."""
 
     one: list[ConsumedRecord]
@@ -37,21 +38,27 @@ class Lists:
     one_later: list[ConsumedRecord] = field(default_factory=list)
     two_later: list[ConsumedRecord] = field(default_factory=list)
 
+    @override
     def source(self) -> Iterator[ConsumedRecord]:
         return iter(self.one)
 
+    @override
     def target(self) -> Iterator[ConsumedRecord]:
         return iter(self.two)
 
+    @override
     def source_later(self) -> Iterator[ConsumedRecord]:
         return iter(self.one_later)
 
+    @override
     def target_later(self) -> Iterator[ConsumedRecord]:
         return iter(self.two_later)
 
+    @override
     def source_row(self, offset: int) -> ConsumedRecord | None:
         return next((each for each in self.one if each[0] == offset), None)
 
+    @override
     def target_row(self, offset: int) -> ConsumedRecord | None:
         return next((each for each in self.two if each[0] == offset), None)
 

@@ -12,6 +12,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
 from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.verify.align import Findings
+from heliostat.verify.compaction import Cleaning, CleaningRule
 from heliostat.verify.merged_plan import NONE_LEFT, MergedView, as_merged, merged_view
 from heliostat.verify.origin import LinkIds, Origin, OwnRange, own_range
 from heliostat.verify.pipeline import _compare
@@ -41,6 +42,10 @@ class Written(NamedTuple):
     producer: int
     values: Sequence[bytes]
     sequence: int = 0
+    keys: bytes = b"k"
+    """One for each record, or one for all."""
+    is_gone: bool = False
+    """Whether a cleaner has removed it."""
 
 
 class Log:
@@ -60,11 +65,12 @@ class Log:
                 batch_size=1 << 20,
             )
             for number, value in enumerate(each.values):
-                builder.append(number, 1_700_000_000_000, b"k", value, [])
+                key = each.keys[number : number + 1] or each.keys[:1]
+                builder.append(number, 1_700_000_000_000, key, value, [])
             data = bytearray(builder.build())
             struct.pack_into(">q", data, 0, self.end)
             first, self.end = self.end, self.end + len(each.values)
-            if self.end > start:
+            if self.end > start and not each.is_gone:
                 self._batches.append((first, self.end, bytes(data)))
 
     def bounds(self, _: object) -> dict[TopicPartition, Bounds]:
@@ -118,14 +124,17 @@ def verified(
     target: Any,
     breaks: list[tuple[int, int]],
     spec: RangeSpec,
+    *,
+    ids: LinkIds = IDS,
+    rule: CleaningRule | None = None,
 ) -> Found:
-    monkeypatch.setattr("heliostat.verify.pipeline._rules", lambda *_: {P.topic: None})
+    monkeypatch.setattr("heliostat.verify.pipeline._rules", lambda *_: {P.topic: rule})
 
     def maps(*_: object) -> MapClaim:
         return MapClaim(breaks)
 
     one, two = view(source, "summit"), view(target, "base")
-    seen = merged_view(target, [PAIR], one, two, ids=IDS, maps=maps)
+    seen = merged_view(target, [PAIR], one, two, ids=ids, maps=maps)
     made = plan([PAIR], one, seen.target, spec, map_view=maps)
     made = as_merged(made, seen, source.bounds(P), must=spec.is_complete)
     work = Here(ComparedClusters(NOBODY, NOBODY, origins=seen.origins), source, target)
@@ -205,6 +214,59 @@ def test_each_fault_is_found(monkeypatch: pytest.MonkeyPatch, fault: str, spec: 
     assert getattr(found, kind) > 0, found
     others = {"lost", "doubled", "reordered", "foreign"} - {kind}
     assert [each for each in others if getattr(found, each)] == [], found
+
+
+CLEANED = CleaningRule(Cleaning(compacts=True), Cleaning(compacts=True), 1_700_000_000_000)
+KEYED = [
+    Written(SITE, values("a", 0, 2), 0, b"xy"),
+    Written(BACK, values("b", 0, 1), 0, b"z"),
+    Written(SITE, values("a", 2, 4), 2, b"zx"),
+    Written(SITE, values("a", 4, 5), 4, b"w"),
+]
+KEYED_BREAKS = [(0, 0), (2, 3)]
+THERE = [
+    Written(OWN, values("a", 0, 2), 0, b"xy"),
+    Written(OWN, values("a", 2, 4), 2, b"zx"),
+    Written(OTHER, values("b", 0, 1), 0, b"z"),
+    Written(OWN, values("a", 4, 5), 4, b"w"),
+    Written(OTHER, values("b", 1, 3), 1, b"xw"),
+]
+
+
+@pytest.mark.parametrize(
+    ("gone", "lost"), [((), 0), ((1,), 0), ((3,), 0), ((1, 3), 0), ((0,), 1), ((1, 2), 1)]
+)
+def test_what_anybodys_later_record_supersedes_may_be_gone(
+    monkeypatch: pytest.MonkeyPatch, gone: tuple[int, ...], lost: int
+) -> None:
+    """Given cleaned logs / then what lacks is compacted if somebody wrote its key later there.
+
+    Also the link's very last record, by its note; and what nobody superseded is lost.
+    """
+    target = Log([each._replace(is_gone=at in gone) for at, each in enumerate(THERE)])
+    ids = IDS._replace(noted={P: 5})
+    found = verified(monkeypatch, Log(KEYED), target, KEYED_BREAKS, COMPLETE, ids=ids, rule=CLEANED)
+    assert (found.findings.lost, found.behind, found.not_compared) == (lost, 0, [])
+    assert found.findings.is_clean == (not lost)
+
+
+def test_what_is_there_twice_is_found_in_compacted_topics(monkeypatch: pytest.MonkeyPatch) -> None:
+    twice = Log([*THERE, THERE[3]])
+    found = verified(monkeypatch, Log(KEYED), twice, KEYED_BREAKS, COMPLETE, rule=CLEANED)
+    assert found.findings.doubled == 1
+
+
+def test_what_the_source_has_lost_to_a_record_from_elsewhere_is_compacted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given a key that the other site wrote later, too / then the source may lack its own."""
+    source = [Written(SITE, [b"a-0"], 0, b"z", is_gone=True), Written(BACK, [b"b-0"], 0, b"z")]
+    target = [Written(OWN, [b"a-0"], 0, b"z")]
+    found = verified(monkeypatch, Log(source), Log(target), [(0, 0)], COMPLETE, rule=CLEANED)
+    assert found.findings.is_clean
+    other = [source[0], source[1]._replace(keys=b"y")]
+    found = verified(monkeypatch, Log(other), Log(target), [(0, 0)], COMPLETE, rule=CLEANED)
+    assert found.findings.foreign == 1
 
 
 def test_records_of_links_that_no_row_names_differ(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -90,12 +90,14 @@ class OwnEnds:
                 yield index, ConnectionLost(text)
                 continue
             own = self.logs[index]
+            cut_at = cuts.get(target, log.end)
             if (sequence := remembered[target].get(self._producer_id)) is not None:
                 number = numbered(sequence, own.note.number) + 1
-                own.stands_at(number, epochs[index])
-                yield index, LogRange(Offset(0), Offset(number))
-                continue
-            cut_at = cuts.get(target, log.end)
+                # Memory that was rebuilt from a cleaned log may be of an earlier batch.
+                if number >= own.note.number or cut_at < own.note.complete_to:
+                    own.stands_at(number, epochs[index])
+                    yield index, LogRange(Offset(0), Offset(number))
+                    continue
             yield index, self._by_log(index, broker, log, cut_at=cut_at, epoch=epochs[index])
 
     def _by_log(
@@ -113,7 +115,7 @@ class OwnEnds:
         assert own.stretch is not None
         known = Evidence(own.note, None, own.stretch.batches, log.end)
         if is_cut:
-            said = own_end_after_cut(known, log.start, self._ids)
+            said = own_end_after_cut(known, log.start, cut_at, self._ids)
         else:
             said = own_end(known, self._ids)
         own.stands_at(said.number, epoch)
