@@ -108,7 +108,7 @@ def make_app(
         redoc_url=None,
         responses=documented(400, 401, 405, 421, 422, 500),
     )
-    bodies = Bodies(watch.clock)
+    bodies = Bodies(watch.clock, lambda: watch.changes)
     _add_health(app, watch, bodies)
     add_mirrormaker2(app, watch, bodies)
     _add_links(app, watch, bodies)
@@ -151,7 +151,7 @@ def _as_file(config: Config) -> ConfigFile:
 def health_app(watch: Watch) -> FastAPI:
     """Return what answers on the second address: health and metrics only."""
     app = FastAPI(title=TITLE, version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    bodies = Bodies(watch.clock)
+    bodies = Bodies(watch.clock, lambda: watch.changes)
     _add_health(app, watch, bodies)
     add_mirrormaker2(app, watch, bodies)
     _add_problems(app)

@@ -45,8 +45,14 @@ class LinkWatch:
     mirrormaker: MirrorMakerSamples
     history: History
     seen_at_s: float = 0.0
+    seen_change: int = 0
     last: WatchedLink | None = None
-    """As it was seen last, and when (monotonic)."""
+    """As it was seen last, and when (monotonic), after how many changes."""
+
+    @property
+    def changes(self) -> int:
+        """How often it was steered."""
+        return self.follower.reports.board.changes
 
 
 class Watch:
@@ -93,6 +99,8 @@ class Watch:
         self.routes = RouteTimes()
         """How long the answers of this service take."""
         self._is_started = False
+        self._configured = 0
+        """How often the configuration has changed."""
         self._stopping = threading.Event()
         self._process = psutil.Process()
         self._lock = threading.Lock()
@@ -139,6 +147,7 @@ class Watch:
             if self._is_started:
                 self._links[name].follower.stop()
         self._links = {name: self._links[name] for name in wanted}
+        self._configured += 1
 
     def start(self) -> None:
         """Begin to follow and watch."""
@@ -176,6 +185,11 @@ class Watch:
             link.follower.stop()
 
     @property
+    def changes(self) -> int:
+        """How often links came, went or were steered: what is told is to be told anew."""
+        return self._configured + sum(link.changes for link in self._links.values())
+
+    @property
     def names(self) -> tuple[LinkName, ...]:
         """Names of the links."""
         return tuple(self._links)
@@ -190,8 +204,9 @@ class Watch:
 
     def _observe(self, link: LinkWatch) -> WatchedLink:
         with self._lock:
-            now_s = self.clock.monotonic_s()
-            if link.last is None or now_s - link.seen_at_s >= FRESH_S:
+            now_s, change = self.clock.monotonic_s(), link.changes
+            is_old = now_s - link.seen_at_s >= FRESH_S or change != link.seen_change
+            if link.last is None or is_old:
                 follower = link.follower
                 source, target = follower.link.source, follower.link.target
                 link.last = WatchedLink(
@@ -202,7 +217,7 @@ class Watch:
                     follower.latencies,
                     follower.retention.seconds,
                 )
-                link.seen_at_s = now_s
+                link.seen_at_s, link.seen_change = now_s, change
             return link.last
 
     def voice(self, link: LinkName) -> Voice:
