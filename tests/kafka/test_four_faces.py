@@ -8,6 +8,7 @@ outlive whoever was to carry them out is `test_killed_steering.py`.
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -46,8 +47,9 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 LINK, CONNECTOR, HOME_LINK = "src-to-destn", "mirror-source", "by-hand"
 OWNED_BY, TAKEN_BY = "first-host", "second-host"
 SEEN_WITHIN_S = 2.0
-TAKEN_WITHIN_S = 14.0
-"""A standby takes over once the owner was silent for half of a lease of 20 s; then it begins."""
+LEASE_S = 5
+TAKEN_WITHIN_S = LEASE_S + 1 + SEEN_WITHIN_S + 1
+"""A standby on another host takes over a second after the lease, and looks once a second."""
 WATCHED_S = 20.0
 """How long a face is watched that shows nothing: so that a failure tells how late it is."""
 TAB_WITHIN_MS = 15_000
@@ -64,6 +66,8 @@ class Show:
         for host in (OWNED_BY, TAKEN_BY):
             (folder / host).mkdir()
             tours.append(ConnectTour(source, target, folder / host))
+            with tours[-1].config.open("a") as file:
+                file.write(f"defaults: {{lanes: {{lease_s: {LEASE_S}}}}}\n")
         self.tour, standby = tours
         self.topic, self.other = self.tour.topic, create_topic(source)
         create_topic(source, self.topic)
@@ -76,6 +80,7 @@ class Show:
         self.standby = stack.enter_context(LinkProcess(standby.config, "--plain", host=TAKEN_BY))
         self.standby_url = standby.url
         until(lambda: "watch it at" in self.standby.text(), self.standby.text)
+        self.standby.process.send_signal(signal.SIGSTOP)  # until the first one owns the links
         self.connect = KafkaConnect(client, {LINK: CONNECTOR})
         self.curl, self.cli = Curl(self.tour.url), CommandLine(standby.config)
         self.page = Page(tab, standby.url)
@@ -84,7 +89,7 @@ class Show:
         self._pool = stack.enter_context(ThreadPoolExecutor(len(self.faces)))
 
     def upload(self, *topics: str) -> None:
-        """Upload the MirrorSource connector."""
+        """Upload the MirrorSource connector; `foo` stands for the topic."""
         config = SOURCE | {"topics": ",".join(topics)}
         self.tour.upload(self._client, CONNECTOR, config)
 
@@ -181,15 +186,17 @@ def test_links_are_made(show: Show) -> None:
     connect, page = show.connect, show.page
     show.upload_partners()
     page.look_at_all()
-    upload = partial(connect.put, lambda: show.upload(show.topic))
+    upload = partial(connect.put, lambda: show.upload("foo"))
     show.seen("made", connect, upload, LINKS, has(LINK))
     show.seen("made", page, lambda: page.create(HOME_LINK, [show.other]), LINKS, has(HOME_LINK))
     for link, topic in ((LINK, show.topic), (HOME_LINK, show.other)):
-        until(lambda link=link: show.curl.shown(STATE, link) == "running", show.owner.text)
+        until(lambda name=link: show.curl.shown(STATE, name) == "running", show.owner.text)
         page.look(link)
         for face in show.faces:
             until(lambda f=face, a=link, t=topic: t in f.shown(TOPICS, a), face.name)
             assert face.shown(OWNER, link) == OWNED_BY, face.name
+    show.standby.process.send_signal(signal.SIGCONT)
+    until(lambda: show.standby.text().count("waiting for its owner") == 2, show.standby.text, 20.0)
 
 
 def test_a_link_is_paused_and_resumed(show: Show) -> None:
@@ -236,7 +243,7 @@ def test_a_selection_changes(show: Show) -> None:
         page.look(HOME_LINK)
         show.seen(change, face, act, TOPICS, holds, HOME_LINK)
     page.look(LINK)
-    upload = partial(connect.put, lambda: show.upload(f"{show.topic},{more}"))
+    upload = partial(connect.put, lambda: show.upload(f"foo,{more}"))
     show.seen("one more", connect, upload, TOPICS, has(more))
     refused(curl.select(LINK, both), 409, f"connector {CONNECTOR}")
     path = f"{show.standby_url}/connectors/{HOME_LINK}/config"

@@ -143,11 +143,12 @@ class Watch:
                 for alias in self._clusters.keys() - aliases:
                     self._clusters[alias].start()
                 self._start(name, added.follower)
-        for name in self._links.keys() - wanted.keys():
-            if self._is_started:
-                self._links[name].follower.stop()
+        gone = [self._links[name] for name in self._links.keys() - wanted.keys()]
         self._links = {name: self._links[name] for name in wanted}
         self._configured += 1
+        if self._is_started:
+            for each in gone:
+                each.follower.stop()
 
     def start(self) -> None:
         """Begin to follow and watch."""
