@@ -1,9 +1,9 @@
 """One link with an owner and a standby, steered by four faces: each sees what the others did.
 
-`kafkaconnect`, plain HTTP, the page in Chromium and the command line take turns; each change is to be
-seen by all others within two seconds, a takeover after the lease. `curl` asks the owner's service,
-page and `kafkaconnect` that of the standby; the command line asks the clusters. That wishes and orders
-outlive whoever was to carry them out is `test_killed_steering.py`.
+`kafkaconnect`, plain HTTP, the page in Chromium and the command line take turns; each change is to
+be seen by all others within two seconds, a takeover after the lease. `curl` asks the owner's
+service, page and `kafkaconnect` that of the standby; the command line asks the clusters. That
+wishes and orders outlive whoever was to carry them out is `test_killed_steering.py`.
 """
 
 from __future__ import annotations
@@ -105,6 +105,7 @@ class Show:
         act: Callable[[], object],
         what: str,
         holds: Holds,
+        *,
         link: str = LINK,
         within_s: float = SEEN_WITHIN_S,
     ) -> None:
@@ -131,7 +132,9 @@ class Show:
             took_s = seen_s - actor.began_s
             self.times.append((change, actor.name, name, took_s))
             if took_s > within_s:
-                late.append(f"{change} by {actor.name}: {name} shows it after {took_s:.1f} s: {last}")
+                late.append(
+                    f"{change} by {actor.name}: {name} shows it after {took_s:.1f} s: {last}"
+                )
         assert late == [], f"{late}\n{self.standby.text()[-2000:]}"
         if what in actor.shows:
             until(lambda: holds(actor.shown(what, link)), f"{actor.name} shows its own {change}")
@@ -241,7 +244,7 @@ def test_a_selection_changes(show: Show) -> None:
     )
     for change, face, act, holds in acts:
         page.look(HOME_LINK)
-        show.seen(change, face, act, TOPICS, holds, HOME_LINK)
+        show.seen(change, face, act, TOPICS, holds, link=HOME_LINK)
     page.look(LINK)
     upload = partial(connect.put, lambda: show.upload(f"foo,{more}"))
     show.seen("one more", connect, upload, TOPICS, has(more))

@@ -7,6 +7,7 @@ shows what it does by design: Kafka Connect's API has no limits, and tells of no
 from __future__ import annotations
 
 import json
+import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -14,11 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-from page.test_changes_in_browser import button
 from support.command import heliostat
 from support.connect_clients import Client
+from typing_extensions import override
 
-LINKS, STATE, LIMIT, TOPICS, RESTARTS, OWNER = "links", "state", "limit", "topics", "restarts", "owner"
+LINKS, STATE, LIMIT, TOPICS, RESTARTS, OWNER = (
+    "links",
+    "state",
+    "limit",
+    "topics",
+    "restarts",
+    "owner",
+)
 ALL = frozenset({LINKS, STATE, LIMIT, TOPICS, RESTARTS, OWNER})
 AGAIN = "began anew"
 """What is told of a restart that is done."""
@@ -55,6 +63,7 @@ class Curl(Face):
     def __init__(self, url: str) -> None:
         self.url = url
 
+    @override
     def shown(self, what: str, link: str) -> object:
         """Return what the service answers."""
         if what == LINKS:
@@ -121,6 +130,7 @@ class KafkaConnect(Face):
         self._connectors = connectors
         self._links = {connector: link for link, connector in connectors.items()}
 
+    @override
     def shown(self, what: str, link: str) -> object:
         """Return what the command prints, as links have it."""
         name = self._connectors.get(link, link)
@@ -163,6 +173,7 @@ class CommandLine(Face):
     def __init__(self, config: Path) -> None:
         self._config = config
 
+    @override
     def shown(self, what: str, link: str) -> object:
         """Return what the command prints."""
         if what == LINKS:
@@ -199,7 +210,8 @@ SEEN = """() => {
   return {
     links: all("header nav a"), state: all(".link-head .pill").join(),
     owner: all(".link-head .flow").join(), limit: all("section:has(#levels-title) .rests"),
-    topics: all("section:has(#worst-title) td.name"), events: all("section:has(#lately-title)").join(),
+    topics: all("section:has(#worst-title) td.name"),
+    events: all("section:has(#lately-title)").join(),
   };
 }"""
 STATES = {"in sync": "running", "not level": "running", "paused": "paused"}
@@ -222,6 +234,7 @@ class Page(Face):
         """Go to the map."""
         self._tab.goto(f"{self._url}/#/")
 
+    @override
     def shown(self, what: str, link: str) -> object:
         """Return what stands there."""
         seen = self._tab.evaluate(SEEN)
@@ -240,7 +253,7 @@ class Page(Face):
 
     def wish(self, verb: str, *, field: str = "") -> None:
         """Press a button of the link in sight, fill what is asked for, and confirm."""
-        button(self._tab, verb).click()
+        self._press(verb)
         if field:
             self._tab.wait_for_selector("dialog >> text=once the fields are filled")
             self._tab.keyboard.type(field)
@@ -253,7 +266,7 @@ class Page(Face):
     def create(self, link: str, topics: Sequence[str]) -> None:
         """Make a link of the home."""
         self._tab.goto(f"{self._url}/#/")
-        button(self._tab, "New link").click()
+        self._press("New link")
         self._tab.wait_for_selector("dialog >> text=once the link has a name")
         self._tab.keyboard.type(link)
         self._content(content_of(topics))
@@ -261,8 +274,11 @@ class Page(Face):
     def select(self, link: str, topics: Sequence[str]) -> None:
         """Change which topics are copied."""
         self._tab.goto(f"{self._url}/#/links/{link}/configuration")
-        button(self._tab, "Change the definition").click()
+        self._press("Change the definition")
         self._content(content_of(topics))
+
+    def _press(self, name: str) -> None:
+        self._tab.get_by_role("button", name=re.compile(f"^{name}")).click()
 
     def _content(self, content: Content) -> None:
         self._tab.fill("[data-content]", json.dumps(content))
@@ -271,7 +287,7 @@ class Page(Face):
     def delete(self, link: str) -> None:
         """Delete a link of the home."""
         self._tab.goto(f"{self._url}/#/links/{link}/configuration")
-        button(self._tab, "Delete the definition").click()
+        self._press("Delete the definition")
         self._tab.fill("[data-typed]", link)
         self._confirm("Done: the link is deleted")
 

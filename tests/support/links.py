@@ -216,7 +216,9 @@ class LinkProcess:
         command = [
             sys.executable,
             "-c",
-            f"import socket; socket.gethostname = lambda: {self._host!r}; {RUN}" if self._host else RUN,
+            f"import socket; socket.gethostname = lambda: {self._host!r}; {RUN}"
+            if self._host
+            else RUN,
             "run",
             "-c",
             str(self.config),

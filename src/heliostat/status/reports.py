@@ -271,7 +271,9 @@ class Reports:
 
         At once where lanes have reported as many others as there are: these have not moved.
         """
-        left_ms = {key: row.left_ms or self._gone.get(row.lane, 0) for key, row in self.rows.items()}
+        left_ms = {
+            key: row.left_ms or self._gone.get(row.lane, 0) for key, row in self.rows.items()
+        }
         count = self.driver.get("partitions")
         are_all = count is not None and sum(not ms for ms in left_ms.values()) >= int(count)
         before_ms = now_ms - (0 if are_all else MOVED_WITHIN_S * 1000)
