@@ -57,7 +57,7 @@ class Body:
 @dataclass(slots=True)
 class _Made:
     at_s: float
-    change: int
+    change: object
     body: Body
 
 
@@ -69,10 +69,10 @@ class Bodies:
     clock
         The clock.
     changes
-        Returns how often something has changed that is to be seen at once.
+        Returns something that is another one once anything has changed that is to be seen at once.
     """
 
-    def __init__(self, clock: Clock, changes: Callable[[], int] = lambda: 0) -> None:
+    def __init__(self, clock: Clock, changes: Callable[[], object] = lambda: 0) -> None:
         self._clock = clock
         self._changes = changes
         self._made: dict[str, _Made] = {}

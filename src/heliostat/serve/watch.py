@@ -98,10 +98,7 @@ class Watch:
         )
         self.routes = RouteTimes()
         """How long the answers of this service take."""
-        self._is_started = False
-        self._configured = 0
-        """How often the configuration has changed."""
-        self._stopping = threading.Event()
+        self._is_started, self._stopping = False, threading.Event()
         self._process = psutil.Process()
         self._lock = threading.Lock()
 
@@ -145,10 +142,8 @@ class Watch:
                 self._start(name, added.follower)
         gone = [self._links[name] for name in self._links.keys() - wanted.keys()]
         self._links = {name: self._links[name] for name in wanted}
-        self._configured += 1
-        if self._is_started:
-            for each in gone:
-                each.follower.stop()
+        for each in gone if self._is_started else ():
+            each.follower.stop()
 
     def start(self) -> None:
         """Begin to follow and watch."""
@@ -186,9 +181,9 @@ class Watch:
             link.follower.stop()
 
     @property
-    def changes(self) -> int:
-        """How often links came, went or were steered: what is told is to be told anew."""
-        return self._configured + sum(link.changes for link in self._links.values())
+    def changes(self) -> tuple[object, ...]:
+        """Another one once links come, go or are steered: what is told is to be told anew."""
+        return (id(self.config), *((name, link.changes) for name, link in self._links.items()))
 
     @property
     def names(self) -> tuple[LinkName, ...]:
@@ -206,8 +201,8 @@ class Watch:
     def _observe(self, link: LinkWatch) -> WatchedLink:
         with self._lock:
             now_s, change = self.clock.monotonic_s(), link.changes
-            is_old = now_s - link.seen_at_s >= FRESH_S or change != link.seen_change
-            if link.last is None or is_old:
+            is_fresh = now_s - link.seen_at_s < FRESH_S and change == link.seen_change
+            if link.last is None or not is_fresh:
                 follower = link.follower
                 source, target = follower.link.source, follower.link.target
                 link.last = WatchedLink(
@@ -287,8 +282,7 @@ class Watch:
         """Add all samples, for whichever reader."""
         dropped, drivers = 0, set[tuple[object, object]]()
         for link in self._links.values():
-            watched = self._observe(link)
-            match self._voice(watched):
+            match self._voice(watched := self._observe(link)):
                 case Voice.ALL:
                     status = watched.observation.status
                     dropped += link.samples.write(samples, watched)
@@ -308,8 +302,7 @@ class Watch:
         """Return figures of links under the names of MirrorMaker 2's metrics, as text."""
         samples = Samples(MIRRORMAKER_FAMILIES)
         for link in self._links.values():
-            watched = self._observe(link)
-            if self._voice(watched) is Voice.ALL:
+            if self._voice(watched := self._observe(link)) is Voice.ALL:
                 link.mirrormaker.write(samples, watched)
         return samples.text().encode()
 
