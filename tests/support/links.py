@@ -204,9 +204,10 @@ class RunningLink:
 class LinkProcess:
     """A `heliostat run` process; stops with the block, whatever happens in it."""
 
-    def __init__(self, config: Path, *words: str) -> None:
+    def __init__(self, config: Path, *words: str, host: str = "") -> None:
         self.config = config
         self._words = words or ("--no-serve",)
+        self._host = host
         self.log = config.with_name(f"run-{time.monotonic_ns()}.log")
         self.process = self._start()
         self._guard = _guard(self.process.pid)
@@ -215,7 +216,9 @@ class LinkProcess:
         command = [
             sys.executable,
             "-c",
-            RUN,
+            f"import socket; socket.gethostname = lambda: {self._host!r}; {RUN}"
+            if self._host
+            else RUN,
             "run",
             "-c",
             str(self.config),

@@ -26,7 +26,7 @@ from heliostat.status.history import FINE_S
 from heliostat.status.history_minutes import EVENTS_MAX, Figures, HistoryMinutes, Record
 from heliostat.status.history_records import PastEvent
 
-EVENTS_S = 1.0
+EVENTS_S = 0.5
 """Between two looks for what has happened."""
 UNWRITTEN_MAX = 90
 """Records that wait for a target that takes none: half an hour of them."""

@@ -9,6 +9,7 @@ from fastapi import Path, Request
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
+from heliostat.config import LinkConfig
 from heliostat.names import LinkName
 from heliostat.serve.bodies import Bodies
 from heliostat.serve.watch import Watch
@@ -24,6 +25,14 @@ def status_of(watch: Watch, link: str) -> LinkStatus:
     except KeyError:
         names = ", ".join(watch.names)
         raise HTTPException(404, f"there is no link {link}; there are {names}") from None
+
+
+def configured(watch: Watch, link: str) -> LinkConfig:
+    """Return a link as it is configured; 404 if it has gone meanwhile."""
+    try:
+        return watch.config.link(link)
+    except KeyError:
+        raise HTTPException(404, f"there is no link {link} any more") from None
 
 
 def answer(

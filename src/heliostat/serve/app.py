@@ -18,12 +18,12 @@ from starlette.responses import Response
 from starlette.types import ASGIApp
 
 from heliostat import __version__
-from heliostat.config import Config, ConfigFile
+from heliostat.config import Config, ConfigFile, LinkConfig
 from heliostat.errors import HeliostatError
 from heliostat.metrics.text import CONTENT_TYPE
 from heliostat.names import LinkName
 from heliostat.serve.access_routes import add_access
-from heliostat.serve.answers import LinkParameter, answer, status_of
+from heliostat.serve.answers import LinkParameter, answer, configured, status_of
 from heliostat.serve.apply_routes import add_apply
 from heliostat.serve.bodies import Bodies
 from heliostat.serve.caller_routes import add_caller
@@ -108,7 +108,7 @@ def make_app(
         redoc_url=None,
         responses=documented(400, 401, 405, 421, 422, 500),
     )
-    bodies = Bodies(watch.clock)
+    bodies = Bodies(watch.clock, lambda: watch.changes)
     _add_health(app, watch, bodies)
     add_mirrormaker2(app, watch, bodies)
     _add_links(app, watch, bodies)
@@ -151,7 +151,7 @@ def _as_file(config: Config) -> ConfigFile:
 def health_app(watch: Watch) -> FastAPI:
     """Return what answers on the second address: health and metrics only."""
     app = FastAPI(title=TITLE, version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    bodies = Bodies(watch.clock)
+    bodies = Bodies(watch.clock, lambda: watch.changes)
     _add_health(app, watch, bodies)
     add_mirrormaker2(app, watch, bodies)
     _add_problems(app)
@@ -198,8 +198,12 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
         """Return all links in a few figures each."""
 
         def make() -> bytes:
-            statuses = [watched.observation.status for watched in watch.observe_all().values()]
-            items = [_summary(watch, status, max_lag_s) for status in statuses]
+            seen = watch.observe_all()
+            items = [
+                _summary(link, watched.observation.status, max_lag_s)
+                for link in watch.config.links
+                if (watched := seen.get(LinkName(link.name))) is not None
+            ]
             return LinkPage(items=items, as_of_ms=watch.clock.wall_ms()).model_dump_json().encode()
 
         return answer(request, bodies, f"links {max_lag_s}", make)
@@ -212,10 +216,10 @@ def _add_links(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
     )
     def get_link(request: Request, link: LinkParameter, max_lag_s: MaxLag = MAX_LAG_S) -> Response:
         """Return a link, as `heliostat status --json` does, but for its topics."""
-        status = status_of(watch, link)
+        status, known = status_of(watch, link), configured(watch, link)
 
         def make() -> bytes:
-            summary = _summary(watch, status, max_lag_s).model_dump()
+            summary = _summary(known, status, max_lag_s).model_dump()
             row = {**summary, **asdict(replace(status, topics=[]))}  # thousands, left out anyway
             row.pop("topics")
             return json.dumps(row).encode()
@@ -365,8 +369,7 @@ def _add_problems(app: FastAPI) -> None:
     app.openapi = document  # type: ignore[method-assign]  # as FastAPI describes
 
 
-def _summary(watch: Watch, status: LinkStatus, max_lag_s: float) -> LinkSummary:
-    link = watch.config.link(status.link)
+def _summary(link: LinkConfig, status: LinkStatus, max_lag_s: float) -> LinkSummary:
     why = status.why_not_in_sync(max_lag_s)
     return LinkSummary(
         name=link.name,

@@ -1,4 +1,4 @@
-"""Bytes of answers, made at most once a second for all who ask, and how they are sent."""
+"""Bytes of answers, made once a second or change for all who ask, and how they are sent."""
 
 from __future__ import annotations
 
@@ -57,14 +57,24 @@ class Body:
 @dataclass(slots=True)
 class _Made:
     at_s: float
+    change: object
     body: Body
 
 
 class Bodies:
-    """Answers by their key, each made at most once a second. Thread-safe."""
+    """Answers by their key, each made once a second, or once something has changed. Thread-safe.
 
-    def __init__(self, clock: Clock) -> None:
+    Parameters
+    ----------
+    clock
+        The clock.
+    changes
+        Returns something that is another one once anything has changed that is to be seen at once.
+    """
+
+    def __init__(self, clock: Clock, changes: Callable[[], object] = lambda: 0) -> None:
         self._clock = clock
+        self._changes = changes
         self._made: dict[str, _Made] = {}
         self._lock = threading.Lock()
 
@@ -74,8 +84,10 @@ class Bodies:
             made = self._made.get(key)
             if made is None or not self._is_fresh(made):
                 self._made = {k: m for k, m in self._made.items() if self._is_fresh(m)}
-                made = self._made[key] = _Made(self._clock.monotonic_s(), Body(make()))
+                now_s, change = self._clock.monotonic_s(), self._changes()
+                made = self._made[key] = _Made(now_s, change, Body(make()))
             return made.body
 
     def _is_fresh(self, made: _Made) -> bool:
-        return self._clock.monotonic_s() - made.at_s < FRESH_S
+        is_new = self._clock.monotonic_s() - made.at_s < FRESH_S
+        return is_new and made.change == self._changes()

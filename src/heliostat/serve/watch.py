@@ -45,8 +45,14 @@ class LinkWatch:
     mirrormaker: MirrorMakerSamples
     history: History
     seen_at_s: float = 0.0
+    seen_change: int = 0
     last: WatchedLink | None = None
-    """As it was seen last, and when (monotonic)."""
+    """As it was seen last, and when (monotonic), after how many changes."""
+
+    @property
+    def changes(self) -> int:
+        """How often it was steered."""
+        return self.follower.reports.board.changes
 
 
 class Watch:
@@ -92,8 +98,7 @@ class Watch:
         )
         self.routes = RouteTimes()
         """How long the answers of this service take."""
-        self._is_started = False
-        self._stopping = threading.Event()
+        self._is_started, self._stopping = False, threading.Event()
         self._process = psutil.Process()
         self._lock = threading.Lock()
 
@@ -135,10 +140,10 @@ class Watch:
                 for alias in self._clusters.keys() - aliases:
                     self._clusters[alias].start()
                 self._start(name, added.follower)
-        for name in self._links.keys() - wanted.keys():
-            if self._is_started:
-                self._links[name].follower.stop()
+        gone = [self._links[name] for name in self._links.keys() - wanted.keys()]
         self._links = {name: self._links[name] for name in wanted}
+        for each in gone if self._is_started else ():
+            each.follower.stop()
 
     def start(self) -> None:
         """Begin to follow and watch."""
@@ -176,6 +181,11 @@ class Watch:
             link.follower.stop()
 
     @property
+    def changes(self) -> tuple[object, ...]:
+        """Another one once links come, go or are steered: what is told is to be told anew."""
+        return (id(self.config), *((name, link.changes) for name, link in self._links.items()))
+
+    @property
     def names(self) -> tuple[LinkName, ...]:
         """Names of the links."""
         return tuple(self._links)
@@ -190,8 +200,9 @@ class Watch:
 
     def _observe(self, link: LinkWatch) -> WatchedLink:
         with self._lock:
-            now_s = self.clock.monotonic_s()
-            if link.last is None or now_s - link.seen_at_s >= FRESH_S:
+            now_s, change = self.clock.monotonic_s(), link.changes
+            is_fresh = now_s - link.seen_at_s < FRESH_S and change == link.seen_change
+            if link.last is None or not is_fresh:
                 follower = link.follower
                 source, target = follower.link.source, follower.link.target
                 link.last = WatchedLink(
@@ -202,7 +213,7 @@ class Watch:
                     follower.latencies,
                     follower.retention.seconds,
                 )
-                link.seen_at_s = now_s
+                link.seen_at_s, link.seen_change = now_s, change
             return link.last
 
     def voice(self, link: LinkName) -> Voice:
@@ -271,8 +282,7 @@ class Watch:
         """Add all samples, for whichever reader."""
         dropped, drivers = 0, set[tuple[object, object]]()
         for link in self._links.values():
-            watched = self._observe(link)
-            match self._voice(watched):
+            match self._voice(watched := self._observe(link)):
                 case Voice.ALL:
                     status = watched.observation.status
                     dropped += link.samples.write(samples, watched)
@@ -292,8 +302,7 @@ class Watch:
         """Return figures of links under the names of MirrorMaker 2's metrics, as text."""
         samples = Samples(MIRRORMAKER_FAMILIES)
         for link in self._links.values():
-            watched = self._observe(link)
-            if self._voice(watched) is Voice.ALL:
+            if self._voice(watched := self._observe(link)) is Voice.ALL:
                 link.mirrormaker.write(samples, watched)
         return samples.text().encode()
 

@@ -60,6 +60,8 @@ class StatusBoard:
         self._restarts: RestartMemory | None = None
         self._unfenced: Unfenced | None = None
         self._can_deny = False
+        self.changes = 0
+        """How often what is reported of steering was another one than before."""
         self.listener: Callable[[RoundReport | None], None] = lambda _: None
         """Called with each report of a lane, as it is taken; None: with each of the driver."""
 
@@ -67,7 +69,9 @@ class StatusBoard:
         """Process one record of the progress topic."""
         if key == DRIVER_KEY:
             with self._lock:
+                before = self._reports.steering()
                 self._reports.take_driver(value)
+                self.changes += self._reports.steering() != before
             self.listener(None)
         elif key.startswith(LANE_PREFIX):
             self.take_lane(decode_progress(value))
@@ -81,7 +85,9 @@ class StatusBoard:
             Whether it was written after reading began: only then it counts among the totals.
         """
         with self._lock:
+            before = len(self._reports.rows)
             news = self._reports.take_lane(progress)
+            self.changes += len(self._reports.rows) != before
             if is_new:
                 self._totals.add(news)
                 self._codes.update(news.codes)

@@ -162,6 +162,13 @@ class Reports:
         """Whether the driver has completed its first reconciliation, and packed lanes."""
         return bool(self.driver.get("turns", 1))
 
+    def steering(self) -> tuple[object, ...]:
+        """Return what operators and owners change; no figure that changes by itself."""
+        driver, wishes = self.driver, self.driver.get("wishes", {})
+        orders = tuple((each["id"], each["stage"]) for each in wishes.get("orders", ()))
+        named = (driver.get("instance"), driver.get("state"), wishes.get("answered"))
+        return (*named, orders, len(self.rows))
+
     def take_driver(self, value: Mapping[str, Any]) -> None:
         """Process the driver's report: add its lanes, and drop lanes that are gone."""
         is_other = self._instance != value.get("instance")
@@ -184,14 +191,9 @@ class Reports:
         self._gone = {lane: ms for lane, ms in since.items() if lane not in wanted}
         self.lanes = {lane: item for lane, item in self.lanes.items() if lane in wanted}
         # Reports of an earlier driver's lanes may no longer be true.
-        over = [
-            lane
-            for lane, ms in self._gone.items()
-            if is_other or at_ms - ms >= MOVED_WITHIN_S * 1000
-        ]
-        if over:
-            self._gone = {lane: ms for lane, ms in self._gone.items() if lane not in over}
-            self.rows = {key: row for key, row in self.rows.items() if row.lane not in over}
+        if is_other:
+            self.rows = {key: row for key, row in self.rows.items() if row.lane not in self._gone}
+            self._gone = {}
         self._drop_left(at_ms)
 
     def take_lane(self, progress: LaneProgress) -> News:
@@ -223,6 +225,7 @@ class Reports:
         if is_newest and progress.is_whole and report.plan != lane.whole:
             lane.whole = report.plan
             self._leave_rows_before(report, progress.at_ms)
+            self._drop_left(progress.at_ms)
         return News(copied, counts, codes, requests)
 
     def _is_trouble(self, item: PartitionReport) -> bool:
@@ -264,11 +267,20 @@ class Reports:
                 row.left_ms = at_ms
 
     def _drop_left(self, now_ms: int) -> None:
-        """Forget partitions that no lane has reported since theirs gave them up."""
-        before_ms = now_ms - MOVED_WITHIN_S * 1000
-        over = [key for key, row in self.rows.items() if 0 < row.left_ms <= before_ms]
-        for key in over:
-            del self.rows[key]
+        """Forget partitions that no lane has reported since theirs gave them up, or ended.
+
+        At once where lanes have reported as many others as there are: these have not moved.
+        """
+        left_ms = {
+            key: row.left_ms or self._gone.get(row.lane, 0) for key, row in self.rows.items()
+        }
+        count = self.driver.get("partitions")
+        are_all = count is not None and sum(not ms for ms in left_ms.values()) >= int(count)
+        before_ms = now_ms - (0 if are_all else MOVED_WITHIN_S * 1000)
+        for key, ms in left_ms.items():
+            if 0 < ms <= before_ms:
+                del self.rows[key]
+        self._gone = {lane: ms for lane, ms in self._gone.items() if ms > before_ms}
         self.progress.keep(self.rows.keys())
 
 

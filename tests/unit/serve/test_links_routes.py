@@ -232,7 +232,10 @@ def test_links_that_come_and_go_are_shown(tmp_path: Path) -> None:
     turned = two.model_copy(update={"source": "usdf", "target": "summit"})
     two_before = watch.follower(LinkName("two"))
     watch.change_to(config.model_copy(update={"links": (turned,)}))
-    clock.sleep(2)
     assert [row["source"] for row in client.get("/api/v1/links").json()["items"]] == ["usdf"]
     assert watch.follower(LinkName("two")) is not two_before
     assert client.get("/api/v1/links/one").status_code == 404
+    watch.config = config.model_copy(update={"links": ()})  # as while those that go end
+    clock.sleep(2)
+    assert client.get("/api/v1/links").json()["items"] == []
+    assert client.get("/api/v1/links/two").status_code == 404

@@ -235,3 +235,19 @@ def test_an_unanswering_target_is_not_in_sync() -> None:
     status = unreachable(LinkName("l"), NOW_MS, ConnectionLost("gone"))
     assert (status.state, status.is_in_sync()) == ("unreachable", False)
     assert "gone" in status.troubles[0]
+
+
+def test_what_is_steered_is_counted_and_figures_are_not() -> None:
+    """Given reports of a driver / when only figures are others / then nothing has changed."""
+    board = StatusBoard(LinkName("l"))
+    order = {"id": "a", "stage": "begun"}
+    reports: tuple[tuple[dict[str, Any], int], ...] = (
+        ({"instance": "a"}, 1),
+        ({"instance": "a", "at_ms": NOW_MS, "turns": 9}, 1),
+        ({"instance": "a", "wishes": {"answered": 1, "orders": [order]}}, 2),
+        ({"instance": "a", "wishes": {"answered": 1, "orders": [{**order, "stage": "done"}]}}, 3),
+        ({"instance": "b", "wishes": {"answered": 1, "orders": [{**order, "stage": "done"}]}}, 4),
+    )
+    for report, changes in reports:
+        board.consume("driver", {"state": "running", **report})
+        assert board.changes == changes, report

@@ -95,6 +95,26 @@ def test_a_partition_that_left_the_plan_does_not_come_back() -> None:
         assert board.status(NOW_MS).partitions == expected
 
 
+def test_a_partition_goes_at_once_where_all_others_have_reported() -> None:
+    """Given a partition that its lane gave up, and one of a lane that ended / when the driver tells
+
+    how many there are, and as many others have reported / then they have not moved, and are gone.
+    """
+    board = StatusBoard(LinkName("l"))
+    consume(board, NOW_MS, [row(0, 1)], its_round=(1, 0), whole=True)
+    consume(board, NOW_MS, [row(1, 1), row(2, 1)], its_round=(2, 0), whole=True, lane=1)
+    driver = {"state": "running", "at_ms": NOW_MS}
+    board.consume("driver", {**driver, "generations": {"0": 1, "1": 2}, "partitions": 3})
+    board.consume("driver", {**driver, "generations": {"1": 2}, "partitions": 3})
+    assert board.status(NOW_MS).partitions == 3, "it may have moved"
+    changes = board.changes
+    board.consume("driver", {**driver, "generations": {"1": 2}, "partitions": 2})
+    assert (board.status(NOW_MS).partitions, board.changes) == (2, changes + 1)
+    board.consume("driver", {**driver, "generations": {"1": 3}, "partitions": 1})
+    consume(board, NOW_MS, [row(1, 1)], its_round=(3, 1), whole=True, lane=1)
+    assert (board.status(NOW_MS).partitions, board.changes) == (1, changes + 2)
+
+
 def test_a_partition_that_moved_is_counted_once() -> None:
     """Given two lanes, and a partition that moves / then it belongs to the new lane only."""
     board = StatusBoard(LinkName("l"))

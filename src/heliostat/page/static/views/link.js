@@ -86,7 +86,7 @@ function PlaceLink({ link, place, topics }) {
 
 /** @param {{name: string}} props */
 function Lately({ name }) {
-  const answer = usePolled(`events?limit=40&link=${encodeURIComponent(name)}`, 2_000);
+  const answer = usePolled(`events?limit=40&link=${encodeURIComponent(name)}`, 1_000);
   const items = newestFirst(answer.data?.items ?? []).slice(0, 8);
   return html`<section class="card" aria-labelledby="lately-title"><h2 id="lately-title">Lately <a class="all" href=${address(["links", name, "events"])}>all events</a></h2>
     ${items.length ? html`<${EventList} items=${items} hasLink=${false} />` : html`<p class="dim">${answer.problem ? "Events are not told." : "Nothing has happened since the service was started."}</p>`}
@@ -95,7 +95,7 @@ function Lately({ name }) {
 
 /** @param {{name: string}} props */
 function Worst({ name }) {
-  const answer = usePolled(ofApi(name, "/topics?limit=8"), 2_000);
+  const answer = usePolled(ofApi(name, "/topics?limit=8"), 1_000);
   const items = answer.data?.items ?? [];
   return html`<section class="card" aria-labelledby="worst-title"><h2 id="worst-title">Topics that are most behind <a class="all" href=${ofTopics(name)}>all topics</a></h2>
     ${items.length === 0 ? html`<p class="dim">No topic is mirrored yet. <code>heliostat plan</code> tells which are selected, and why not.</p>` : html`<table class="table"><thead><tr><th scope="col">Topic</th><th scope="col" class="r">Records/s</th><th scope="col" class="r wide">Bytes/s</th><th scope="col" class="r">Lag</th><th scope="col" class="r">Oldest</th><th scope="col" class="wide">State</th></tr></thead><tbody>
