@@ -93,6 +93,7 @@ class Merging:
             A cluster does not answer or refuses.
         """
         replicas, ids = self._context.link.state.replication_factor, set(producer_ids)
+        self._notes.put_format()
         self._at_target.ensure(replicas)
         rows = self._at_target.read()
         ours = {number for number, link in rows.items() if link == self._link}

@@ -261,6 +261,7 @@ def _write(
         closing(ProducerRows(desk.target, admin)) as rows,
         closing(MergedNotes(desk.target, LinkName(link.name))) as notes,
     ):
+        notes.put_format()
         rows.ensure(link.state.replication_factor)
         rows.put(LinkName(link.name), ids)
         notes.put_own(found)

@@ -17,6 +17,7 @@ from heliostat.clusters.keyed_topic import KeyedTopic, OwnRows, read_as_row
 from heliostat.clusters.producer_rows import ProducersTopic
 from heliostat.merge.own_end import OwnNote
 from heliostat.names import LinkName, Offset, PartitionId, TopicName
+from heliostat.state.row_format import FORMAT_KEY, MERGED
 from heliostat.state_topics import state_topic
 
 SEEN_KEY = "producers-seen"
@@ -79,6 +80,10 @@ class MergedNotes:
     def read(self) -> StoredNotes:
         """Return all that is noted."""
         return notes_in(self._topic.topic, self._topic.read_all())
+
+    def put_format(self) -> None:
+        """Keep out versions that would take merged topics for mirrors: before any other row."""
+        self._topic.write(FORMAT_KEY, dict(MERGED))
 
     def put_seen(self, seen: ProducersTopic) -> None:
         """Note the source's topic of links' producer ids, and how far it was read."""

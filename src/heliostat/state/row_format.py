@@ -5,18 +5,23 @@
 Fields and keys that a version does not know are left alone, and cost no new format. A version whose
 rows mean something else to older ones raises `FORMAT`, and writes this row once it has claimed the
 link, before any other. Without the row the format is 1, as in 0.1 and 0.2.
+
+Format 2 has merged topics, whose records an older version would take for the mirror's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from heliostat import __version__
 from heliostat.errors import Refused
 
-FORMAT = 1
+FORMAT = 2
 FORMAT_KEY = "format"
+MERGED: Mapping[str, Any] = MappingProxyType({"format": 2, "version": "0.3.0"})
+"""The row of a link that merges, with the first version that knows it."""
 
 
 def check_format(topic: str, rows: Mapping[str, Mapping[str, Any]]) -> None:

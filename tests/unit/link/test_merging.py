@@ -49,6 +49,10 @@ class Notes:
 
     def __init__(self, *_: object) -> None:
         self.stored = StoredNotes()
+        self.keeps_out = False
+
+    def put_format(self) -> None:
+        self.keeps_out = True
 
     def read(self) -> StoredNotes:
         return StoredNotes(self.stored.seen, dict(self.stored.own))
@@ -57,6 +61,7 @@ class Notes:
         self.stored.seen = seen
 
     def put_own(self, notes: dict[TopicName, OwnNotes]) -> None:
+        assert self.keeps_out, "an older version would still go on"
         self.stored.own |= notes
 
 

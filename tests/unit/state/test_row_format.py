@@ -14,10 +14,11 @@ from heliostat.errors import ProtocolError, Refused
 from heliostat.gaps.ledger import GapRow
 from heliostat.names import Offset, ProducerId, TopicName
 from heliostat.offsets.marks import Marks
+from heliostat.state import row_format
 from heliostat.state.link_state import Stored
 from heliostat.state.owner_record import OwnerRecord
 from heliostat.state.ownership import Owner
-from heliostat.state.row_format import FORMAT, FORMAT_KEY, check_format
+from heliostat.state.row_format import FORMAT, FORMAT_KEY, MERGED, check_format
 
 TOPIC = "heliostat.east-to-west.state"
 LATER = {"format": FORMAT + 1, "version": "0.9.0"}
@@ -33,9 +34,18 @@ def test_a_later_format_is_refused_with_both_versions_and_what_to_do() -> None:
     with pytest.raises(Refused) as refused:
         check_format(TOPIC, {FORMAT_KEY: LATER})
 
-    assert "Heliostat 0.9.0, in format 2" in refused.value.text
-    assert f"{__version__} reads formats up to 1" in refused.value.text
+    assert f"Heliostat 0.9.0, in format {FORMAT + 1}" in refused.value.text
+    assert f"{__version__} reads formats up to {FORMAT}" in refused.value.text
     assert refused.value.hint.startswith("install 0.9.0 or later")
+
+
+def test_rows_of_merged_topics_are_refused_by_versions_before_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    check_format(TOPIC, {FORMAT_KEY: MERGED})
+    monkeypatch.setattr(row_format, "FORMAT", 1)
+    with pytest.raises(Refused, match="are of Heliostat 0.3.0, in format 2"):
+        check_format(TOPIC, {FORMAT_KEY: MERGED})
 
 
 class Topic:
