@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,15 @@ def config_of(path: Path, sites: dict[str, str], links: list[dict[str, Any]]) ->
 
 def lost(*_: object) -> None:
     raise ConnectionLost("lost before the last row")
+
+
+def wait_level(config: Path, sites: Mapping[str, str], topic: str, wanted: list[int]) -> None:
+    """Wait until both sites have so many records; else say what the links say."""
+    try:
+        wait_for("both sites level", lambda: is_level(sites, topic, wanted))
+    except AssertionError as error:
+        there = {site: ends(each, {topic: PARTITIONS}) for site, each in sites.items()}
+        raise AssertionError(f"{wanted} of {there}: {heliostat(config, 'status').said}") from error
 
 
 def test_a_running_mirror_is_merged_and_its_producers_move(
@@ -92,7 +102,7 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
                 "both", lambda: is_level(sites, topic, [n + 200 for n in cuts[topic].values()])
             )
             writing.close()
-            wait_for("both sites level", lambda: is_level(sites, topic, written(producers)))
+            wait_level(both, sites, topic, written(producers))
             assert_merged(sites, topic, producers)
             proof = heliostat(both, "verify", "--complete", "--json", "--topic", topic)
             assert proof.returncode == 0, proof.said

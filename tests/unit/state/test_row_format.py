@@ -44,7 +44,7 @@ def test_rows_of_merged_topics_are_refused_by_versions_before_them(
 ) -> None:
     check_format(TOPIC, {FORMAT_KEY: MERGED})
     monkeypatch.setattr(row_format, "FORMAT", 1)
-    with pytest.raises(Refused, match="are of Heliostat 0.3.0, in format 2"):
+    with pytest.raises(Refused, match=r"are of Heliostat 0\.3\.0, in format 2"):
         check_format(TOPIC, {FORMAT_KEY: MERGED})
 
 
