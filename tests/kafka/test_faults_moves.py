@@ -11,6 +11,7 @@ brokers: `unit/handover/test_steps.py`, `unit/operate/test_promotion.py`,
 from __future__ import annotations
 
 import json
+import os
 import random
 import subprocess
 import sys
@@ -208,6 +209,7 @@ class Scene:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             ) as verb,
         ):
             assert verb.stdout is not None

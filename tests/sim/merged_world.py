@@ -204,7 +204,41 @@ class Durable:
     copied: tuple[int, int, int] | None = None
 
 
-class Link:
+class Rounds:
+    """Rounds of one lane, one after another."""
+
+    world: World
+    copier: Copier | None = None
+    rounds = 0
+
+    def begin(self) -> None:
+        """Begin a round."""
+        raise NotImplementedError
+
+    def kill(self) -> None:
+        """Kill the round; what is under way may land later."""
+        if self.copier is not None:
+            self.copier._network.cut_all()
+        self.copier = None
+
+    def end(self) -> None:
+        """Kill the round, and wait for rows that are late: they would undo breaks of the next."""
+        self.kill()
+        while self.world.late_rows:  # see docs/reliability.md
+            self.world.clock.sleep(0.05)
+            self.world.settle_late()
+
+    def turn(self) -> Copier:
+        """One turn of the lane; a new round once its lease is over."""
+        now_s = self.world.clock.monotonic_s()
+        if self.copier is None or now_s >= self.copier.lease.until_s:
+            self.begin()
+        assert self.copier is not None
+        self.copier.turn(now_s)
+        return self.copier
+
+
+class Link(Rounds):
     """One direction between two sites, whose process may be killed at any time."""
 
     def __init__(self, source: Broker, target: Broker, clock: SimClock, fault_rate: float) -> None:
@@ -228,8 +262,6 @@ class Link:
             kept.landed.complete_to = Offset(log.end)
         self.books = [OwnBook() for _ in target.logs]
         self.producers = SiteProducers()
-        self.copier: Copier | None = None
-        self.rounds = 0
         self.stopped: dict[int, str] = {}
         self.fetches_of_rows = 0
         self.first = Offset(0)
@@ -253,11 +285,8 @@ class Link:
 
     def begin(self) -> None:
         """A new process: it knows what is durable."""
-        self.kill()
+        self.end()
         world = self.world
-        while world.late_rows:  # a later one would undo breaks, see docs/reliability.md
-            world.clock.sleep(0.05)
-            world.settle_late()
         self.producers = SiteProducers()
         self.books = [copy.deepcopy(each.landed) for each in self.durable]
         lease_s = self.chance.choice([0.3, 2.0, 10.0])
@@ -276,21 +305,14 @@ class Link:
         )
         self.copier = granted(Copier(spec, MergedNetwork(self), world.clock))
 
-    def kill(self) -> None:
-        if self.copier is not None:
-            self.copier._network.cut_all()
-        self.copier = None
-
-    def turn(self) -> None:
-        """One turn of its lane; a new round once its lease is over."""
-        now_s = self.world.clock.monotonic_s()
-        if self.copier is None or now_s >= self.copier.lease.until_s:
-            self.begin()
-        assert self.copier is not None
-        self.copier.turn(now_s)
-        for item in self.copier.partitions:
+    @override
+    def turn(self) -> Copier:
+        """See `Rounds`."""
+        copier = super().turn()
+        for item in copier.partitions:
             if item.standing.state.is_stopped:
                 self.stopped[item.index] = f"{item.standing.code} {item.standing.reason}"
+        return copier
 
     def open_round(self, at: int, number: int) -> None:
         """Note where a partition goes on; durable before anything of it is sent."""

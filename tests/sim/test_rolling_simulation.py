@@ -12,12 +12,14 @@ from dataclasses import replace
 import pytest
 from sim.log_batches import fields_of
 from sim.merged_sites import Sites
+from sim.merged_world import Rounds
 from sim.own_book import OwnBook
 from sim.partition_log import MODULUS
 from sim.seeds import chunks
 from sim.sim_network import SimNetwork
 from sim.test_copy_simulation import granted, lane
 from sim.test_merge_simulation import KILLS, STEPS, WRITES, run
+from typing_extensions import override
 
 from heliostat.merge.in_place import MirrorStand, NotInPlaceError, first_note
 from heliostat.names import Offset, ProducerId
@@ -25,7 +27,7 @@ from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 
 
-class MirrorOf:
+class MirrorOf(Rounds):
     """A mirror from A to B, of the same process as the link that merges later.
 
     Parameters
@@ -40,31 +42,20 @@ class MirrorOf:
         self.world = self.link.world
         self._views = self.world.source, self.world.target
         self.world.source, self.world.target = self.link.source.logs, self.link.target.logs
-        self.copier: Copier | None = None
-        self.rounds = 0
         self.is_stopped = False
 
-    def kill(self) -> None:
-        """Kill its round; what is under way may land later."""
-        if self.copier is not None:
-            self.copier._network.cut_all()
-        self.copier = None
-
-    def turn(self) -> None:
-        """One turn of its lane; a new round once its lease is over."""
-        now_s = self.world.clock.monotonic_s()
-        if self.copier is None or now_s >= self.copier.lease.until_s:
-            self._begin()
-        assert self.copier is not None
-        self.copier.turn(now_s)
-        self.is_stopped |= self.copier.partitions[0].standing.state.is_stopped
+    @override
+    def turn(self) -> Copier:
+        """See `Rounds`."""
+        copier = super().turn()
+        self.is_stopped |= copier.partitions[0].standing.state.is_stopped
         self.world.settle_late()
+        return copier
 
-    def _begin(self) -> None:
-        self.kill()
-        while self.world.late_rows:  # as `Link.begin`
-            self.world.clock.sleep(0.05)
-            self.world.settle_late()
+    @override
+    def begin(self) -> None:
+        """A new round, in the same process."""
+        self.end()
         self.rounds += 1
         made = lane(self.world, self.rounds, self.world.random.choice([0.3, 2.0]), [0])
         spec = replace(
@@ -80,7 +71,7 @@ class MirrorOf:
         """What the target says of it."""
         log = self.link.target.logs[0]
         known = log.producers.get(self.link.ids[-1])
-        last = None
+        last = None if known is None else (self.link.ids[-1], known.last_sequence)
         if log.batches:
             fields = fields_of(log.batches[-1].data)
             last = fields.producer_id, (fields.sequence + log.batches[-1].count - 1) % MODULUS
@@ -90,7 +81,6 @@ class MirrorOf:
             Offset(log.end),
             log.leader_epoch,
             last,
-            None if known is None else known.last_sequence,
         )
 
     def merge(self) -> None:

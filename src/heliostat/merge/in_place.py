@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from heliostat.invariants import last_batch_is_ours, sequence_of
+from heliostat.invariants import last_batch_is_ours
 from heliostat.merge.own_end import OwnNote
 from heliostat.names import Offset
 
@@ -27,9 +27,8 @@ class MirrorStand:
     epoch
         Its leader epoch, from before they were asked for.
     last
-        Producer id and sequence of the record before the end; None: that is gone.
-    remembered
-        Last sequence of the link's producer that the leader remembers; None: none.
+        Producer id and sequence of the record before the end; where that is gone, of the link's
+        last one that the leader remembers. None: neither.
     is_mapped_whole
         Whether all rows of its offset map are there, up to this end.
     is_filled, is_adopted
@@ -43,7 +42,6 @@ class MirrorStand:
     end: Offset
     epoch: int
     last: tuple[int, int] | None
-    remembered: int | None
     is_mapped_whole: bool = True
     is_filled: bool = False
     is_adopted: bool = False
@@ -103,6 +101,4 @@ def _why_others(stand: MirrorStand, producer_id: int) -> str:
     if stand.last is not None:
         is_ours = last_batch_is_ours(stand.last, producer_id, end)
         return "" if is_ours else f"the record before its end {end} is not this link's last one"
-    if stand.remembered == sequence_of(end - 1):
-        return ""
     return f"its last record is gone, and the brokers don't know who wrote up to its end {end}"

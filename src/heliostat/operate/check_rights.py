@@ -54,19 +54,14 @@ def made_up_name(reach: Reach) -> str:
     return f"{reach.name}{NOBODY}" if reach.pattern is PatternKind.PREFIXED else reach.name
 
 
-def refused(rights: Iterable[Right], answers: May, *, only_real: bool = False) -> list[str]:
-    """Return the names for which brokers refuse a right.
+def refused(rights: Iterable[Right], answers: May) -> list[Right]:
+    """Return what brokers refuse; what they don't show is not in it."""
+    return [right for right in rights if answers.get(right) is False]
 
-    Parameters
-    ----------
-    only_real
-        Without what nobody has yet.
-    """
-    return [
-        right.name
-        for right in rights
-        if answers.get(right) is False and not (only_real and right.name.endswith(NOBODY))
-    ]
+
+def real(rights: Iterable[Right]) -> list[Right]:
+    """Return rights without those for names that nobody has yet."""
+    return [right for right in rights if not right.name.endswith(NOBODY)]
 
 
 def rights_findings(
@@ -76,7 +71,7 @@ def rights_findings(
     hidden: list[str] = []
     missing = 0
     for grant, rights in asked.items():
-        lacking = [right for right in rights if answers.get(right) is False]
+        lacking = refused(rights, answers)
         if any(answers.get(right) is None for right in rights):
             hidden.append(rule_text(grant))
         if not lacking:
@@ -96,15 +91,14 @@ def rights_findings(
 def _missing(
     subject: str, side: ClusterGrants, grant: Grant, rights: list[Right], lacking: list[Right]
 ) -> Finding:
-    real = [right for right in lacking if not right.name.endswith(NOBODY)]
-    there = [right for right in rights if not right.name.endswith(NOBODY)]
+    named, there = real(lacking), real(rights)
     text = f"the {side.side} does not give {rule_text(grant)}"
-    if real and len(real) < len(there):
-        text += f", refused for {_names(real)}"
-    elif not real and there:
+    if named and len(named) < len(there):
+        text += f", refused for {_names(named)}"
+    elif not named and there:
         text += f"; for the {len(there)} topics that are there it does, not for those to come"
     hint = f"it is needed to {grant.why}; heliostat acls prints the commands"
-    if not real and there:
+    if not named and there:
         return note(subject, "RIGHT_MISSING_FOR_NEW_TOPICS", text, hint)
     return problem(subject, "RIGHT_MISSING", text, hint)
 

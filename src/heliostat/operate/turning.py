@@ -225,7 +225,6 @@ class _Look:
             end=log.end,
             epoch=epoch,
             last=last,
-            remembered=None,  # `last` has it, where the record is gone
             is_mapped_whole=is_whole and known.knows(log.end),
             is_filled=known.is_filled,
             is_adopted=number in starts.adopted,

@@ -60,6 +60,10 @@ class _Made:
     change: object
     body: Body
 
+    def is_fresh(self, now_s: float, change: object) -> bool:
+        """Whether it may be given again."""
+        return now_s - self.at_s < FRESH_S and change == self.change
+
 
 class Bodies:
     """Answers by their key, each made once a second, or once something has changed. Thread-safe.
@@ -81,13 +85,9 @@ class Bodies:
     def get(self, key: str, make: Callable[[], bytes]) -> Body:
         """Return the answer under that key."""
         with self._lock:
+            now_s, change = self._clock.monotonic_s(), self._changes()
             made = self._made.get(key)
-            if made is None or not self._is_fresh(made):
-                self._made = {k: m for k, m in self._made.items() if self._is_fresh(m)}
-                now_s, change = self._clock.monotonic_s(), self._changes()
+            if made is None or not made.is_fresh(now_s, change):
+                self._made = {k: m for k, m in self._made.items() if m.is_fresh(now_s, change)}
                 made = self._made[key] = _Made(now_s, change, Body(make()))
             return made.body
-
-    def _is_fresh(self, made: _Made) -> bool:
-        is_new = self._clock.monotonic_s() - made.at_s < FRESH_S
-        return is_new and made.change == self._changes()

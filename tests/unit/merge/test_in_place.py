@@ -12,7 +12,7 @@ from heliostat.merge.own_end import Evidence, OwnNote, own_end
 from heliostat.names import Offset
 
 OWN, OTHER = 7, 8
-STAND = MirrorStand(Offset(20), Offset(30), Offset(100), 3, (OWN, 99), 99)
+STAND = MirrorStand(Offset(20), Offset(30), Offset(100), 3, (OWN, 99))
 
 
 def test_the_offset_is_the_number_of_the_links_own_record() -> None:
@@ -28,12 +28,12 @@ def test_the_leaders_memory_goes_on_behind_the_wrap_of_sequences() -> None:
 
 
 def test_an_emptied_log_is_known_by_the_leaders_memory() -> None:
-    stand = replace(STAND, log_start=Offset(100), last=None)
+    stand = replace(STAND, log_start=Offset(100))
     assert first_note(stand, OWN).number == 100
 
 
 def test_one_that_has_nothing_yet_begins_where_its_source_does() -> None:
-    stand = replace(STAND, log_start=Offset(20), end=Offset(20), last=None, remembered=None)
+    stand = replace(STAND, log_start=Offset(20), end=Offset(20), last=None)
     assert first_note(stand, OWN).number == 20
 
 
@@ -42,8 +42,8 @@ def test_one_that_has_nothing_yet_begins_where_its_source_does() -> None:
     [
         (replace(STAND, last=(OTHER, 99)), "not this link's last one"),
         (replace(STAND, last=(OWN, 98)), "not this link's last one"),
-        (replace(STAND, last=None, remembered=None), "don't know who wrote"),
-        (replace(STAND, last=None, remembered=97), "don't know who wrote"),
+        (replace(STAND, last=None), "don't know who wrote"),
+        (replace(STAND, log_start=Offset(100), last=(OWN, 97)), "not this link's last one"),
         (replace(STAND, log_start=Offset(0)), "does not begin at 20 yet"),
         (replace(STAND, end=Offset(19)), "does not begin at 20 yet"),
         (replace(STAND, is_filled=True), "filled with markers"),
