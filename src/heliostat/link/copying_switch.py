@@ -174,7 +174,11 @@ class CopyingSwitch:
         merging = None
         if context.link.topics.merges:
             merging = Merging(context, source, target)
-            merging.begin({producer_id, *self.known.former_producers})
+            try:
+                merging.begin({producer_id, *self.known.former_producers})
+            except BaseException:
+                merging.close()
+                raise
         copying = self.copying = Copying(
             context,
             replace(self._resources, merging=merging),

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.producer_rows import ProducerRows, ProducersTopic
-from heliostat.errors import BrokerError, StateIncomplete
+from heliostat.errors import BrokerError, ConnectionLost, StateIncomplete
 from heliostat.link.link_context import LinkContext
 from heliostat.merge.own_end import OwnNote
 from heliostat.merge.producers import lost_rows
@@ -41,6 +41,9 @@ from heliostat.records.copier.merged_lane import MergedLane
 from heliostat.state.merged_notes import MergedNotes, OwnNotes
 
 WRITE_EVERY_S = 30.0
+ROWS_KNOWN_WITHIN_S = 15.0
+"""Brokers learn of a new topic some time after the controller has made it."""
+LOOK_AGAIN_S = 0.1
 LOST_HINT = "see docs/merge.md: nothing is copied on until the topic was merged anew"
 
 
@@ -90,7 +93,7 @@ class Merging:
         StateIncomplete
             The link has appended under an id that its state does not have.
         ConnectionLost, BrokerError
-            A cluster does not answer or refuses.
+            A cluster does not answer or refuses, or the source's rows can't be seen yet.
         """
         replicas, ids = self._context.link.state.replication_factor, set(producer_ids)
         self._notes.put_format()
@@ -110,7 +113,18 @@ class Merging:
         stored = self._notes.read()
         self._own, self._seen = dict(stored.own), stored.seen
         self._open()
+        self._look_until_known()
+
+    def _look_until_known(self) -> None:
+        """Look until a broker tells of the source's rows: no round may begin without them."""
+        clock = self._context.clock
+        until_s = clock.monotonic_s() + ROWS_KNOWN_WITHIN_S
         self.look()
+        while self._seen is None:
+            if clock.monotonic_s() >= until_s:
+                raise ConnectionLost("no broker of the source knows its topic of producer ids yet")
+            clock.sleep(LOOK_AGAIN_S)
+            self.look()
 
     def _open(self) -> None:
         """Open closed notes: from now on rounds may append."""
@@ -155,10 +169,9 @@ class Merging:
             for name, spec in specs.items()
         }
 
-    def lane(self, specs: Sequence[PartitionSpec]) -> MergedLane | None:
+    def lane(self, specs: Sequence[PartitionSpec]) -> MergedLane:
         """Return what a round with these partitions is told; from any thread."""
-        if self._seen is None:
-            return None
+        assert self._seen is not None, "a round before the source's rows are known"
         found = ((index, self._note_of(spec)) for index, spec in enumerate(specs))
         told = tuple((index, note) for index, note in found if note is not None)
         return MergedLane(*self._seen, told)

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from heliostat.clusters.producer_rows import ProducersTopic
-from heliostat.errors import StateIncomplete
+from heliostat.errors import ConnectionLost, StateIncomplete
 from heliostat.link import merging
 from heliostat.link.link_context import LinkContext
 from heliostat.link.merging import Merging
@@ -30,6 +30,8 @@ class Rows:
     def __init__(self, *_: object) -> None:
         self.rows: dict[ProducerId, LinkName] = {}
         self.now: ProducersTopic | None = ProducersTopic("x", Offset(3))
+        self.hidden = 0
+        """How many looks more do not show a topic that was just made."""
 
     def ensure(self, _: object) -> None:
         """There it is."""
@@ -41,7 +43,8 @@ class Rows:
         self.rows |= dict.fromkeys(ids, link)
 
     def look(self) -> ProducersTopic | None:
-        return self.now
+        self.hidden -= 1
+        return None if self.hidden >= 0 else self.now
 
 
 class Notes:
@@ -75,6 +78,10 @@ class World:
         patch.setattr(merging, "MergedNotes", lambda *_: self.notes)
         self._sides: Any = sides
         self.warned: list[str] = []
+        self.now_s = 100.0
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
 
     def begin(self) -> Merging:
         self._sides = iter([self.source, self.target])
@@ -82,7 +89,7 @@ class World:
             link=SimpleNamespace(name="l", state=SimpleNamespace(replication_factor=None)),
             source=SimpleNamespace(access=lambda: None),
             state=SimpleNamespace(clusters=None),
-            clock=SimpleNamespace(monotonic_s=lambda: 100.0),
+            clock=SimpleNamespace(monotonic_s=lambda: self.now_s, sleep=self.sleep),
             events=SimpleNamespace(warn=self.warned.append),
         )
         admin = cast("Any", None)
@@ -97,9 +104,17 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
 
 
 def told(made: Merging) -> OwnNote | None:
-    lane = made.lane([SPEC])
-    assert lane is not None
-    return dict(lane.notes).get(0)
+    return dict(made.lane([SPEC]).notes).get(0)
+
+
+@pytest.mark.parametrize("hidden", [1, 30, 10**6])
+def test_no_round_begins_before_the_sources_rows_are_known(world: World, hidden: int) -> None:
+    world.source.hidden = hidden
+    if hidden < 10**6:
+        assert world.begin().lane([SPEC]).producers_id == "x"
+        return
+    with pytest.raises(ConnectionLost):
+        world.begin()
 
 
 def test_the_links_ids_are_in_their_rows_and_foreign_ones_of_its_name_stop_it(
