@@ -317,11 +317,11 @@ def test_rights_of_verbs_are_printed_by_verb(tmp_path: Path) -> None:
 
 def test_links_by_api_need_rights_on_their_home() -> None:
     config = Config.model_validate(written({"include": ["a"]}))
-    assert home_grants(config, config.links[0]) == ()
+    assert home_grants(config) == ()
     raw = written({"include": ["a"]})
     raw["clusters"]["third"] = {"bootstrap": ["t:1"]}
     config = Config.model_validate({**raw, "service": {"home": "third"}})
-    (side,) = home_grants(config, config.links[0], "User:x")
+    (side,) = home_grants(config, "User:x")
     assert (side.side, side.cluster, side.bootstrap) == ("home", "third", "t:1")
     assert {(rule.name, rule.operation) for rule in side.rules} == {
         ("heliostat.links", operation) for operation in HOME_TOPIC
