@@ -13,6 +13,7 @@ import click
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.known_links import known_config
 from heliostat.cli.options import by_option, config_option, json_option
+from heliostat.cli.rolling import show_writers
 from heliostat.errors import Refused
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ def _wait(name: str, default: float, what: str) -> Callable[[_Command], _Command
     is_flag=True,
     help="Only turn the mirrors into merged topics, in place: both sites may be written from then "
     "on. There is no way back.",
+)
+@click.option(
+    "--writers",
+    is_flag=True,
+    help="With --rolling: only name the producers, and their transactional ids, that have written "
+    "merged topics at the source lately.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for the link's name.")
 @click.option(
@@ -95,6 +102,7 @@ def switch_command(**options: Any) -> None:
       heliostat switch summit-to-usdf --topics orders,payments --lag-threshold 100
       heliostat switch summit-to-usdf --back
       heliostat switch summit-to-usdf --rolling --topics orders > cuts.txt
+      heliostat switch summit-to-usdf --rolling --writers
     """
     _switch(**options)
 
@@ -109,6 +117,7 @@ def _switch(
     takes_over: bool,
     last: bool,
     rolling: bool,
+    writers: bool,
     yes: bool,
     by: str,
     report_file: Path | None,
@@ -124,8 +133,13 @@ def _switch(
     if rolling:
         if dry_run or goes_back or takes_over or last or report_file is not None:
             raise click.BadParameter("--rolling takes --topics, --yes, --by and --json only")
+        if writers:
+            show_writers(config, of, names, as_json=as_json)
+            return
         _turn(config, of, names, by, is_agreed=yes, as_json=as_json)
         return
+    if writers:
+        raise click.BadParameter("--writers goes with --rolling")
     wish = SwitchWish(names, _options(**options), by, goes_back, takes_over)
     if last:
         before = last_run(config, of)
