@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import heliostat
 from support.links import LinkProcess, RunningLink, wait_for, wait_level
@@ -107,12 +107,19 @@ class Scene:
             wait_for("a commit", is_done, 60.0)
 
     def committed(self, site: str, group: str, topic: TopicName) -> int | None:
-        """Return a group's offset."""
+        """Return a group's offset; None: it has none, or a first group has no coordinator yet."""
         with ClusterAdmin(self.access(site)) as admin:
             [rows] = admin.committed_offsets([GroupId(group)]).values()
-        assert isinstance(rows, dict)
-        row = rows.get(TopicPartition(topic, ZERO))
+        row = None if isinstance(rows, BrokerError) else rows.get(TopicPartition(topic, ZERO))
         return row.offset if isinstance(row, CommittedOffset) else None
+
+    def member(self, site: str, group: str, topic: TopicName) -> Consumer:
+        """Return a member of a group that reads from where it last was."""
+        names = {"bootstrap.servers": self.sites[site], "group.id": group}
+        reading = {"auto.offset.reset": "earliest", "enable.auto.commit": False}
+        consumer = Consumer({**names, **reading})
+        consumer.subscribe([topic])
+        return consumer
 
     def settings(self, site: str, topic: TopicName) -> dict[str, str | None]:
         """Return a topic's own settings."""
@@ -120,6 +127,18 @@ class Scene:
             entries = admin.describe_configs([topic])[topic]
         assert not isinstance(entries, BrokerError)
         return {key: entry.value for key, entry in entries.items() if entry.is_own}
+
+
+def values_of(consumer: Consumer, count: int) -> list[bytes | None]:
+    """Read so many records, and commit."""
+    values: list[bytes | None] = []
+    until_s = time.monotonic() + 60.0
+    while len(values) < count and time.monotonic() < until_s:
+        message = consumer.poll(0.5)
+        if message is not None and not message.error():
+            values.append(message.value())
+    consumer.commit(asynchronous=False)
+    return values
 
 
 @pytest.fixture
@@ -183,14 +202,15 @@ def test_both_links_run_while_a_tail_is_made_anew(scene: Scene) -> None:
 
     first link is reversed / then a tail that is not rescued is refused; after that its topic is
     made anew as it was, at equal offsets; groups beyond the promotion are set back, older ones
-    translated. The link that leads back only rested meanwhile.
+    translated. The link that leads back only rested meanwhile. A consumer that still runs at the
+    old source gets what is new there, and moves without reading anything again.
     """
     there, back = (
         next(each for each in scene.config.links if each.name == name)
         for name in (scene.link("east", "west"), scene.link("west", "east"))
     )
     moved, tailed = scene.moved, scene.tailed
-    ahead, older = f"{scene.prefix}-ahead", f"{scene.prefix}-older"
+    ahead, older, last = (f"{scene.prefix}-{name}" for name in ("ahead", "older", "last"))
     with ClusterAdmin(scene.access("east")) as admin:
         admin.alter_configs({tailed: {"retention.ms": "777000000"}})
     with RunningLink(scene.file) as links:
@@ -199,6 +219,9 @@ def test_both_links_run_while_a_tail_is_made_anew(scene: Scene) -> None:
             scene.write_in_a_transaction("east", moved)
         wait_for("all is copied", lambda: len(scene.records("west", moved)) == 3)
         wait_for("all is copied", lambda: len(scene.records("west", tailed)) == 2, 60.0)
+        at_old = scene.member("east", last, moved)
+        read = values_of(at_old, 3)
+        wait_for("published", lambda: scene.committed("west", last, moved) == 3, 60.0)
         promote(scene.config, there, [moved, tailed], PromotedBy.FAILOVER, by="a test")
         scene.write("east", tailed)
         scene.write("west", moved, tailed)
@@ -218,9 +241,19 @@ def test_both_links_run_while_a_tail_is_made_anew(scene: Scene) -> None:
         wait_for("it is copied back", lambda: len(scene.records("east", tailed)) == 3)
         wait_for("it is copied back", lambda: len(scene.records("east", moved)) == 4)
         wait_for("translated", lambda: scene.committed("east", older, moved) == 2, 60.0)
+        read += values_of(at_old, 1)
+        at_old.close()
+        wait_for("it can move", lambda: scene.committed("west", last, moved) == 4, 60.0)
+        scene.write("west", moved)
+        at_new = scene.member("west", last, moved)
+        read += values_of(at_new, 1)
+        assert at_new.poll(2.0) is None
+        at_new.close()
+        wait_for("it is copied back", lambda: len(scene.records("east", moved)) == 5)
         again = reverse(scene.config, there, back)
         assert [each.state for each in again.topics] == [ReturnState.DONE] * 2
         assert not links.code
+    assert read == [value for _, value in scene.records("west", moved)]
     assert scene.records("east", tailed) == scene.records("west", tailed)
-    assert [offset for offset, _ in scene.records("east", moved)] == [0, 2, 4, 6]
+    assert [offset for offset, _ in scene.records("east", moved)] == [0, 2, 4, 6, 7]
     assert scene.settings("east", tailed)["retention.ms"] == "777000000"

@@ -34,6 +34,8 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 TURNS = 10
 FAST = SwitchOptions(still_s=3.0, producers_s=60.0, watch_s=0.0)
 WRITE_S = 2.0
+WRITES_ON_S = 3.0
+"""After a switch has begun."""
 SITES = ("east", "west")
 
 
@@ -48,13 +50,13 @@ class Load:
         # Each turn registers a version of its own.
         fields = [f"f{each}" for each in range(number)]
         schema = foo(turns.avro, *fields)
-        with AvroWriter(bootstrap, turns.registries[site], schema) as writer:
-            self._values = writer
+        with ExitStack() as stack:
+            writer = AvroWriter(bootstrap, turns.registries[site], schema)
+            self._values = stack.enter_context(writer)
             self._encode(-1)
-            self._thread = threading.Thread(target=self._run)
-            self._thread.start()
-            time.sleep(WRITE_S)
-            self.stop()
+            self._open = stack.pop_all()
+        self._thread = threading.Thread(target=self._run)
+        self._thread.start()
 
     def _encode(self, number: int) -> bytes:
         [value] = self._values.encode(self._turns.avro, {"bar": str(number), "baz": 0.0})
@@ -68,11 +70,17 @@ class Load:
             self._producer.produce(turns.avro, self._encode(number), partition=0)
             turns.written += 1
             self._producer.poll(0)
-        assert self._producer.flush(30) == 0
+        self.left = self._producer.flush(30)
+
+    def stop_soon(self) -> None:
+        """Have it stop in a while: a switch waits for that."""
+        threading.Timer(WRITES_ON_S, self._is_over.set).start()
 
     def stop(self) -> None:
         self._is_over.set()
         self._thread.join()
+        self._open.close()
+        assert self.left == 0
 
 
 class Turns:
@@ -112,18 +120,16 @@ class Turns:
         config = {"clusters": clusters, "spark": {"master": "local[4]"}, "links": links}
         self.file.write_text(yaml.safe_dump(config))
         self.config: Config = load_config(self.file)
-        self.odd: list[int] = []
-        """Numbers that only the plain topic has."""
         self.seen: list[int] = []
         """What the group has read, in all turns and at both sides."""
 
     def turn(self, number: int) -> None:
-        """Write where the primary is, switch to the other site, and reverse."""
+        """Write where the primary is, switch to the other site, and reverse: all under load."""
         here, there = SITES[number % 2], SITES[1 - number % 2]
         links = {link.name: link for link in self.config.links}
         link, back = links[self.names[here, there]], links[self.names[there, here]]
-        Load(self, here, number)
-        self.seen += self.read(here, self.group)
+        load = Load(self, here, number)
+        self.seen += self.read(here, self.group, WRITE_S)
         wish = SwitchWish((self.plain, self.avro), FAST, "a test")
 
         def is_possible() -> bool:
@@ -133,28 +139,26 @@ class Turns:
             return plan.is_possible
 
         wait_for("the link has taken over", is_possible)
+        before = self.written
+        load.stop_soon()
         run = switch(self.config, link, wish)
+        load.stop()
         assert run.state is RunState.DONE, run
-        self.written_at_once(there)
+        assert self.written > before, "nothing was written during the switch"
+        load, before = Load(self, there, number), self.written
         for _ in range(30):  # until the registries' versions are level
             done = reverse(self.config, link, back, by="a test")
             states = {each.state for each in done.topics}
             if states <= {ReturnState.READY, ReturnState.DONE}:
                 break
             time.sleep(1.0)
+        load.stop()
         assert states <= {ReturnState.READY, ReturnState.DONE}, list(done.describe())
+        assert self.written > before, "nothing was written while it was reversed"
         print(time.strftime("%H:%M:%S"), f"turn {number}", [*done.describe()])
 
-    def written_at_once(self, site: str) -> None:
-        """Write one record at the new primary before anything leads back."""
-        producer = Producer({"bootstrap.servers": self.sites[site]})
-        producer.produce(self.plain, str(self.written).encode(), partition=0)
-        assert producer.flush(30) == 0
-        self.odd.append(self.written)
-        self.written += 1
-
-    def read(self, site: str, group: str) -> list[int]:
-        """Read the plain topic to its end as a member of a group, and commit."""
+    def read(self, site: str, group: str, for_s: float = 0.0) -> list[int]:
+        """Read the plain topic as a member of a group, and commit: for a while, or to its end."""
         settings = {"group.id": group, "auto.offset.reset": "earliest"}
         consumer = Consumer(
             {"bootstrap.servers": self.sites[site], "enable.auto.commit": False, **settings}
@@ -166,8 +170,9 @@ class Turns:
             message = consumer.poll(0.2)
             if message is None or message.error():
                 continue
+            if not numbers or not for_s:
+                until_s = time.monotonic() + (for_s or 2.0)
             numbers.append(int(message.value() or b"-1"))
-            until_s = time.monotonic() + 2.0
         if numbers:
             consumer.commit(asynchronous=False)
         consumer.close()
@@ -175,7 +180,7 @@ class Turns:
 
     def check_avro(self, site: str) -> None:
         """Check that each Avro record can be decoded there, and is there once."""
-        wanted = [each for each in range(self.written) if each not in self.odd]
+        wanted = [*range(self.written)]
         with AvroReader(self.sites[site], self.registries[site], self.avro) as reader:
             wait_for("all is read", lambda: len(reader.seen) >= len(wanted), 60.0)
             assert not reader.failures
@@ -215,15 +220,17 @@ def test_turns_lose_and_double_nothing(
 ) -> None:
     """Given a load, plain and as Avro, a new version of its schema each turn, and a group / when
 
-    it is switched and reversed, ten times, while both links run / then each record is at both sides
-    once, at equal offsets, decodable, and the group has read each once.
+    it is switched and reversed, ten times, while the load and both links go on / then each record
+    is at both sides once, at equal offsets, decodable, and the group has read each once.
     """
     turns = Turns(cluster_pair, tmp_path, *registries)
     with RunningLink(turns.file) as links:
         for number in range(count):
             turns.turn(number)
         primary = SITES[count % 2]
-        Load(turns, primary, count)
+        last = Load(turns, primary, count)
+        time.sleep(WRITE_S)
+        last.stop()
         turns.seen += turns.read(primary, turns.group)
         wait_for("both sides are level", turns.are_level, 120.0)
         for site in SITES:

@@ -38,7 +38,7 @@ from heliostat.offsets.map_rows import Stamp
 from heliostat.operate.giving_way import ask_to_give_way
 from heliostat.operate.reversing.look import Look
 from heliostat.operate.reversing.recreate import Recreating
-from heliostat.operate.reversing.registry import close_to_producers
+from heliostat.operate.reversing.registry import close_to_producers, left_in_context
 from heliostat.operate.reversing.set_back import groups_beyond, set_back
 from heliostat.operate.reversing.values import ReturnState, Reversal, Tail, TopicReturn
 from heliostat.operate.reversing.written import note, open_source, write
@@ -90,13 +90,14 @@ def reverse(
         recreating = Recreating(config, clusters, link)
         looked = Look(clusters, link, back, recreating, tail)
         seen = tuple(looked.topics(promotions))
-        reversal = Reversal(LinkName(link.name), LinkName(back.name), seen)
+        left = left_in_context(link)
+        reversal = Reversal(LinkName(link.name), LinkName(back.name), seen, open_subjects=left)
         reversal = replace(reversal, groups=groups_beyond(clusters.target, reversal.ready))
         done = [each for each in seen if each.state is ReturnState.DONE]
         if done and not dry_run and not reversal.ready:
             subjects = _open(config, link, clusters, done)
             note(clusters, link, [promotions[each.topic] for each in done])
-            return replace(reversal, open_subjects=subjects)
+            return replace(reversal, open_subjects=(*left, *subjects))
         if dry_run or not reversal.ready or not agree(reversal):
             return reversal
         with ExitStack() as stack:
@@ -111,6 +112,7 @@ def reverse(
             let_go(state, records, other_claims_of(clusters, (each.target for each in records)))
             subjects = _open(config, link, clusters, [*done, *ready])
         note(clusters, link, [promotions[each.topic] for each in (*done, *reversal.ready)])
+        subjects = *left, *subjects
         return replace(reversal, groups=groups, open_subjects=subjects, is_written=True)
 
 

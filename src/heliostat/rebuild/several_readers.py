@@ -6,10 +6,12 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from typing import TypeVar
 
 from heliostat.access import ClusterAccess
 from heliostat.verify.both_readers import BothReaders, both_readers
+from heliostat.verify.read_requests import Isolation
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -25,12 +27,17 @@ class SeveralReaders:
 
     Parameters
     ----------
-    source, target
-        The clusters.
+    source, target, of_target
+        As `both_readers`.
     """
 
-    def __init__(self, source: ClusterAccess, target: ClusterAccess) -> None:
-        self._source, self._target = source, target
+    def __init__(
+        self,
+        source: ClusterAccess,
+        target: ClusterAccess,
+        of_target: Isolation = Isolation.READ_UNCOMMITTED,
+    ) -> None:
+        self._open = partial(both_readers, source, target, of_target)
         self._lock = threading.Lock()
         self._idle: list[BothReaders] = []
         self._opened = ExitStack()
@@ -90,7 +97,7 @@ class SeveralReaders:
             readers = self._idle.pop() if self._idle else None
         if readers is None:
             with ExitStack() as stack:
-                readers = stack.enter_context(both_readers(self._source, self._target))
+                readers = stack.enter_context(self._open())
                 with self._lock:
                     self._opened.push(stack.pop_all())
         try:

@@ -7,7 +7,8 @@ up to one place: records that are equal prove all that is before them. So it is 
 mirror's end, further and further, until an equal record stands before the first that is not.
 
 A target that compacts may have cleaned a record away: it crossed if a later record there has its
-key, or if it was a tombstone.
+key, or a tombstone of the source, which may be gone there itself; but not while an earlier record
+of its key is still there.
 """
 
 from __future__ import annotations
@@ -85,11 +86,14 @@ class Uncrossed:
         Source offsets `[start, end)` of records that are at the target, in order.
     compared
         Records of the source that were compared.
+    is_proved
+        Whether an equal record stands before the first that is not at the target.
     """
 
     first: Offset
     equal: tuple[tuple[int, int], ...] = ()
     compared: int = 0
+    is_proved: bool = False
 
     def holds(self, offset: int) -> bool:
         """Return whether a record of the source at this offset never crossed."""
@@ -109,6 +113,8 @@ class _Looked:
     equal: list[tuple[int, int]] = field(default_factory=list)
     cleaned: dict[bytes, list[tuple[int, int]]] = field(default_factory=dict)
     """Places, with source offsets, of records that the target may have cleaned away, by key."""
+    remaining: set[bytes] = field(default_factory=set)
+    """Keys of equal records, if the target compacts."""
 
     @property
     def proves(self) -> bool:
@@ -123,6 +129,15 @@ class _Looked:
 
     def differs(self, offset: int) -> None:
         self.first = offset if self.first is None else min(self.first, offset)
+
+    def may_be_cleaned(self, key: bytes, target_offset: int, record: ConsumedRecord) -> None:
+        """Take a record that a compacted target lacks."""
+        if record[3] is not None:
+            self.cleaned.setdefault(key, []).append((target_offset, record[0]))
+        elif key in self.remaining:  # a tombstone goes last
+            self.differs(record[0])
+        else:  # by itself, and with all that is before it
+            self.cleaned.pop(key, None)
 
     def equal_from(self, first: int) -> tuple[tuple[int, int], ...]:
         """Return the equal ranges from an offset on."""
@@ -148,7 +163,8 @@ def uncrossed(facts: CrossingFacts, logs: PartitionLogs, place: Place) -> Uncros
     first = facts.mirror_end if looked.first is None else Offset(looked.first)
     if not looked.proves and facts.truncated_from is not None:
         first = min(first, facts.truncated_from)
-    return Uncrossed(Offset(first), looked.equal_from(first), looked.compared)
+    equal = looked.equal_from(first)
+    return Uncrossed(Offset(first), equal, looked.compared, looked.proves)
 
 
 def _look(
@@ -169,9 +185,10 @@ def _look(
         counterpart = there.record_at(target_offset)
         if counterpart is not None and _digest(record, facts) == _digest(counterpart, facts):
             looked.is_equal(record[0])
+            if facts.compacts and record[2] is not None:
+                looked.remaining.add(record[2])
         elif counterpart is None and facts.compacts and record[2] is not None:
-            if record[3] is not None:  # a tombstone goes by itself
-                looked.cleaned.setdefault(record[2], []).append((target_offset, record[0]))
+            looked.may_be_cleaned(record[2], target_offset, record)
         else:
             looked.differs(record[0])
     if looked.cleaned:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.clusters.admin.values import ConfigEntry
 from heliostat.errors import BrokerError
 from heliostat.exporting.exported import ExportedRecord, exported
 from heliostat.gaps.ledger import CopyNote
@@ -75,12 +74,41 @@ class LostMirror:
 
     def place(self, offset: int) -> int | None:
         """Return where the record at a source offset is at the target; None in a hole."""
-        if self.offsets.is_filled or (self.offsets.is_identity and not self.offsets.known_from):
-            return offset
-        target = self.offsets.target_of(offset)
-        if target < self.offsets.known_from:
-            return target  # nothing of the log is so early any more
-        return target if self.offsets.source_of(target) == offset else None
+        return place_of(self.offsets, offset)
+
+
+def place_of(offsets: OffsetMap, offset: int) -> int | None:
+    """Return where a map has the record at a source offset; None in a hole."""
+    if offsets.is_filled or (offsets.is_identity and not offsets.known_from):
+        return offset
+    target = offsets.target_of(offset)
+    if target < offsets.known_from:
+        return target  # nothing of the log is so early any more
+    return target if offsets.source_of(target) == offset else None
+
+
+class LogHabits(NamedTuple):
+    """What brokers do to a topic's records."""
+
+    compacts: bool
+    has_own_times: bool
+
+
+def habits_of(admin: ClusterAdmin, topics: Collection[TopicName]) -> dict[TopicName, LogHabits]:
+    """Return what brokers do to the records of topics.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The cluster does not answer, or refuses.
+    """
+    habits: dict[TopicName, LogHabits] = {}
+    for name, own in admin.describe_configs(topics, SETTINGS).items():
+        if isinstance(own, BrokerError):
+            raise own
+        policy, times = (own[key].value if key in own else None for key in SETTINGS)
+        habits[name] = LogHabits("compact" in (policy or ""), times == "LogAppendTime")
+    return habits
 
 
 @dataclass(slots=True)
@@ -261,13 +289,10 @@ class TopicsAtBothSides:
         wanted = {topic: ends for topic, ends in promoted.items() if topic not in why_not}
         if not wanted:
             return [], why_not
-        settings = self.target.describe_configs([ends.target for ends in wanted.values()], SETTINGS)
-        truncated = truncations(self.source, _copied(wanted))
+        habits = habits_of(self.target, [ends.target for ends in wanted.values()])
+        truncated = truncations(self.source, copy_notes(wanted))
         mirrors: list[LostMirror] = []
         for topic, ends in wanted.items():
-            own = settings[ends.target]
-            if isinstance(own, BrokerError):
-                raise own
             for number, ended in sorted(ends.partitions.items()):
                 source = TopicPartition(topic, number)
                 target = _mirror_of(records.get(topic), ends, number)
@@ -278,8 +303,8 @@ class TopicsAtBothSides:
                         ended=ended,
                         offsets=self.maps.of(target, id_text(ends.target_id)),
                         views=self.views_of(topic),
-                        compacts="compact" in _value(own, SETTINGS[0]),
-                        has_own_times=_value(own, SETTINGS[1]) == "LogAppendTime",
+                        compacts=habits[ends.target].compacts,
+                        has_own_times=habits[ends.target].has_own_times,
                         truncated_from=None if divergence is None else divergence.at,
                     )
                 )
@@ -318,7 +343,8 @@ def _mirror_of(
     return record.mirror_of(number)
 
 
-def _copied(promoted: Mapping[TopicName, MirrorEnds]) -> dict[TopicPartition, CopyNote]:
+def copy_notes(promoted: Mapping[TopicName, MirrorEnds]) -> dict[TopicPartition, CopyNote]:
+    """Return up to where partitions were copied, of those whose leader epoch was noted."""
     return {
         TopicPartition(topic, number): CopyNote(ended.epoch.until, LeaderEpoch(ended.epoch.epoch))
         for topic, ends in promoted.items()
@@ -336,11 +362,6 @@ def _nothing_done(
 ) -> TailNote:
     ids = id_text(ends.source_id), id_text(ends.target_id)
     return TailNote(source, target, *ids, ended.source_end, Offset(0), by=by)
-
-
-def _value(settings: Mapping[str, ConfigEntry], name: str) -> str:
-    entry = settings.get(name)
-    return "" if entry is None else entry.value or ""
 
 
 def records_shown(records: Sequence[ExportedRecord]) -> list[dict[str, Any]]:

@@ -106,16 +106,16 @@ def require_rest(
         if seen.moved:
             raise Refused(
                 f"the source is still written, within {STANDS_STILL_S:g} s: "
-                + _listed([each.text() for each in seen.moved]),
+                + listed([each.text() for each in seen.moved]),
                 hint="stop its producers, or deny them to write there, and ask again",
             )
         if seen.unseen:
-            raise ConnectionLost("whether the source rests: " + _listed(seen.lines()))
+            raise ConnectionLost("whether the source rests: " + listed(seen.lines()))
     producers = open_producers(source, partitions)
     if producers:
         raise Refused(
             "transactions are open at the source: "
-            + _listed([producer.words() for producer in producers]),
+            + listed([producer.words() for producer in producers]),
             hint="a commit passes any fence: wait for their timeout, or end them with "
             "kafka-transactions.sh abort",
         )
@@ -127,6 +127,7 @@ def _sound(answer: Any) -> Any:
     return answer
 
 
-def _listed(names: list[str]) -> str:
+def listed(names: list[str]) -> str:
+    """Return the first of them, and how many more there are."""
     more = len(names) - NAMED_MAX
     return ", ".join(names[:NAMED_MAX]) + (f", and {more} more" if more > 0 else "")

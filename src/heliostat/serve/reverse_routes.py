@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, Response
 
 from heliostat.names import LinkName
 from heliostat.operate.reverse import reverse
-from heliostat.operate.reversing.values import ReturnState, Reversal, Tail
+from heliostat.operate.reversing.values import Evidence, ReturnState, Reversal, Tail
 from heliostat.serve.admin_verbs import IdempotencyKey, TypedName, require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.long_verbs import WAIT_MAX_S, Course, LongVerbs, WaitForEnd, answered
@@ -43,6 +43,8 @@ class PartitionReturned(BaseModel):
     """Log end at the old source."""
     tail: int
     """Records there that never crossed, at most."""
+    evidence: Evidence
+    """What shows that both logs are equal up to the promotion."""
 
 
 class TopicReturned(BaseModel):

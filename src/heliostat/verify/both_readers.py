@@ -16,15 +16,22 @@ from heliostat.verify.reader import FetchedPart, LogReader
 
 
 class BothReaders(NamedTuple):
-    """The source's committed records, and all of the target's. For one thread at a time."""
+    """The source's committed records, and the target's: all, unless said else. For one thread."""
 
     source: LogReader
     target: LogReader
 
 
 @contextmanager
-def both_readers(source: ClusterAccess, target: ClusterAccess) -> Iterator[BothReaders]:
+def both_readers(
+    source: ClusterAccess, target: ClusterAccess, of_target: Isolation = Isolation.READ_UNCOMMITTED
+) -> Iterator[BothReaders]:
     """Open readers of both sides at once, and close them at the end.
+
+    Parameters
+    ----------
+    of_target
+        What is read there; of the source it is what was committed.
 
     Raises
     ------
@@ -33,7 +40,7 @@ def both_readers(source: ClusterAccess, target: ClusterAccess) -> Iterator[BothR
     """
     opening: dict[str, Callable[[], LogReader]] = {
         "source": partial(LogReader, source, Isolation.READ_COMMITTED),
-        "target": partial(LogReader, target, Isolation.READ_UNCOMMITTED),
+        "target": partial(LogReader, target, of_target),
     }
     opened = each_answer(opening, len(opening))
     with ExitStack() as stack:

@@ -26,6 +26,7 @@ from heliostat.names import (
 from heliostat.operate import reverse as verb
 from heliostat.operate.reverse import reverse
 from heliostat.operate.reversing.values import (
+    Evidence,
     GroupSetBack,
     PartitionReturn,
     ReturnState,
@@ -91,7 +92,8 @@ class World:
                 yield TopicReturn(name, name, ReturnState.DONE, "it is a mirror")
                 continue
             recreation = self.promotions[name].recreation or Recreation(self.ids[name], {}, {})
-            parts = () if is_anew else (PartitionReturn(PartitionId(0), AT, Offset(5), 0),)
+            part = PartitionReturn(PartitionId(0), AT, Offset(5), 0, Evidence.RECORDS)
+            parts = () if is_anew else (part,)
             yield TopicReturn(
                 *(name, name, ReturnState.READY, "", parts, record),
                 recreation if is_anew else None,
@@ -206,7 +208,7 @@ def put(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], None]:
     return in_place
 
 
-def called(*, dry_run: bool = False) -> Reversal:
+def called(*, dry_run: bool = False, strategy: str = "preserve") -> Reversal:
     def link(name: str, source: str, target: str) -> Any:
         return SimpleNamespace(
             name=LinkName(name),
@@ -214,7 +216,7 @@ def called(*, dry_run: bool = False) -> Reversal:
             target=target,
             topics=SimpleNamespace(merges=False, fan_in=None),
             pipelines=(),
-            schemas=SimpleNamespace(strategy="preserve"),
+            schemas=SimpleNamespace(strategy=strategy, context=None),
         )
 
     config: Any = None
@@ -281,3 +283,15 @@ def test_a_dry_run_changes_nothing(put: Callable[[World], None]) -> None:
         called()
     assert {each.state for each in called(dry_run=True).topics} == {ReturnState.DONE}
     assert (world.fenced, world.noted) == ({KEPT, ANEW}, set())
+
+
+def test_schemas_that_no_link_takes_back_are_told(put: Callable[[World], None]) -> None:
+    """Given a link whose schemas are in a context at the new primary / when it is reversed / then
+
+    it is said that what was registered there since stays there, in a dry run and afterwards too.
+    """
+    put(World())
+    assert called(dry_run=True).open_subjects == ()
+    for dry_run in (True, False, False):
+        [line] = called(dry_run=dry_run, strategy="isolate").open_subjects
+        assert "in context .east at west since are not taken back" in line

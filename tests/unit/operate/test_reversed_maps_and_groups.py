@@ -35,7 +35,12 @@ from heliostat.operate.reversing import recreate
 from heliostat.operate.reversing.recreate import Recreating, begun_anew
 from heliostat.operate.reversing.set_back import groups_beyond, set_back
 from heliostat.operate.reversing.turned_map import new_rows, turned
-from heliostat.operate.reversing.values import PartitionReturn, ReturnState, TopicReturn
+from heliostat.operate.reversing.values import (
+    Evidence,
+    PartitionReturn,
+    ReturnState,
+    TopicReturn,
+)
 
 OLD = TopicPartition(TopicName("t"), PartitionId(0))
 TOPIC_ID = "an id"
@@ -103,8 +108,9 @@ def test_a_map_that_was_there_is_replaced(
 
 
 def returned(topic: str, source_end: int) -> TopicReturn:
+    end = Offset(source_end)
     part = PartitionReturn(
-        PartitionId(0), PartitionPromotion(Offset(source_end), Offset(0)), Offset(source_end), 0
+        *(PartitionId(0), PartitionPromotion(end, Offset(0)), end, 0), Evidence.RECORDS
     )
     return TopicReturn(TopicName(topic), TopicName(topic), ReturnState.READY, "", (part,))
 

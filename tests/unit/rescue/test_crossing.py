@@ -61,7 +61,7 @@ def test_what_the_source_has_behind_the_mirrors_end_never_crossed() -> None:
     """
     logs = Logs(log(*range(9_000)), log(*range(8_000)) | log(8_000, 8_001, word="new"))
     tail = uncrossed(facts(8_000, 9_000), logs, same)
-    assert tail == Uncrossed(Offset(8_000), (), LOOK_BACK)
+    assert tail == Uncrossed(Offset(8_000), (), LOOK_BACK, is_proved=True)
     assert not tail.holds(7_999)
     assert tail.holds(8_000)
 
@@ -113,6 +113,20 @@ def test_an_earlier_record_of_the_key_has_not_replaced_it() -> None:
     assert [offset for offset in range(3) if tail.holds(offset)] == [1]
 
 
+def test_a_tombstone_takes_what_is_before_it_along() -> None:
+    """Given a record and its tombstone that the target cleaned away / when compared / then both
+
+    crossed; but a tombstone did not while the target has an earlier record of its key.
+    """
+    ours: Rows = {0: (b"z", b"1"), 1: (b"a", b"2"), 2: (b"a", None), 3: (b"z", b"3")}
+    theirs: Rows = {0: (b"z", b"1"), 3: (b"z", b"3")}
+    tail = uncrossed(facts(4, 4, compacts=True), Logs(dict(ours), theirs), same)
+    assert tail == Uncrossed(Offset(4), (), 4, is_proved=True)
+    theirs |= {1: (b"a", b"2")}
+    tail = uncrossed(facts(4, 4, compacts=True), Logs(dict(ours), theirs), same)
+    assert [offset for offset in range(4) if tail.holds(offset)] == [2]
+
+
 def test_where_offsets_differ_the_map_says_where_a_record_is() -> None:
     """Given a mapped mirror whose source has a hole / when compared / then nothing differs; a
 
@@ -134,7 +148,7 @@ def test_where_nothing_can_be_compared_leader_epochs_decide() -> None:
     """
     logs = Logs(log(*range(20)), {})
     about = facts(10, 20, target_start=Offset(10))
-    assert uncrossed(about, logs, same).first == 10
+    assert uncrossed(about, logs, same) == Uncrossed(Offset(10))
     assert uncrossed(replace(about, truncated_from=Offset(6)), logs, same).first == 6
 
 

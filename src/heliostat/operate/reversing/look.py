@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from heliostat.clusters.admin import TopicInfo
@@ -11,29 +10,26 @@ from heliostat.clusters.plain_records import PlainReader
 from heliostat.config import LinkConfig
 from heliostat.handover.promotion import MirrorEnds, Promotion
 from heliostat.handover.recreation import Recreation
+from heliostat.link.pipeline_rules import pipeline_of
 from heliostat.mm2.adopt_clusters import LinkClusters
-from heliostat.names import Offset, TopicName, TopicPartition, is_still
+from heliostat.names import LinkName, Offset, TopicName, TopicPartition, id_text, is_still
 from heliostat.offsets.log_bounds import log_ends_of
-from heliostat.operate.reversing.logs import LogEndsCompared
+from heliostat.operate.reversing.comparing import Comparing, PromotedPartition
+from heliostat.operate.reversing.logs import Comparison
 from heliostat.operate.reversing.recreate import Recreating, begun_anew
 from heliostat.operate.reversing.values import (
+    Evidence,
     PartitionReturn,
     ReturnState,
     Tail,
     TopicReturn,
 )
 from heliostat.rebuild.compared_rows import view_of
+from heliostat.rescue.source_rest import listed
 from heliostat.topics.naming import naming_of
 from heliostat.topics.select import selection_of
 from heliostat.topics.values import MirrorRecord
-
-
-@dataclass(frozen=True, slots=True)
-class _Ends:
-    """Ends of the old source's logs, and what compares both sides."""
-
-    old: Mapping[TopicPartition, Offset]
-    compared: LogEndsCompared
+from heliostat.verify.schema_ids import Views
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +45,17 @@ class _Pair:
     def name(self) -> TopicName:
         """Its name at the old source."""
         return self.promotion.topic
+
+    def partitions(self, old_ends: Mapping[TopicPartition, Offset]) -> list[PromotedPartition]:
+        """Return its partitions whose log end at the old source is known."""
+        return [
+            PromotedPartition(
+                *(at_old, TopicPartition(self.ends.target, number), promotion, old_ends[at_old]),
+                id_text(self.ends.target_id),
+            )
+            for number, promotion in sorted(self.ends.partitions.items())
+            if (at_old := TopicPartition(self.name, number)) in old_ends
+        ]
 
     def refused(self, why: str) -> TopicReturn:
         """Return that it can't be copied back."""
@@ -80,7 +87,8 @@ class Look:
         self._link = link
         self._recreating = recreating
         self._tail = tail
-        self._view = view_of(link) or view_of(back)
+        view = view_of(link) or view_of(back)
+        self._comparing = Comparing(clusters, LinkName(link.name), Views(view, view))
         self._naming, self._selection = naming_of(back), selection_of(back)
 
     def topics(self, promotions: Mapping[TopicName, Promotion]) -> Iterator[TopicReturn]:
@@ -91,39 +99,36 @@ class Look:
         old = clusters.target.confirm_topics(list(ends))
         old_ends = log_ends_of(clusters.target, [each for each in old.values() if not each.error])
         ours = clusters.known()
-        with ExitStack() as stack:
-            at_old, at_new = (
-                stack.enter_context(PlainReader(access, committed=True))
-                for access in (clusters.target_access, clusters.source_access)
-            )
-            look = _Ends(old_ends, LogEndsCompared(at_old, at_new, self._view))
-            anew: list[_Pair] = []
-            for name, promotion in promotions.items():
-                if (of_topic := ends.get(name)) is None:
-                    why = "its promotion was cut short: call the verb that promoted it again"
-                    yield TopicReturn(name, name, ReturnState.REFUSED, why)
-                    continue
-                pair = _Pair(promotion, of_topic, new[of_topic.target], old[name])
-                if of_topic.target in ours and is_still(
-                    ours[of_topic.target].target_id, pair.old.topic_id
-                ):
-                    yield TopicReturn(name, of_topic.target, ReturnState.DONE, "it is a mirror")
-                elif why := self._refusal(pair):
-                    yield pair.refused(why)
-                elif begun_anew(promotion, pair.old):
-                    yield self._resumed(pair, look)
-                elif (looked := self._looked(pair, look)) is None:
-                    anew.append(pair)
-                else:
-                    yield looked
-            yield from self._anew(anew, look)
+        decided: dict[TopicName, TopicReturn | None] = {}
+        pairs: dict[TopicName, _Pair] = {}
+        for name, promotion in promotions.items():
+            if (of_topic := ends.get(name)) is None:
+                why = "its promotion was cut short: call the verb that promoted it again"
+                decided[name] = TopicReturn(name, name, ReturnState.REFUSED, why)
+                continue
+            pair = _Pair(promotion, of_topic, new[of_topic.target], old[name])
+            if of_topic.target in ours and is_still(
+                ours[of_topic.target].target_id, pair.old.topic_id
+            ):
+                decided[name] = TopicReturn(
+                    name, of_topic.target, ReturnState.DONE, "it is a mirror"
+                )
+            elif why := self._refusal(pair):
+                decided[name] = pair.refused(why)
+            elif begun_anew(promotion, pair.old):
+                decided[name] = self._resumed(pair, old_ends)
+            else:
+                pairs[name] = pair
+        decided |= self._looked(pairs, old_ends)
+        yield from (row for name in promotions if (row := decided[name]) is not None)
+        yield from self._anew([pair for name, pair in pairs.items() if decided[name] is None])
 
     def _refusal(self, pair: _Pair) -> str:
         """Return why the topic can't be copied back, whatever its logs hold."""
         clusters, mirror = self._clusters, pair.ends.target
         if pair.ends.source_cluster != clusters.target.cluster_id():
             return f"{clusters.link.target} is not the cluster that it was copied from"
-        if why := self._changed(pair):
+        if why := self._changed(pair) or self._piped(pair):
             return why
         if (wanted := self._naming.target_name(mirror)) != pair.name:
             return (
@@ -135,6 +140,10 @@ class Look:
         if len(pair.old.partitions) > len(pair.new.partitions):
             return f"it has {len(pair.new.partitions)} partitions at {clusters.link.source} only"
         return ""
+
+    def _piped(self, pair: _Pair) -> str:
+        pipeline = pipeline_of(self._link, pair.name)
+        return f"pipeline {pipeline} of {self._link.name} changed its records" if pipeline else ""
 
     def _changed(self, pair: _Pair) -> str:
         """Return which of the topics is another one now, or is gone."""
@@ -149,25 +158,52 @@ class Look:
                 return f"{info.name} was deleted and created again at {side}"
         return ""
 
-    def _looked(self, pair: _Pair, look: _Ends) -> TopicReturn | None:
+    def _looked(
+        self, pairs: Mapping[TopicName, _Pair], old_ends: Mapping[TopicPartition, Offset]
+    ) -> dict[TopicName, TopicReturn | None]:
+        """Return what becomes of topics; None: it is to be made anew."""
+        places = {name: pair.partitions(old_ends) for name, pair in pairs.items()}
+        looked: dict[TopicName, TopicReturn | None] = {}
+        for name, pair in pairs.items():
+            if missing := pair.ends.partitions.keys() - {p.at_old.partition for p in places[name]}:
+                at_old = TopicPartition(name, min(missing))
+                looked[name] = pair.refused(f"the log end of {at_old} can't be read; try again")
+        open_ones = self._comparing.open_transactions(
+            [each.at_old for name in pairs.keys() - looked.keys() for each in places[name]]
+        )
+        for name, producers in open_ones.items():
+            words = listed([each.words() for each in producers])
+            looked[name] = pairs[name].refused(f"a transaction is open there: {words}")
+        left = {name: pair.ends for name, pair in pairs.items() if name not in looked}
+        rows = self._comparing.compare(left, [each for name in left for each in places[name]])
+        for name in left:
+            looked[name] = self._judged(pairs[name], places[name], rows)
+        return looked
+
+    def _judged(
+        self,
+        pair: _Pair,
+        partitions: list[PromotedPartition],
+        rows: Mapping[TopicPartition, Comparison],
+    ) -> TopicReturn | None:
         """Return what becomes of a topic; None: it is to be made anew."""
-        old_ends, compared = look.old, look.compared
-        parts: list[PartitionReturn] = []
-        for number, promotion in sorted(pair.ends.partitions.items()):
-            at_old = TopicPartition(pair.name, number)
-            if (old_end := old_ends.get(at_old)) is None:
-                return pair.refused(f"the log end of {at_old} can't be read; try again")
-            at_new = TopicPartition(pair.ends.target, number)
-            if why := compared.difference(at_old, at_new, promotion, old_end):
-                return None if self._tail is Tail.RECREATE else pair.refused(why)
-            tail = compared.tail(at_old, promotion.source_end, old_end)
-            parts.append(PartitionReturn(number, promotion, old_end, tail))
+        unequal = [row for each in partitions if (row := rows[each.at_old]).why]
+        for row in sorted(unequal, key=lambda row: not row.must_stay):
+            may_go = self._tail is Tail.RECREATE and not row.must_stay
+            return None if may_go else pair.refused(row.why)
+        parts = [
+            PartitionReturn(
+                *(each.at_old.partition, each.promotion, each.old_end),
+                *(rows[each.at_old].tail, rows[each.at_old].evidence),
+            )
+            for each in partitions
+        ]
         count = sum(part.tail for part in parts)
         if count and self._tail is Tail.RECREATE:
             return None
-        by_tail = self._by_tail(count)
+        state, why = self._by_tail(count, parts)
         record = self._record(pair)
-        return TopicReturn(pair.name, pair.ends.target, *by_tail, tuple(parts), record)
+        return TopicReturn(pair.name, pair.ends.target, state, why, tuple(parts), record)
 
     def _record(self, pair: _Pair) -> MirrorRecord:
         return MirrorRecord(
@@ -181,9 +217,9 @@ class Look:
             is_returned=True,
         )
 
-    def _by_tail(self, tail: int) -> tuple[ReturnState, str]:
+    def _by_tail(self, tail: int, parts: list[PartitionReturn]) -> tuple[ReturnState, str]:
         if not tail:
-            return ReturnState.READY, "both logs are equal up to the promotion"
+            return ReturnState.READY, f"both logs are equal up to the promotion{self._shown(parts)}"
         words = f"up to {tail:,} records at {self._clusters.link.target} never crossed"
         if self._tail is Tail.KEEP:
             return ReturnState.READY, f"{words}; they stay, and offsets differ behind them"
@@ -192,13 +228,26 @@ class Look:
         how = f"`heliostat tail {self._link.name}` shows them; --tail says what becomes of them"
         return ReturnState.REFUSED, f"{words}: {how}"
 
-    def _anew(self, pairs: list[_Pair], look: _Ends) -> Iterator[TopicReturn]:
+    def _shown(self, parts: list[PartitionReturn]) -> str:
+        """Return by what else than records it is shown, and of how many partitions."""
+        link = self._clusters.link
+        words = {
+            Evidence.LEADER_EPOCHS: f"; {{}} of {len(parts)} partitions by the leader epochs of "
+            f"{link.target} only: {link.source} has deleted what could be compared",
+            Evidence.NOTHING_THERE: f"; {{}} of {len(parts)} partitions have no record below it at "
+            f"{link.target}",
+        }
+        copied = [part.evidence for part in parts if part.promotion.source_end]
+        return "".join(
+            text.format(count) for row, text in words.items() if (count := copied.count(row))
+        )
+
+    def _anew(self, pairs: list[_Pair]) -> Iterator[TopicReturn]:
         """Yield what becomes of topics that are to be made anew."""
         if not pairs:
             return
-        refused = self._recreating.refusals(
-            {pair.name: pair.ends for pair in pairs}, look.compared.old
-        )
+        with PlainReader(self._clusters.target_access, committed=True) as at_old:
+            refused = self._recreating.refusals({pair.name: pair.ends for pair in pairs}, at_old)
         were = self._recreating.as_they_are([pair.old for pair in pairs])
         for pair in pairs:
             if why := refused.get(pair.name):
@@ -207,11 +256,11 @@ class Look:
                 why = "it is made anew at the old source, and copied whole, at equal offsets"
                 yield self._recreated(pair, were[pair.name], why)
 
-    def _resumed(self, pair: _Pair, look: _Ends) -> TopicReturn:
+    def _resumed(self, pair: _Pair, old_ends: Mapping[TopicPartition, Offset]) -> TopicReturn:
         """Return what becomes of a topic that was about to be made anew."""
         assert pair.promotion.recreation is not None
         partitions = (TopicPartition(pair.name, part.partition) for part in pair.old.partitions)
-        if any(look.old.get(each) != 0 for each in partitions):
+        if any(old_ends.get(each) != 0 for each in partitions):
             why = "it was deleted to be made anew, and somebody else has written there since"
             return pair.refused(why)
         why = "it was deleted to be made anew; it is copied whole"

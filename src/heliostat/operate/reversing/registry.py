@@ -12,6 +12,21 @@ from heliostat.mm2.adopt_clusters import LinkClusters
 from heliostat.operate.reversing.values import TopicReturn
 
 
+def left_in_context(link: LinkConfig) -> tuple[str, ...]:
+    """Return a line about schemas that no link takes back: one reads its source's default context.
+
+    Parameters
+    ----------
+    link
+        The link whose mirrors were promoted.
+    """
+    if link.schemas.strategy != "isolate":
+        return ()
+    context = link.schemas.context or f".{link.source}"
+    text = f"schemas that producers have registered in context {context} at {link.target} since"
+    return (f"{text} are not taken back: register them at {link.source} with the same ids",)
+
+
 def close_to_producers(
     config: Config, back: LinkConfig, clusters: LinkClusters, topics: Collection[TopicReturn]
 ) -> tuple[str, ...]:

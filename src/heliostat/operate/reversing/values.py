@@ -36,6 +36,17 @@ class ReturnState(StrEnum):
     """The link that leads back has it already."""
 
 
+class Evidence(StrEnum):
+    """What shows that both logs of a partition are equal up to the promotion."""
+
+    RECORDS = "records"
+    """An equal record that proves all before it, or all records."""
+    LEADER_EPOCHS = "leader_epochs"
+    """The new primary has deleted what could be compared; the old source has lost nothing."""
+    NOTHING_THERE = "nothing_there"
+    """The old source has no record below the promotion."""
+
+
 @dataclass(frozen=True, slots=True)
 class PartitionReturn:
     """One partition: where both logs are equal, and where copying goes on."""
@@ -46,6 +57,7 @@ class PartitionReturn:
     """Log end at the old source."""
     tail: int
     """Records there that never crossed, at most; 0: none."""
+    evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +128,8 @@ class Reversal:
     groups: tuple[GroupSetBack, ...] = ()
     """Groups at the old source whose offsets lie beyond the promotion."""
     open_subjects: tuple[str, ...] = ()
-    """Lines about subjects of the old source's registry that stay open, and why."""
+    """Lines about subjects of the old source's registry that stay open, and why; and about schemas
+    that no link takes back."""
     is_written: bool = False
 
     @property
@@ -156,6 +169,7 @@ class Reversal:
                             "target_end": part.promotion.target_end,
                             "old_end": part.old_end,
                             "tail": part.tail,
+                            "evidence": part.evidence.value,
                         }
                         for part in each.partitions
                     ],

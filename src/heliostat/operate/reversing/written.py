@@ -45,7 +45,7 @@ def write(
     stored = state.read()
     names = [each.mirror for each in topics]
     if stored.producer_id is not None and stored.promoted.keys() & set(names):
-        _take_another_id(clusters, state, stored)
+        take_another_id(clusters, state, stored)
     with closing(WishBook(clusters.name, clusters.target_access)) as book:
         book.read()
         gone = [
@@ -81,11 +81,16 @@ def _map_rows(
     return rows
 
 
-def _take_another_id(clusters: LinkClusters, state: LinkState, stored: Stored) -> None:
+def take_another_id(clusters: LinkClusters, state: LinkState, stored: Stored) -> None:
     """Give the link a new producer id: brokers remember the last sequences of the one it has.
 
     They lie in logs that have others' records since. All mirrors that it still has are taken over
     at their ends, under the new id: nothing of them is under way, as the link was claimed.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The cluster does not answer, or refuses; nothing was written.
     """
     infos = clusters.target.confirm_topics([each.target for each in stored.mirrors.values()])
     ends = log_ends_of(clusters.target, [info for info in infos.values() if not info.error])
