@@ -20,6 +20,7 @@ from heliostat.handover.desk import Problem, Weight
 from heliostat.handover.failover import FailoverReport, MirrorPartition
 from heliostat.handover.fence_forecast import FenceForecast
 from heliostat.handover.moved_groups import MovedGroup
+from heliostat.handover.opening import Opened, Part
 from heliostat.handover.promotion import FencedBy, PartitionPromotion, SourceSeen
 from heliostat.handover.run import Run, RunKind, RunState, StepState
 from heliostat.handover.steps import new_steps
@@ -128,6 +129,8 @@ class _Moves:
             (MovedGroup(GroupId("archiver"), round(time.time() * 1000), 40, 400, 3),),
             True,
             {} if is_tried else {"fence": 0.6},
+            opening=(Opened(Part.RIGHTS, "2 rules granted"),),
+            is_target_open=not is_tried,
         )
         if not is_tried:
             self.report = report

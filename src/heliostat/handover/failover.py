@@ -13,6 +13,7 @@ from typing import Any
 from heliostat.handover.drain import Drained
 from heliostat.handover.fence_forecast import FenceForecast
 from heliostat.handover.moved_groups import MovedGroup
+from heliostat.handover.opening import Opened
 from heliostat.handover.promotion import FencedBy, PartitionPromotion, PromotedBy
 from heliostat.names import LinkName, TopicName, TopicPartition
 from heliostat.ops.shown import time_text
@@ -27,6 +28,12 @@ IN_PART = (
 UNFENCED = (
     "The source is not fenced: if it still runs, or comes back, producers may still write there, "
     "and what they write is not copied."
+)
+
+
+NOT_OPEN = (
+    "As far as is noted, rights that were held back are not granted, or the registry is not open "
+    "to producers: call it again, it does what is left."
 )
 
 
@@ -91,6 +98,10 @@ class FailoverReport:
         By step.
     is_source_fenced
         Whether nothing is written at the source any more, as whoever fenced it noted.
+    opening
+        What opening the target to producers came to, or would; none: it is told by rows.
+    is_target_open
+        Whether all of it was opened.
     """
 
     link: LinkName
@@ -107,6 +118,8 @@ class FailoverReport:
     is_group_sync_on: bool = False
     took_s: Mapping[str, float] = field(default_factory=dict)
     is_source_fenced: bool = False
+    opening: tuple[Opened, ...] = ()
+    is_target_open: bool = False
 
     @property
     def missing(self) -> int:
@@ -137,6 +150,8 @@ class FailoverReport:
             "forecast": {"by": self.forecast.by.value, "within_s": self.forecast.within_s},
             "fenced_by": None if self.fenced_by is None else self.fenced_by.value,
             "is_source_fenced": self.is_source_fenced,
+            "opening": [each.to_json() for each in self.opening],
+            "is_target_open": self.is_target_open,
             "drained": None if self.drained is None else self.drained.to_json(),
             "missing": self.missing,
             "partitions_not_known": self.not_known,
@@ -152,6 +167,7 @@ class FailoverReport:
         """Yield lines for people, of many rows the first."""
         yield self._first_line()
         yield self._fence_line()
+        yield from (f"  {line}" for line in self._opening_lines())
         if self.drained is not None:
             yield f"  copied before: {self.drained.text()}"
         yield f"  missing at the target: {self._missing_text()}"
@@ -178,6 +194,7 @@ class FailoverReport:
         yield ""
         yield f"- {self._first_line()}"
         yield f"- {self._fence_line().strip()}"
+        yield from (f"- {line}" for line in self._opening_lines())
         yield f"- By {self.by}, begun at {time_text(self.at_ms)}" + (
             f": {self.why}" if self.why else ""
         )
@@ -231,7 +248,8 @@ class FailoverReport:
         count = f"{len(self.topics):,} mirrors ({len(self.partitions):,} partitions)"
         if self.is_tried:
             return f"link {self.link}: {count} would be given away; nothing was changed"
-        return f"link {self.link}: {count} are given away, and may be written"
+        rest = ", and may be written" if self.is_target_open else "; not all is open to producers"
+        return f"link {self.link}: {count} are given away{rest}"
 
     def _fence_line(self) -> str:
         if self.fenced_by is None and self.is_tried:
@@ -248,6 +266,11 @@ class FailoverReport:
             FencedBy.LEASE: "no driver answered; its leases were waited out",
         }
         return f"  fence: {words[self.fenced_by]}{took}"
+
+    def _opening_lines(self) -> Iterator[str]:
+        yield from (each.line() for each in self.opening)
+        if not self.is_tried and not self.is_target_open:
+            yield NOT_OPEN
 
     def _missing_text(self) -> str:
         rest = f"; of {self.not_known:,} partitions nothing is known" if self.not_known else ""

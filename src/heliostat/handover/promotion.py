@@ -42,6 +42,15 @@ class FencedBy(StrEnum):
     LEASE = "lease"
     """No owner answered; the link was claimed once all leases were over."""
 
+    @property
+    def words(self) -> str:
+        """What has fenced the link, for people."""
+        return {
+            FencedBy.OWNER: "the link's owner",
+            FencedBy.DENY_RULE: "rules that every broker of the target shows",
+            FencedBy.LEASE: "leases that are over",
+        }[self]
+
 
 class LeaderEpoch(NamedTuple):
     """A leader epoch of a source partition, as noted while it was copied."""
@@ -155,6 +164,9 @@ class Promotion:
     """None: it was not read yet, or by a run that was cut short."""
     is_source_fenced: bool = False
     """Whether nothing is written at the source any more, as whoever fenced it noted."""
+    is_target_open: bool = False
+    """Whether rights that were held back are granted, and the target's registry is open, as whoever
+    failed it over noted."""
     recreation: Recreation | None = None
     """How the old source's topic is made again, once that has begun; None: it has not, or ended."""
 
@@ -172,6 +184,7 @@ class Promotion:
             "why": self.why[:WHY_CHARS_MAX],
             **({} if self.ends is None else {"ends": self.ends.to_json()}),
             **({"is_source_fenced": True} if self.is_source_fenced else {}),
+            **({"is_target_open": True} if self.is_target_open else {}),
             **({} if self.recreation is None else {"recreation": self.recreation.to_json()}),
         }
 
@@ -193,6 +206,7 @@ class Promotion:
             why[:WHY_CHARS_MAX],
             None if ends is None else MirrorEnds.from_json(ends),
             value.get("is_source_fenced") is True,
+            value.get("is_target_open") is True,
             None if recreation is None else Recreation.from_json(recreation),
         )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -25,9 +26,11 @@ from heliostat.handover.fence_forecast import (
     fence_forecast,
 )
 from heliostat.handover.moved_groups import MovedGroup, measured_rereads, moved_groups
+from heliostat.handover.opening import Opened, is_all_open
 from heliostat.handover.promotion import FencedBy, MirrorEnds, PromotedBy
 from heliostat.names import GroupId, LinkName, Offset, TopicName, TopicPartition
 from heliostat.operate.named_places import nearest
+from heliostat.operate.opening import opened, opening_of
 from heliostat.operate.promotion import (
     ANSWERS_WITHIN_S,
     SourceEnds,
@@ -85,7 +88,6 @@ def failover(
     """
     refuse_if_merged(link, "failover")
     began_s, at_ms = time.monotonic(), round(time.time() * 1000)
-    who = _Who(by, why)
     with wish_desk(config, link) as desk:
         with closing(LinkState(link, desk.target)) as state:
             stored = promotable(state)
@@ -97,10 +99,9 @@ def failover(
         records = records_of(stored, chosen)
         forecast = _forecast(config, link, desk, status, records)
         if dry_run:
-            seen = _seen(desk, chosen)
-            ended = _Ended(ends_now(desk, link, records, seen), None, {})
+            ended = _tried(config, link, desk, records)
         else:
-            ended = _give_away(config, link, desk, chosen, status, who, tell)
+            ended = _give_away(config, link, desk, chosen, status, _Who(by, why), tell)
         began_s = time.monotonic()
         partitions = _partitions(records, ended.ends)
         groups = _groups(desk, link, partitions, status)
@@ -119,6 +120,8 @@ def failover(
         groups,
         link.groups.sync,
         took_s,
+        opening=ended.opening,
+        is_target_open=not dry_run and is_all_open(ended.opening),
     )
 
 
@@ -160,6 +163,7 @@ def last_failover(config: Config, link: LinkConfig) -> FailoverReport | None:
             groups=_groups(desk, link, partitions, status),
             is_group_sync_on=link.groups.sync,
             is_source_fenced=all(each.is_source_fenced for each in rows),
+            is_target_open=all(each.is_target_open for each in rows),
         )
 
 
@@ -174,6 +178,15 @@ class _Ended(NamedTuple):
     ends: Mapping[TopicName, MirrorEnds]
     fenced_by: FencedBy | None
     took_s: Mapping[str, float]
+    opening: tuple[Opened, ...]
+
+
+def _tried(
+    config: Config, link: LinkConfig, desk: WishDesk, records: Mapping[TopicName, MirrorRecord]
+) -> _Ended:
+    """Return where mirrors end now; changes nothing."""
+    ends = ends_now(desk, link, records, _seen(desk, records))
+    return _Ended(ends, None, {}, _open_target(config, link, desk, records, dry_run=True))
 
 
 def _give_away(  # noqa: PLR0917 - what, by what is known of it, and by whom
@@ -197,7 +210,43 @@ def _give_away(  # noqa: PLR0917 - what, by what is known of it, and by whom
         tell=tell,
     )
     ends = {each.topic: each.ends for each in promoted.promotions if each.ends is not None}
-    return _Ended(ends, promoted.fenced_by, promoted.took_s)
+    began_s = time.monotonic()
+    opening = _open_target(config, link, desk, topics, dry_run=False)
+    took_s = {**promoted.took_s, "opening": time.monotonic() - began_s}
+    return _Ended(ends, promoted.fenced_by, took_s, opening)
+
+
+def _open_target(
+    config: Config,
+    link: LinkConfig,
+    desk: WishDesk,
+    topics: Collection[TopicName],
+    *,
+    dry_run: bool,
+) -> tuple[Opened, ...]:
+    """Let producers write, and register schemas."""
+    with (
+        closing(LinkState(link, desk.target)) as state,
+        closing(ClusterAdmin(desk.target)) as target,
+    ):
+        opening = opening_of(config, link, target, state.read, topics, dry_run=dry_run)
+        came_to = tuple(opened(opening))
+    if not dry_run and is_all_open(came_to):
+        _note_open(desk, topics)
+    return came_to
+
+
+def _note_open(desk: WishDesk, topics: Collection[TopicName]) -> None:
+    """Note with their promotions that the target is open to producers."""
+    desk.book.read()
+    promotions = desk.book.wishes.promotions
+    rows = [
+        replace(promotions[topic], is_target_open=True)
+        for topic in sorted(topics)
+        if not promotions[topic].is_target_open
+    ]
+    if rows:
+        desk.book.write(rows)
 
 
 def _forecast(

@@ -10,9 +10,16 @@ import pytest
 
 from heliostat.groups.values import Published, Sent
 from heliostat.handover.drain import QUIET_S, Drain, Drained, DrainEnd
-from heliostat.handover.failover import IN_PART, UNFENCED, FailoverReport, MirrorPartition
+from heliostat.handover.failover import (
+    IN_PART,
+    NOT_OPEN,
+    UNFENCED,
+    FailoverReport,
+    MirrorPartition,
+)
 from heliostat.handover.fence_forecast import FenceForecast, fence_forecast
 from heliostat.handover.moved_groups import MovedGroup, measured_rereads, moved_groups
+from heliostat.handover.opening import Opened, Part
 from heliostat.handover.promotion import (
     FencedBy,
     LeaderEpoch,
@@ -228,6 +235,10 @@ def report() -> FailoverReport:
         (MovedGroup(G, NOW_MS, 3, 4, 1),),
         True,
         {"fence": 1.2},
+        opening=(
+            Opened(Part.RIGHTS, "2 rules granted"),
+            Opened(Part.REGISTRY, "no address answers", "REGISTRY_UNREACHABLE", "look"),
+        ),
     )
 
 
@@ -240,7 +251,7 @@ def test_all_rows_stand_in_each_form_of_the_report() -> None:
     lines, document = "\n".join(made.lines()), made.markdown()
     for text in (lines, document):
         for part in (
-            "2 partitions) are given away",
+            "2 partitions) are given away; not all is open to producers",
             "the link's driver has given them up, 1.2 s",
             "at least 10 records; of 1 partitions nothing is known",
             "nothing moved for 10 s after 6.0 s, 4 records were copied; 1 partitions are not level",
@@ -248,6 +259,9 @@ def test_all_rows_stand_in_each_form_of_the_report() -> None:
             "is open since offset 91",
             "1 group resumes",
             UNFENCED,
+            "rights: 2 rules granted",
+            "registry: not all is open (REGISTRY_UNREACHABLE): no address answers; look",
+            NOT_OPEN,
         ):
             assert part in text, (part, text)
     assert "| t-0 | 90 | 100 at 2023-11-14 22:13:20Z | 10 | m-0 | 88 |" in document
@@ -257,6 +271,10 @@ def test_all_rows_stand_in_each_form_of_the_report() -> None:
 
 def test_one_that_was_done_before_is_told_by_its_rows() -> None:
     last = replace(report(), fenced_by=None, drained=None, took_s={}, is_source_fenced=True)
+    last = replace(last, opening=(), is_target_open=True)
+    assert NOT_OPEN not in last.markdown()
+    assert "are given away, and may be written" in last.markdown()
+    assert NOT_OPEN in replace(last, is_target_open=False).markdown()
     assert "it has held" in last.markdown()
     assert UNFENCED not in last.markdown()
     assert UNFENCED not in "\n".join(last.lines())
