@@ -7,7 +7,7 @@ have existed: at least so much, as of when it was seen.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.handover.drain import Drained
@@ -15,9 +15,9 @@ from heliostat.handover.fence_forecast import FenceForecast
 from heliostat.handover.moved_groups import MovedGroup
 from heliostat.handover.opening import Opened
 from heliostat.handover.promotion import FencedBy, PartitionPromotion, PromotedBy
+from heliostat.handover.still_open import NONE_OPEN, StillOpen
 from heliostat.names import LinkName, TopicName, TopicPartition
 from heliostat.ops.shown import time_text
-from heliostat.status.values import HeldBack
 
 ROWS = 20
 """Rows of a kind that are shown on a screen; a file has all."""
@@ -113,7 +113,7 @@ class FailoverReport:
     fenced_by: FencedBy | None
     drained: Drained | None
     partitions: tuple[MirrorPartition, ...]
-    transactions: tuple[HeldBack, ...] = ()
+    transactions: StillOpen = NONE_OPEN
     groups: tuple[MovedGroup, ...] = ()
     is_group_sync_on: bool = False
     took_s: Mapping[str, float] = field(default_factory=dict)
@@ -157,7 +157,8 @@ class FailoverReport:
             "partitions_not_known": self.not_known,
             "topics": [{"source": name, "missing": each} for name, each in self.topics.items()],
             "partitions": [each.to_json() for each in self.partitions],
-            "transactions": [asdict(each) for each in self.transactions],
+            "transactions": [each.to_json() for each in self.transactions.named],
+            "transactions_not_named": self.transactions.unnamed,
             "groups": [each.to_json() for each in self.groups],
             "groups_sync": self.is_group_sync_on,
             "took_s": {step: round(each, 3) for step, each in self.took_s.items()},
@@ -177,8 +178,9 @@ class FailoverReport:
         yield from _more(len(behind))
         if self.transactions:
             yield f"  open at the source when it was last seen; {IN_PART}:"
-            yield from (f"    {each.text()}" for each in self.transactions[:ROWS])
-            yield from _more(len(self.transactions))
+            lines = list(self.transactions.lines())
+            yield from (f"    {line}" for line in lines[:ROWS])
+            yield from _more(len(lines))
         yield f"  groups: {self._groups_text()}"
         yield from (f"    {each.group}: {each.text()}" for each in self.groups[:ROWS])
         yield from _more(len(self.groups))
@@ -225,7 +227,7 @@ class FailoverReport:
         if self.transactions:
             yield f"Each counts among what is missing; {IN_PART}."
             yield ""
-            yield from (f"- {each.text()}" for each in self.transactions)
+            yield from (f"- {line}" for line in self.transactions.lines())
         else:
             yield f"None is known. If there was one, {IN_PART}."
         yield from ["", "## Groups", "", f"{self._groups_text()}."]

@@ -136,6 +136,8 @@ class FailoverOutcome(BaseModel):
     partitions: list[PartitionEnd]
     transactions: list[OpenTransaction]
     """One over several partitions may have arrived in part."""
+    transactions_not_named: int
+    """Partitions more in which transactions that are not named hold back records."""
     groups: list[MovedGroupRow]
     groups_sync: bool
     took_s: dict[str, float]

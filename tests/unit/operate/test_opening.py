@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +22,8 @@ from heliostat.handover.promotion import (
     PromotedBy,
     Promotion,
 )
-from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName
+from heliostat.handover.still_open import StillOpen
+from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.operate import failover as verb
 from heliostat.operate import opening
 from heliostat.operate import schemas as registries
@@ -59,6 +60,7 @@ class Target:
         self.down: dict[Part, Exception] = {}
         self.closed: set[Subject] = {Subject("moved-value")}
         self.is_locked = False
+        self.held: dict[TopicPartition, int] = {}
 
     def stored(self) -> Any:
         given = self.rows if self.is_given_up else {}
@@ -66,9 +68,10 @@ class Target:
         mirrors = {name: each for name, each in self.mirrors.items() if name not in former}
         return SimpleNamespace(mirrors=mirrors, promoted=former)
 
-    def promote(self, *_: object, **__: object) -> Promoted:
-        begun = self.rows.get(MOVED)
-        row = begun or Promotion(MOVED, PromotedBy.FAILOVER, "ann", 1, "", ENDS)
+    def promote(self, *_: object, still_open: Mapping[TopicName, StillOpen], **__: Any) -> Promoted:
+        found = still_open.get(MOVED, StillOpen())
+        new = Promotion(MOVED, PromotedBy.FAILOVER, "ann", 1, "", ENDS, still_open=found)
+        row = self.rows.get(MOVED) or new
         self.rows[MOVED] = row
         return Promoted((row,), FencedBy.OWNER, {})
 
@@ -101,7 +104,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Target:
         wishes=SimpleNamespace(promotions=there.rows),
         write=lambda rows: there.rows.update({each.topic: each for each in rows}),
     )
-    board = SimpleNamespace(held=dict, status=lambda _: None)
+    board = SimpleNamespace(held=lambda: there.held)
     reader = SimpleNamespace(board=board, seen_at_ms=lambda _: 0)
 
     @contextmanager
@@ -221,3 +224,22 @@ def test_what_is_not_configured_is_told(target: Target) -> None:
     assert report.is_target_open
     assert all(each.text.startswith(opening.NOT_CONFIGURED) for each in report.opening)
     assert (target.granted, len(target.closed)) == (0, 1)
+
+
+def test_what_was_open_at_the_source_is_told_each_time(target: Target) -> None:
+    """Given records that a transaction holds back / when failed over, twice, and asked / then it is
+
+    told, though the link's lanes have nothing to report any more.
+    """
+    target.held = {
+        TopicPartition(MOVED, PartitionId(0)): 9,
+        TopicPartition(KEPT, PartitionId(0)): 1,
+    }
+    assert called(dry_run=True).transactions == StillOpen((), 1)
+    assert called().transactions == StillOpen((), 1)
+    target.held = {}
+    config: Any = None
+    link: Any = SimpleNamespace(groups=SimpleNamespace(sync=False))
+    for report in (called(), called(dry_run=True), verb.last_failover(config, link)):
+        assert report.transactions == StillOpen((), 1)
+        assert "hold back records" in report.markdown()

@@ -72,6 +72,12 @@ export function missingSentence({ missing, partitions_not_known, partitions }) {
   return `At least ${counted(missing, "record is", "records are")} missing at the target${rest}.`;
 }
 
+/** Transactions that were open at the source. @param {any} report */
+function openText({ transactions, transactions_not_named: rest }) {
+  const more = rest ? `, and others that are not named in ${counted(rest, "more partition")}` : "";
+  return `${counted(transactions.length, "transaction was", "transactions were")} open at the source when it was last seen${more}; one over several partitions may have arrived in part.`;
+}
+
 /** @param {any} report @returns {Foretold} */
 function failoverForetold(report) {
   /** @type {Line[]} */
@@ -82,7 +88,7 @@ function failoverForetold(report) {
   const worst = report.topics.filter((/** @type {any} */ each) => each.missing > 0).sort((/** @type {any} */ a, /** @type {any} */ b) => b.missing - a.missing);
   for (const { source, missing } of worst.slice(0, NAMES_MAX)) lines.push({ text: `${source}: ${whole(missing)}` });
   if (worst.length > NAMES_MAX) lines.push({ text: `and ${counted(worst.length - NAMES_MAX, "more topic")}` });
-  if (report.transactions.length) lines.push({ text: `${counted(report.transactions.length, "transaction was", "transactions were")} open at the source when it was last seen; one over several partitions may have arrived in part.`, tone: "lag" });
+  if (report.transactions.length || report.transactions_not_named) lines.push({ text: openText(report), tone: "lag" });
   lines.push(...openingLines(report), ...linesOf(movedGroups(report)), { text: fenceSentence(report.forecast) }, { text: "Nothing fences the source: stop its producers if it still runs." });
   return { lines, mayGo: report.partitions.length > 0 };
 }
