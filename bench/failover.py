@@ -31,8 +31,8 @@ import peer
 import report
 from clusters import KAFKA_VERSION, Pair, create_topics, pair_of_clusters
 from groups import OFTEN, PRECISE, SYNCED
-from kafka import KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.errors import KafkaTimeoutError
+from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
+from kafka.errors import KafkaError, KafkaTimeoutError
 from measure import Part, Tree, running
 from rich.console import Console
 from rich.table import Table
@@ -105,6 +105,7 @@ class Reading:
     """A member of the group, which reads until it is stopped."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
+        self._bootstrap, self._topic = bootstrap, topic
         self._consumer = KafkaConsumer(
             bootstrap_servers=bootstrap.split(","),
             group_id=GROUP,
@@ -115,21 +116,59 @@ class Reading:
         self._consumer.subscribe([topic])
         self._is_over = threading.Event()
         self.numbers: list[int] = []
+        self.read_ms: list[float] = []
+        """When each was read, by the wall clock."""
+        self.failure: Exception | None = None
+        """What has ended its thread."""
         self.first_new_s: float | None = None
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
-        while not self._is_over.is_set():
-            for records in self._consumer.poll(timeout_ms=POLL_MS).values():
-                for record in records:
-                    self._take(record.value)
+        try:
+            while not self._is_over.is_set():
+                for records in self._consumer.poll(timeout_ms=POLL_MS).values():
+                    for record in records:
+                        self._take(record.value)
+        except Exception as error:  # noqa: BLE001 - named where its reader is missed
+            self.failure = error
+
+    def await_new(self, within_s: float) -> str:
+        """Wait for the first new record; return why none came, empty: one did."""
+        until_s = time.monotonic() + within_s
+        while self.first_new_s is None and self.failure is None and time.monotonic() < until_s:
+            time.sleep(0.05)
+        return "" if self.first_new_s is not None else self._trouble()
+
+    def _trouble(self) -> str:
+        """Return what is known of a reader that reads nothing new."""
+        partitions = sorted(each.partition for each in self._consumer.assignment())
+        words = [
+            f"its thread {'runs' if self._thread.is_alive() else 'has ended'}"
+            + (f" by {self.failure!r}" if self.failure else ""),
+            f"it has partitions {partitions} of {self._topic}",
+            f"it has read {len(self.numbers)} numbers",
+        ]
+        try:
+            admin = KafkaAdminClient(bootstrap_servers=self._bootstrap.split(","))
+            try:
+                words.append(f"the group: {admin.describe_groups([GROUP])}")
+            finally:
+                admin.close()
+        except KafkaError as error:
+            words.append(f"the group can't be described: {error!r}")
+        return "; ".join(words)
+
+    def since(self, at_ms: float) -> int:
+        """Return how many numbers were read from then on."""
+        return sum(each >= at_ms for each in self.read_ms)
 
     def _take(self, value: bytes) -> None:
         if value.startswith(NEW):
             self.first_new_s = self.first_new_s or time.monotonic()
         else:
             self.numbers.append(int(value))
+            self.read_ms.append(time.time() * 1000)
 
     def stop(self, *, is_dead: bool = False) -> None:
         """Stop; with a dead cluster as a process does that is killed: without a last commit."""
@@ -145,6 +184,8 @@ class Moved:
     command_s: float | None = None
     said_again: int | None = None
     said_at_most: int | None = None
+    published_ms: int | None = None
+    """When the group's offsets were published last."""
     lines: list[str] = field(default_factory=list)
 
 
@@ -175,7 +216,11 @@ def run(given: argparse.Namespace, folder: Path) -> int:
 
 def broken(name: str, blocks: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Name what did not end, and the floors that do not hold for ours."""
-    lines = [f"{name}, {key}: it did not end" for key, b in blocks.items() if not b["finished"]]
+    lines = [
+        f"{name}, {key}: it did not end: {block['why_not'] or 'see the replicator'}"
+        for key, block in blocks.items()
+        if not block["finished"]
+    ]
     if name != "ours" or lines:
         return lines
     lost, moved = blocks[NAME], blocks[PLANNED]
@@ -183,6 +228,10 @@ def broken(name: str, blocks: Mapping[str, Mapping[str, Any]]) -> list[str]:
         f"failover: {lost['skipped']} records were skipped": lost["skipped"] == 0,
         f"failover: of {lost['said_at_most']} records {lost['read_again']} were read again": (
             lost["read_again"] <= lost["said_at_most"]
+        ),
+        f"failover: {lost['read_again']} records were read again, and {lost['read_since']} were "
+        "read since offsets were published": (
+            lost["read_since"] is None or lost["read_again"] <= lost["read_since"]
         ),
         f"failover: {lost['begun_to_accepted_s']} s from the command to the first record": (
             lost["begun_to_accepted_s"] <= ACCEPTED_WITHIN_S
@@ -212,15 +261,14 @@ def measured(name: str, scenario: Scenario, pair: Pair, folder: Path) -> dict[st
         moved = fail_over(file, killed_s) if name == "ours" else Moved()
         more = Writing(pair.target, mirror, scenario.rate, NEW)
         here = Reading(pair.target, mirror)
-        until_s = time.monotonic() + scenario.moved_s
-        while here.first_new_s is None and time.monotonic() < until_s:
-            time.sleep(0.05)
+        why_not = here.await_new(scenario.moved_s)
         time.sleep(2 * COMMIT_EVERY_MS / 1000)
         more.stop()
         here.stop()
     landed = numbers_of(pair.target, mirror)
     return {
-        "finished": is_ready and here.first_new_s is not None,
+        "finished": is_ready and not why_not,
+        "why_not": why_not,
         "command_s": moved.command_s,
         "accepted_s": since(killed_s, more.accepted_s),
         "begun_to_accepted_s": since(begun_s, more.accepted_s),
@@ -228,7 +276,18 @@ def measured(name: str, scenario: Scenario, pair: Pair, folder: Path) -> dict[st
         **read_twice(there, here, landed),
         "said_again": moved.said_again,
         "said_at_most": moved.said_at_most,
+        "read_since": read_since(there, moved),
     }
+
+
+def read_since(there: Reading, moved: Moved) -> int | None:
+    """Return what was read at the source since its last published offset; None: not known.
+
+    That offset is of the last commit before, which may be as old as the time between two.
+    """
+    if moved.published_ms is None:
+        return None
+    return there.since(moved.published_ms - COMMIT_EVERY_MS)
 
 
 def read_twice(there: Reading, here: Reading, landed: set[int]) -> dict[str, int]:
@@ -267,13 +326,12 @@ def planned(scenario: Scenario, pair: Pair, folder: Path) -> dict[str, Any]:
         took_s = since(began_s, time.monotonic())
         more = Writing(pair.target, mirror, scenario.rate, NEW)
         here = Reading(pair.target, mirror)
-        until_s = time.monotonic() + scenario.moved_s
-        while here.first_new_s is None and time.monotonic() < until_s:
-            time.sleep(0.05)
+        why_not = here.await_new(scenario.moved_s)
         more.stop()
         here.stop()
     return {
-        "finished": is_ready and is_done and here.first_new_s is not None,
+        "finished": is_ready and is_done and not why_not,
+        "why_not": why_not,
         "command_s": took_s,
         "accepted_s": since(stopped_s, more.accepted_s),
         "first_new_s": since(stopped_s, here.first_new_s),
@@ -323,7 +381,9 @@ def fail_over(file: Path, killed_s: float) -> Moved:
     said = json.loads(done.stdout)
     again = [row["again"] for row in said["groups"]]
     known = None if None in again else sum(again)
-    return Moved(took_s, known, sum(row["at_most"] for row in said["groups"]))
+    published = [row["published_ms"] for row in said["groups"]]
+    at_most = sum(row["at_most"] for row in said["groups"])
+    return Moved(took_s, known, at_most, min(published, default=None))
 
 
 def numbers_of(bootstrap: str, topic: str, enough: int | None = None) -> set[int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from support.clusters import HEAP_MB, create_topic, until
+from support.command import heliostat
 from support.links import RunningLink, write_config
 
 from heliostat.clusters.acl import (
@@ -24,11 +25,13 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.client_quota import QuotaEntity
 from heliostat.clusters.scram_user import ScramCredential, ScramMechanism, ScramUpsertion
 from heliostat.config import load_config
-from heliostat.names import TopicName
-from heliostat.operate.access import LinkAccess, grant_rights, link_access
-from heliostat.operate.acls import link_grants
+from heliostat.handover.desk import SwitchOptions
+from heliostat.handover.run import RunState
+from heliostat.operate.access import LinkAccess, link_access
 from heliostat.operate.apply import HowToApply, apply_link
 from heliostat.operate.plan import plan_link
+from heliostat.operate.switch import SwitchWish, plan_switch, switch
+from heliostat.operate.verb_acls import grants_of_verbs
 from heliostat_sandbox import Cluster, ClusterSpec, Listener, Mechanism, SandboxSecurity, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -44,6 +47,8 @@ class Sides:
     target: ClusterAdmin
     config: Path
     topic: str
+    other: str
+    """A topic that is moved before."""
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +67,7 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
     ]
     source, target = clusters = start_many(specs)
     with source, target:
-        topic = create_topic(source, "app.one")
+        topic, other = (create_topic(source, f"app.{each}") for each in ("one", "two"))
         folder = tmp_path_factory.mktemp("rights")
         (folder / "alice").write_text("her word")
         (folder / "users.yaml").write_text(f"alice: {{file: {folder}/alice}}")
@@ -81,11 +86,11 @@ def sides(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
         )
         _secure(path, dict(zip(USERS, clusters, strict=True)))
         config = load_config(path)
-        grants = link_grants(config, config.links[0])
+        grants = grants_of_verbs(config, config.links[0])
         for cluster, side in zip(clusters, grants, strict=True):
             cluster.accounts.allow(side.rules)
         with ClusterAdmin(source.bootstrap) as east, ClusterAdmin(target.bootstrap) as west:
-            yield Sides(east, west, path, topic)
+            yield Sides(east, west, path, topic, other)
 
 
 def _secure(path: Path, clusters: dict[str, Cluster]) -> None:
@@ -153,6 +158,7 @@ def given_at_source(sides: Sides) -> set[AclBinding]:
             topic_acl(Operation.READ, topic, "CN=app,O=x"),
             topic_acl(Operation.READ, topic, "eve"),
             topic_acl(Operation.WRITE, topic),
+            topic_acl(Operation.WRITE, sides.other),
             topic_acl(Operation.ALL, "app.", "boss", PatternKind.PREFIXED),
             topic_acl(Operation.READ, "*", "eye"),
             topic_acl(Operation.READ, "foreign"),
@@ -206,8 +212,37 @@ def test_rights_follow_and_nothing_goes_by_mistake(sides: Sides) -> None:
         until(lambda: not set(GROUPS[1:11]) & followed(sides.target), "what was confirmed")
         until(lambda: view(sides).is_in_step, "both in step")
 
-    answer = grant_rights(config, config.links[0], [TopicName(sides.topic)])
-    assert not answer.failed
-    granted = {topic_acl(Operation.WRITE, mirror), topic_acl(*ALL_OF_BOSS)}
+        check_switch_grants(sides)
+        check_failover_grants(sides, boss)
+
+
+def check_switch_grants(sides: Sides) -> None:
+    """Switch one topic: what was kept ready for it is granted, and not what is for the other."""
+    config = load_config(sides.config)
+    options = SwitchOptions(still_s=0.5, watch_s=0.1)
+    wish = SwitchWish((sides.other,), options, by="a test")
+    [link] = config.links
+    until(lambda: plan_switch(config, link, wish).is_possible, "that it can be switched")
+    run = switch(config, link, wish)
+    assert run.state is RunState.DONE, [each.text for each in run.steps]
+    assert "rights: 2 rules granted" in run.step("opening").text, run.step("opening")
+    moved = f"east.{sides.other}"
+    granted = {topic_acl(Operation.WRITE, moved), topic_acl(Operation.ALL, moved, "boss")}
+    until(lambda: granted <= followed(sides.target), "what was kept ready")
+    writing = {Operation.WRITE, Operation.ALL}
+    rights = {each for each in followed(sides.target) if each.rule.operation in writing}
+    assert rights == granted | {TRANSACTIONAL}
+
+
+def check_failover_grants(sides: Sides, boss: set[AclBinding]) -> None:
+    """Fail the rest over, and call it again: rules are granted as they are at the source."""
+    tried = heliostat(sides.config, "failover", "east-to-west", "--dry-run", "--json").json
+    assert tried["opening"][0]["text"] == "2 rules would be granted"
+    for text in ("2 rules granted", "0 rules granted"):
+        answer = heliostat(sides.config, "failover", "east-to-west", "--yes", "--json")
+        assert answer.returncode == 0, answer.said
+        rights, registry = answer.json["opening"]
+        assert (rights["text"], rights["code"], registry["code"]) == (text, None, None)
+    granted = {topic_acl(Operation.WRITE, f"east.{sides.topic}"), topic_acl(*ALL_OF_BOSS)}
     until(lambda: granted <= followed(sides.target), "what was kept ready")
     until(lambda: boss.isdisjoint(followed(sides.target)), "the end of what stood in for it")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -19,6 +21,7 @@ from support.command import heliostat
 from support.group_sides import Reader, write_values
 from support.links import LinkProcess, ends, wait_for, wait_level, write_config
 from support.records import Sample, encode, write_everywhere
+from support.tools import ROOT
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.errors import HeliostatError
@@ -27,6 +30,7 @@ from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
+SHEET = ROOT / "docs" / "failover.md"
 PARTITIONS = 2
 HELD = 12
 """Records of the topic with an open transaction that the source has after it began."""
@@ -95,6 +99,33 @@ class Scene:
         finally:
             producer.close(timeout=0)
 
+    def await_held(self) -> None:
+        """Wait until the driver has seen what the open transaction holds back."""
+
+        def is_seen() -> bool:
+            [status] = heliostat(self.config, "status", "--json").json
+            return [row["records"] for row in status["held_back"]] == [HELD]
+
+        wait_for("the open transaction", is_seen, 30.0)
+
+    def sheet(self) -> list[list[str]]:
+        """Return the commands of the sheet for the day of the disaster, in order."""
+        _, _, text = SHEET.read_text().partition("## The day of the disaster")
+        lines = re.findall(r"^ +heliostat (.+)$", text.partition("\n## ")[0], re.MULTILINE)
+        names = {
+            "summit-to-usdf": self.link,
+            "lsst.sal.ESS.*": f"{self.prefix}-h*",
+            "failover.md": str(self.folder / "failover.md"),
+            "failover.json": str(self.folder / "failover.json"),
+        }
+        return [[names.get(word, word) for word in shlex.split(line)] for line in lines]
+
+    def typed(self, words: list[str]) -> dict[str, Any]:
+        """Carry a command out as an operator does, who is asked for the link's name."""
+        answer = heliostat(self.config, *words, "--json", questions=f"{self.link}\n")
+        assert answer.returncode == 0, answer.said
+        return dict(answer.json)
+
     def target_ends(self) -> dict[str, list[int]]:
         return {name: list(map(int, each)) for name, each in ends(self.target, self.sizes).items()}
 
@@ -156,16 +187,16 @@ def test_a_dead_source_is_failed_over_while_the_driver_lives(
         assert status["failover_fence"]["by"] == "owner"
         with scene.load(), scene.open_transaction():
             write_values(scene.source.bootstrap, scene.held, [b"held"] * (HELD - 1))
-            time.sleep(12)  # the driver looks at open transactions each five seconds
+            scene.await_held()
             scene.source.brokers[0].kill()
         time.sleep(5)
-        tried = scene.failover("--dry-run")
+        exposure, dry_run, drain, again, some = scene.sheet()
+        assert heliostat(scene.config, *exposure, "--json").json
+        tried = scene.typed(dry_run)
         assert tried["is_tried"]
         assert tried["forecast"]["by"] == "owner"
         began_s = time.monotonic()
-        report_file = scene.folder / "failover.md"
-        words = ("--yes", "--why", "a test", "--drain", "30", "--report", str(report_file))
-        report = scene.failover(*words)
+        report = scene.typed(drain)
         took_s = time.monotonic() - began_s
         assert report["fenced_by"] == "owner", report
         assert report["took_s"]["fence"] < 5.0, report["took_s"]
@@ -174,15 +205,22 @@ def test_a_dead_source_is_failed_over_while_the_driver_lives(
         assert report["drained"]["behind"], "a source that is gone makes nothing level"
         assert named(tried).keys() == named(report).keys()
         assert [row["source"] for row in report["transactions"]] == [scene.held]
-        assert "arrived in part" in report_file.read_text()
+        assert report["transactions"][0]["records"] == HELD
+        assert report["is_target_open"]
+        assert "arrived in part" in (scene.folder / "failover.md").read_text()
         [group] = report["groups"]
         assert (group["group"], group["again"], group["at_most"]) == (scene.group, 0, 0)
         [status] = heliostat(scene.config, "status", "--json").json
         assert status["unfenced"]["topics"] == sorted(scene.sizes)
         before = scene.target_ends()
         scene.write_here()
-        assert scene.failover("--yes")["partitions"] == report["partitions"]
-        assert scene.failover("--last")["partitions"] == report["partitions"]
+        for told in (scene.typed(again), scene.failover("--last")):
+            assert told["partitions"] == report["partitions"]
+            assert told["transactions"] == report["transactions"]
+            assert told["is_target_open"]
+        assert "is open since" in (scene.folder / "failover.md").read_text()
+        assert {row["source"] for row in scene.typed(some)["partitions"]} == {scene.held}
+        assert json.loads((scene.folder / "failover.json").read_text())["transactions"]
         check_after_return(scene, report)
         time.sleep(8)
         after = scene.target_ends()
@@ -202,7 +240,7 @@ def test_a_dead_source_and_a_dead_driver_are_failed_over_by_leases(
         scene.prepare(link)
         with scene.load(), scene.open_transaction():
             write_values(scene.source.bootstrap, scene.held, [b"held"] * (HELD - 1))
-            time.sleep(12)
+            scene.await_held()
             link.kill_all()
             scene.source.brokers[0].kill()
     time.sleep(6)

@@ -14,7 +14,7 @@ from support.group_sides import write_values
 from support.links import LinkProcess, ends, wait_for, wait_level, write_config
 
 from heliostat.config import load_config
-from heliostat.operate.acls import link_grants
+from heliostat.operate.verb_acls import grants_of_verbs
 from heliostat_sandbox import Cluster, Listener, Mechanism, SandboxSecurity
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -31,8 +31,8 @@ def target(start_cluster: Callable[..., Cluster]) -> Cluster:
 
 
 def secured(folder: Path, source: str, target: Cluster, prefix: str, name: str) -> Path:
-    """Return a configuration whose link has its own rights at the target and no others."""
-    topics = {"include": [f"{prefix}-.*"], "refresh_interval_s": 1, "protect": True}
+    """Return a configuration whose link has the printed rights at the target and no others."""
+    topics = {"include": [f"{prefix}-.*"], "refresh_interval_s": 1}
     path = write_config(folder, source, "y:1", name=name, topics=topics, lanes={"lease_s": 30})
     access = target.credentials.access(LINK, Listener.SASL_PLAINTEXT, Mechanism.SCRAM_SHA_256)
     config = yaml.safe_load(path.read_text())
@@ -47,7 +47,7 @@ def secured(folder: Path, source: str, target: Cluster, prefix: str, name: str) 
     }
     path.write_text(yaml.safe_dump(config))
     loaded = load_config(path)
-    target.accounts.allow(link_grants(loaded, loaded.links[0])[1].rules)
+    target.accounts.allow(grants_of_verbs(loaded, loaded.links[0])[1].rules)
     return path
 
 

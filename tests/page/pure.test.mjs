@@ -582,7 +582,7 @@ test("mirrors with the same difference are one line", () => {
 const moves = await read("moves.js");
 const { MOVES } = moves;
 const PARTS = [{}, {}];
-const REPORT = { topics: [{ source: "a", missing: 0 }, { source: "b", missing: 7 }], partitions: PARTS, missing: 7, partitions_not_known: 0, transactions: [], groups: [], groups_sync: true, forecast: { by: "owner", within_s: 5 } };
+const REPORT = { topics: [{ source: "a", missing: 0 }, { source: "b", missing: 7 }], partitions: PARTS, missing: 7, partitions_not_known: 0, transactions: [], transactions_not_named: 0, groups: [], groups_sync: true, opening: [{ part: "rights", text: "2 rules would be granted", code: null, hint: null }], is_tried: true, is_target_open: false, forecast: { by: "owner", within_s: 5 } };
 const words = (foretold) => foretold.lines.map(({ text }) => plain(text));
 
 test("which fence will hold, in words", () => {
@@ -630,6 +630,12 @@ test("what a dry run of a move foretells", () => {
   assert.equal(moves.missingSentence({ ...REPORT, partitions_not_known: 1 }), "At least 7 records are missing at the target; of 1 partition nothing is known.");
   assert.match(moves.movedGroups({ groups: [], groups_sync: false })[0], /groups.sync is off/);
   assert.equal(moves.movedGroups({ groups: [{ group: "g", again: null, at_most: 9 }], groups_sync: true })[0], "1 group resumes where offsets were published last: g reads 9 at most.");
+  assert.ok(words(MOVES.failover.foretold({ ...REPORT, transactions_not_named: 2 })).includes("0 transactions were open at the source when it was last seen, and others that are not named in 2 more partitions; one over several partitions may have arrived in part."));
+  assert.ok(words(MOVES.failover.foretold(REPORT)).includes("Rights: 2 rules would be granted"));
+  const closed = { ...REPORT, is_tried: false, opening: [{ part: "registry", text: "no address answers", code: "REGISTRY_UNREACHABLE", hint: "look" }] };
+  assert.deepEqual(moves.openingLines(closed).map(({ text, tone }) => [text, tone]), [["Registry: not all is open (REGISTRY_UNREACHABLE): no address answers", "bad"], ["As far as is noted, the target is not wholly open to producers. Fail over again: it does what is left.", "bad"]]);
+  assert.equal(MOVES.failover.became(closed).tone, "bad", "never better than the truth");
+  assert.equal(MOVES.failover.became({ ...closed, opening: [], is_target_open: true }).text.slice(0, 31), "Done: 2 mirrors may be written.");
   assert.ok(!MOVES.failover.foretold({ ...REPORT, topics: [], partitions: [] }).mayGo);
 
   const topic = (state, tail = 0) => ({ topic: state, state, why: "w", tail });

@@ -20,9 +20,11 @@ from heliostat.handover.desk import Problem, Weight
 from heliostat.handover.failover import FailoverReport, MirrorPartition
 from heliostat.handover.fence_forecast import FenceForecast
 from heliostat.handover.moved_groups import MovedGroup
+from heliostat.handover.opening import Opened, Part
 from heliostat.handover.promotion import FencedBy, PartitionPromotion, SourceSeen
 from heliostat.handover.run import Run, RunKind, RunState, StepState
 from heliostat.handover.steps import new_steps
+from heliostat.handover.still_open import StillOpen
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.operate import exposure, tail, tail_moves
 from heliostat.operate.apply import ApplyAnswer, HowToApply
@@ -35,7 +37,7 @@ from heliostat.serve import (
     reverse_routes,
     switch_routes,
 )
-from heliostat.status.values import HeldBack
+from heliostat.status.held_back import HeldBack
 
 STEP_S = 0.15
 LINK = LinkName(ANSWERED)
@@ -124,10 +126,12 @@ class _Moves:
             None if is_tried else FencedBy.LEASE,
             None,
             partitions,
-            (HeldBack(TOPICS[0], 0, 90_100, 9, 7, "writer", 3.0),),
+            StillOpen((HeldBack(TOPICS[0], 0, 90_100, 9, 7, "writer", 3.0),)),
             (MovedGroup(GroupId("archiver"), round(time.time() * 1000), 40, 400, 3),),
             True,
             {} if is_tried else {"fence": 0.6},
+            opening=(Opened(Part.RIGHTS, "2 rules granted"),),
+            is_target_open=not is_tried,
         )
         if not is_tried:
             self.report = report

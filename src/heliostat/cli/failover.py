@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from heliostat.cli.exit_codes import IN_SYNC
+from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.known_links import known_config
 from heliostat.cli.options import by_option, config_option, json_option
 from heliostat.errors import Refused
@@ -65,11 +65,12 @@ def failover_command(
 
     The link is kept out of them first: its driver gives them up, or else its leases are waited out.
     Then the report tells where each partition ended, what is known to be missing, and what groups
-    read again. Nothing asks the source. There is no way back but `heliostat reverse`; call it again
+    read again. Rights that were held back are granted, and the target's registry is opened to
+    producers. Nothing asks the source. There is no way back but `heliostat reverse`; call it again
     if it was cut short: it goes on, and tells the same.
 
-    Exit code 0 once the mirrors may be written, 1 if it was refused, 3 if the target does not
-    answer.
+    Exit code 0 once the mirrors may be written; 1 if it was refused, or they are given away but a
+    right or the registry could not be opened: call it again; 3 if the target does not answer.
 
     \b
     Examples:
@@ -103,7 +104,7 @@ def failover_command(
         tell=lambda text: click.echo(text, err=True),
     )
     _show(report, report_file, as_json=as_json)
-    sys.exit(IN_SYNC)
+    sys.exit(IN_SYNC if dry_run or report.is_target_open else DIFFERENCE)
 
 
 def _show(report: FailoverReport, report_file: Path | None, *, as_json: bool) -> None:

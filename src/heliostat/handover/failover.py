@@ -7,16 +7,17 @@ have existed: at least so much, as of when it was seen.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from heliostat.handover.drain import Drained
 from heliostat.handover.fence_forecast import FenceForecast
 from heliostat.handover.moved_groups import MovedGroup
+from heliostat.handover.opening import Opened
 from heliostat.handover.promotion import FencedBy, PartitionPromotion, PromotedBy
+from heliostat.handover.still_open import NONE_OPEN, StillOpen
 from heliostat.names import LinkName, TopicName, TopicPartition
 from heliostat.ops.shown import time_text
-from heliostat.status.values import HeldBack
 
 ROWS = 20
 """Rows of a kind that are shown on a screen; a file has all."""
@@ -27,6 +28,12 @@ IN_PART = (
 UNFENCED = (
     "The source is not fenced: if it still runs, or comes back, producers may still write there, "
     "and what they write is not copied."
+)
+
+
+NOT_OPEN = (
+    "As far as is noted, rights that were held back are not granted, or the registry is not open "
+    "to producers: call it again, it does what is left."
 )
 
 
@@ -91,6 +98,10 @@ class FailoverReport:
         By step.
     is_source_fenced
         Whether nothing is written at the source any more, as whoever fenced it noted.
+    opening
+        What opening the target to producers came to, or would; none: it is told by rows.
+    is_target_open
+        Whether all of it was opened.
     """
 
     link: LinkName
@@ -102,11 +113,13 @@ class FailoverReport:
     fenced_by: FencedBy | None
     drained: Drained | None
     partitions: tuple[MirrorPartition, ...]
-    transactions: tuple[HeldBack, ...] = ()
+    transactions: StillOpen = NONE_OPEN
     groups: tuple[MovedGroup, ...] = ()
     is_group_sync_on: bool = False
     took_s: Mapping[str, float] = field(default_factory=dict)
     is_source_fenced: bool = False
+    opening: tuple[Opened, ...] = ()
+    is_target_open: bool = False
 
     @property
     def missing(self) -> int:
@@ -137,12 +150,15 @@ class FailoverReport:
             "forecast": {"by": self.forecast.by.value, "within_s": self.forecast.within_s},
             "fenced_by": None if self.fenced_by is None else self.fenced_by.value,
             "is_source_fenced": self.is_source_fenced,
+            "opening": [each.to_json() for each in self.opening],
+            "is_target_open": self.is_target_open,
             "drained": None if self.drained is None else self.drained.to_json(),
             "missing": self.missing,
             "partitions_not_known": self.not_known,
             "topics": [{"source": name, "missing": each} for name, each in self.topics.items()],
             "partitions": [each.to_json() for each in self.partitions],
-            "transactions": [asdict(each) for each in self.transactions],
+            "transactions": [each.to_json() for each in self.transactions.named],
+            "transactions_not_named": self.transactions.unnamed,
             "groups": [each.to_json() for each in self.groups],
             "groups_sync": self.is_group_sync_on,
             "took_s": {step: round(each, 3) for step, each in self.took_s.items()},
@@ -152,6 +168,7 @@ class FailoverReport:
         """Yield lines for people, of many rows the first."""
         yield self._first_line()
         yield self._fence_line()
+        yield from (f"  {line}" for line in self._opening_lines())
         if self.drained is not None:
             yield f"  copied before: {self.drained.text()}"
         yield f"  missing at the target: {self._missing_text()}"
@@ -161,8 +178,9 @@ class FailoverReport:
         yield from _more(len(behind))
         if self.transactions:
             yield f"  open at the source when it was last seen; {IN_PART}:"
-            yield from (f"    {each.text()}" for each in self.transactions[:ROWS])
-            yield from _more(len(self.transactions))
+            lines = list(self.transactions.lines())
+            yield from (f"    {line}" for line in lines[:ROWS])
+            yield from _more(len(lines))
         yield f"  groups: {self._groups_text()}"
         yield from (f"    {each.group}: {each.text()}" for each in self.groups[:ROWS])
         yield from _more(len(self.groups))
@@ -178,6 +196,7 @@ class FailoverReport:
         yield ""
         yield f"- {self._first_line()}"
         yield f"- {self._fence_line().strip()}"
+        yield from (f"- {line}" for line in self._opening_lines())
         yield f"- By {self.by}, begun at {time_text(self.at_ms)}" + (
             f": {self.why}" if self.why else ""
         )
@@ -208,7 +227,7 @@ class FailoverReport:
         if self.transactions:
             yield f"Each counts among what is missing; {IN_PART}."
             yield ""
-            yield from (f"- {each.text()}" for each in self.transactions)
+            yield from (f"- {line}" for line in self.transactions.lines())
         else:
             yield f"None is known. If there was one, {IN_PART}."
         yield from ["", "## Groups", "", f"{self._groups_text()}."]
@@ -231,7 +250,8 @@ class FailoverReport:
         count = f"{len(self.topics):,} mirrors ({len(self.partitions):,} partitions)"
         if self.is_tried:
             return f"link {self.link}: {count} would be given away; nothing was changed"
-        return f"link {self.link}: {count} are given away, and may be written"
+        rest = ", and may be written" if self.is_target_open else "; not all is open to producers"
+        return f"link {self.link}: {count} are given away{rest}"
 
     def _fence_line(self) -> str:
         if self.fenced_by is None and self.is_tried:
@@ -248,6 +268,11 @@ class FailoverReport:
             FencedBy.LEASE: "no driver answered; its leases were waited out",
         }
         return f"  fence: {words[self.fenced_by]}{took}"
+
+    def _opening_lines(self) -> Iterator[str]:
+        yield from (each.line() for each in self.opening)
+        if not self.is_tried and not self.is_target_open:
+            yield NOT_OPEN
 
     def _missing_text(self) -> str:
         rest = f"; of {self.not_known:,} partitions nothing is known" if self.not_known else ""

@@ -56,7 +56,9 @@ def moved_groups(
     published: Mapping[GroupId, Published],
     committed: Mapping[GroupId, Mapping[TopicPartition, Offset]],
     ends: Mapping[TopicPartition, Offset],
-    rereads: Mapping[GroupId, int] | None,
+    rereads: Mapping[GroupId, int],
+    *,
+    are_all: bool,
 ) -> tuple[MovedGroup, ...]:
     """Return the groups that have offsets of mirrors, those that read most again first.
 
@@ -69,7 +71,9 @@ def moved_groups(
     ends
         Where the mirrors end.
     rereads
-        What was measured, of groups that read something again; None: nothing was.
+        What was measured, of groups that read something again.
+    are_all
+        Whether these are all: then every other one reads nothing again.
     """
     rows: list[MovedGroup] = []
     for group, of_group in published.items():
@@ -80,13 +84,18 @@ def moved_groups(
         at_most = sum(
             max(0, ends[place] - standing.get(place, offset)) for place, offset in sent.items()
         )
-        again = None if rereads is None else min(at_most, rereads.get(group, 0))
+        measured = rereads.get(group, 0 if are_all else None)
+        again = None if measured is None else min(at_most, measured)
         rows.append(MovedGroup(group, of_group.at_ms, again, at_most, len(sent)))
     return tuple(sorted(rows, key=lambda row: (-row.at_most, row.group)))
 
 
-def measured_rereads(rereads: Rereads | None) -> Mapping[str, int] | None:
-    """Return what the driver's last report says of each group; None: not of all."""
+def measured_rereads(rereads: Rereads | None) -> tuple[Mapping[str, int], bool]:
+    """Return what the driver's last report says of groups, and whether of all that read again.
+
+    Where it is not known of some group, no figure is told: the report does not say of which, and
+    a figure that it has may be too small.
+    """
     if rereads is None or rereads.records is None or rereads.unknown:
-        return None
-    return rereads.most if rereads.groups == len(rereads.most) else None
+        return {}, False
+    return rereads.most, rereads.groups == len(rereads.most)

@@ -17,6 +17,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
 from heliostat.handover.recreation import Recreation
+from heliostat.handover.still_open import NONE_OPEN, StillOpen
 from heliostat.names import ClusterId, Offset, PartitionId, TopicId, TopicName
 
 PROMOTED_PREFIX = "promoted/"
@@ -41,6 +42,15 @@ class FencedBy(StrEnum):
     """No owner answered; every broker shows rules that deny the link's principal to write there."""
     LEASE = "lease"
     """No owner answered; the link was claimed once all leases were over."""
+
+    @property
+    def words(self) -> str:
+        """What has fenced the link, for people."""
+        return {
+            FencedBy.OWNER: "the link's owner",
+            FencedBy.DENY_RULE: "rules that every broker of the target shows",
+            FencedBy.LEASE: "leases that are over",
+        }[self]
 
 
 class LeaderEpoch(NamedTuple):
@@ -155,6 +165,11 @@ class Promotion:
     """None: it was not read yet, or by a run that was cut short."""
     is_source_fenced: bool = False
     """Whether nothing is written at the source any more, as whoever fenced it noted."""
+    is_target_open: bool = False
+    """Whether rights that were held back are granted, and the target's registry is open, as whoever
+    failed it over noted."""
+    still_open: StillOpen = NONE_OPEN
+    """Transactions that were open at the source when it was given up; a failover's."""
     recreation: Recreation | None = None
     """How the old source's topic is made again, once that has begun; None: it has not, or ended."""
 
@@ -172,6 +187,8 @@ class Promotion:
             "why": self.why[:WHY_CHARS_MAX],
             **({} if self.ends is None else {"ends": self.ends.to_json()}),
             **({"is_source_fenced": True} if self.is_source_fenced else {}),
+            **({"is_target_open": True} if self.is_target_open else {}),
+            **({"still_open": self.still_open.to_json()} if self.still_open else {}),
             **({} if self.recreation is None else {"recreation": self.recreation.to_json()}),
         }
 
@@ -182,7 +199,7 @@ class Promotion:
         if not topic or "/" in topic:
             raise ValueError(f"{key!r} names no topic")
         by, why, ends = value["by"], value.get("why", ""), value.get("ends")
-        recreation = value.get("recreation")
+        recreation, still_open = value.get("recreation"), value.get("still_open")
         if not isinstance(by, str) or not isinstance(why, str):
             raise TypeError("`by` and `why` are text")
         return cls(
@@ -193,6 +210,8 @@ class Promotion:
             why[:WHY_CHARS_MAX],
             None if ends is None else MirrorEnds.from_json(ends),
             value.get("is_source_fenced") is True,
+            value.get("is_target_open") is True,
+            NONE_OPEN if still_open is None else StillOpen.from_json(still_open),
             None if recreation is None else Recreation.from_json(recreation),
         )
 

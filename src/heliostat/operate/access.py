@@ -6,13 +6,14 @@ shown, and the link's owner carries them out with its next comparison.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from contextlib import closing
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from heliostat.access import Reachable
 from heliostat.clock import SystemClock
+from heliostat.clusters.acl import AclBinding
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.config.passwords import load_passwords
@@ -20,7 +21,7 @@ from heliostat.errors import Refused
 from heliostat.fencing.rule_book import RuleBook
 from heliostat.names import LinkName, TopicName
 from heliostat.operate.links import links_of
-from heliostat.security.granting import Granted, grant_held
+from heliostat.security.granting import Granted, grant_held, to_grant
 from heliostat.security.ledger import CONFIRMED, AccessTopic, Ledger
 from heliostat.security.rules import acl_rules_of, followed_topics, is_over
 from heliostat.security.scram_users import ScramPlan, look_at_users
@@ -127,6 +128,35 @@ def grant_rights(config: Config, link: LinkConfig, topics: Collection[TopicName]
     ConnectionLost, BrokerError
         A cluster does not answer or refuses.
     """
+    with _held(config, link, topics) as held:
+        return grant_held(held.ledger, held.target.security, held.promoted, held.remaining)
+
+
+def rights_to_grant(
+    config: Config, link: LinkConfig, topics: Collection[TopicName]
+) -> list[AclBinding]:
+    """Return what `grant_rights` would grant; changes nothing.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The target does not answer or refuses.
+    """
+    with _held(config, link, topics) as held:
+        return to_grant(held.ledger, held.promoted, held.remaining)
+
+
+class _Held(NamedTuple):
+    """What was kept ready, and for which names at the target."""
+
+    ledger: Ledger
+    target: ClusterAdmin
+    promoted: Collection[TopicName]
+    remaining: Collection[TopicName]
+
+
+@contextmanager
+def _held(config: Config, link: LinkConfig, topics: Collection[TopicName]) -> Iterator[_Held]:
     naming, target = naming_of(link), config.clusters[link.target].access()
     with (
         closing(LinkState(link, config.clusters[link.target])) as state,
@@ -137,7 +167,7 @@ def grant_rights(config: Config, link: LinkConfig, topics: Collection[TopicName]
             mirror.target for name, mirror in state.read().mirrors.items() if name not in topics
         ]
         promoted = [naming.target_name(name) for name in topics]
-        return grant_held(Ledger(topic), admin.security, promoted, remaining)
+        yield _Held(Ledger(topic), admin, promoted, remaining)
 
 
 def access_sync(

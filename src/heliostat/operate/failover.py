@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -25,9 +26,12 @@ from heliostat.handover.fence_forecast import (
     fence_forecast,
 )
 from heliostat.handover.moved_groups import MovedGroup, measured_rereads, moved_groups
+from heliostat.handover.opening import Opened, is_all_open
 from heliostat.handover.promotion import FencedBy, MirrorEnds, PromotedBy
+from heliostat.handover.still_open import StillOpen, still_open
 from heliostat.names import GroupId, LinkName, Offset, TopicName, TopicPartition
 from heliostat.operate.named_places import nearest
+from heliostat.operate.opening import opened, opening_of
 from heliostat.operate.promotion import (
     ANSWERS_WITHIN_S,
     SourceEnds,
@@ -40,7 +44,7 @@ from heliostat.operate.shut_out import why_not
 from heliostat.operate.wish_desk import WishDesk, wish_desk
 from heliostat.state.link_state import LinkState, Stored
 from heliostat.status.ends_seen import ends_seen
-from heliostat.status.values import HeldBack, LinkStatus
+from heliostat.status.values import LinkStatus
 from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.topics.values import MirrorRecord
 
@@ -85,7 +89,6 @@ def failover(
     """
     refuse_if_merged(link, "failover")
     began_s, at_ms = time.monotonic(), round(time.time() * 1000)
-    who = _Who(by, why)
     with wish_desk(config, link) as desk:
         with closing(LinkState(link, desk.target)) as state:
             stored = promotable(state)
@@ -97,10 +100,9 @@ def failover(
         records = records_of(stored, chosen)
         forecast = _forecast(config, link, desk, status, records)
         if dry_run:
-            seen = _seen(desk, chosen)
-            ended = _Ended(ends_now(desk, link, records, seen), None, {})
+            ended = _tried(config, link, desk, records, status)
         else:
-            ended = _give_away(config, link, desk, chosen, status, who, tell)
+            ended = _give_away(config, link, desk, chosen, status, _Who(by, why), tell)
         began_s = time.monotonic()
         partitions = _partitions(records, ended.ends)
         groups = _groups(desk, link, partitions, status)
@@ -115,10 +117,12 @@ def failover(
         ended.fenced_by,
         drained,
         partitions,
-        _open(status.held_back, chosen),
+        ended.still_open,
         groups,
         link.groups.sync,
         took_s,
+        opening=ended.opening,
+        is_target_open=not dry_run and is_all_open(ended.opening),
     )
 
 
@@ -157,9 +161,11 @@ def last_failover(config: Config, link: LinkConfig) -> FailoverReport | None:
             None,
             None,
             partitions,
+            StillOpen.summed(each.still_open for each in rows),
             groups=_groups(desk, link, partitions, status),
             is_group_sync_on=link.groups.sync,
             is_source_fenced=all(each.is_source_fenced for each in rows),
+            is_target_open=all(each.is_target_open for each in rows),
         )
 
 
@@ -174,6 +180,24 @@ class _Ended(NamedTuple):
     ends: Mapping[TopicName, MirrorEnds]
     fenced_by: FencedBy | None
     took_s: Mapping[str, float]
+    opening: tuple[Opened, ...]
+    still_open: StillOpen
+
+
+def _tried(
+    config: Config,
+    link: LinkConfig,
+    desk: WishDesk,
+    records: Mapping[TopicName, MirrorRecord],
+    status: LinkStatus,
+) -> _Ended:
+    """Return where mirrors end now; changes nothing."""
+    ends = ends_now(desk, link, records, _seen(desk, records))
+    opening = _open_target(config, link, desk, records, dry_run=True)
+    promotions = desk.book.wishes.promotions
+    begun = [promotions[name].still_open for name in records if name in promotions]
+    now = _still_open(desk, status, [name for name in records if name not in promotions])
+    return _Ended(ends, None, {}, opening, StillOpen.summed([*begun, *now.values()]))
 
 
 def _give_away(  # noqa: PLR0917 - what, by what is known of it, and by whom
@@ -193,11 +217,49 @@ def _give_away(  # noqa: PLR0917 - what, by what is known of it, and by whom
         by=who.by,
         why=who.why,
         within_s=ANSWERS_WITHIN_S if status.state in WELL else LAST_CHANCE_S,
+        still_open=_still_open(desk, status, topics),
         seen=lambda: _seen(desk, topics),
         tell=tell,
     )
     ends = {each.topic: each.ends for each in promoted.promotions if each.ends is not None}
-    return _Ended(ends, promoted.fenced_by, promoted.took_s)
+    began_s = time.monotonic()
+    opening = _open_target(config, link, desk, topics, dry_run=False)
+    took_s = {**promoted.took_s, "opening": time.monotonic() - began_s}
+    kept = StillOpen.summed(each.still_open for each in promoted.promotions)
+    return _Ended(ends, promoted.fenced_by, took_s, opening, kept)
+
+
+def _open_target(
+    config: Config,
+    link: LinkConfig,
+    desk: WishDesk,
+    topics: Collection[TopicName],
+    *,
+    dry_run: bool,
+) -> tuple[Opened, ...]:
+    """Let producers write, and register schemas."""
+    with (
+        closing(LinkState(link, desk.target)) as state,
+        closing(ClusterAdmin(desk.target)) as target,
+    ):
+        opening = opening_of(config, link, target, state.read, topics, dry_run=dry_run)
+        came_to = tuple(opened(opening))
+    if not dry_run and is_all_open(came_to):
+        _note_open(desk, topics)
+    return came_to
+
+
+def _note_open(desk: WishDesk, topics: Collection[TopicName]) -> None:
+    """Note with their promotions that the target is open to producers."""
+    desk.book.read()
+    promotions = desk.book.wishes.promotions
+    rows = [
+        replace(promotions[topic], is_target_open=True)
+        for topic in sorted(topics)
+        if not promotions[topic].is_target_open
+    ]
+    if rows:
+        desk.book.write(rows)
 
 
 def _forecast(
@@ -289,8 +351,11 @@ def _partitions(
     )
 
 
-def _open(held: Iterable[HeldBack], topics: Collection[TopicName]) -> tuple[HeldBack, ...]:
-    return tuple(each for each in held if each.source in topics)
+def _still_open(
+    desk: WishDesk, status: LinkStatus, topics: Collection[TopicName]
+) -> dict[TopicName, StillOpen]:
+    """Return which transactions are open at the source, as it was last seen."""
+    return still_open(status.held_back, desk.reader.board.held(), topics)
 
 
 def _groups(
@@ -318,9 +383,7 @@ def _groups(
             for group, found in answers.items()
             if not isinstance(found, BrokerError)
         }
-        measured, naming = measured_rereads(status.rereads), group_naming_of(link)
-        rereads = None
-        if measured is not None:
-            named = {naming.target_name(GroupId(group)): n for group, n in measured.items()}
-            rereads = named
-        return moved_groups(published.rows, committed, ends, rereads)
+        measured, are_all = measured_rereads(status.rereads)
+        naming = group_naming_of(link)
+        rereads = {naming.target_name(GroupId(group)): n for group, n in measured.items()}
+        return moved_groups(published.rows, committed, ends, rereads, are_all=are_all)

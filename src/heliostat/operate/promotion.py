@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
@@ -28,6 +29,7 @@ from heliostat.handover.promotion import (
     Promotion,
     SourceSeen,
 )
+from heliostat.handover.still_open import NONE_OPEN, StillOpen
 from heliostat.names import (
     ClusterId,
     LinkName,
@@ -102,6 +104,7 @@ def promote(
     by: str,
     why: str = "",
     within_s: float = ANSWERS_WITHIN_S,
+    still_open: Mapping[TopicName, StillOpen] = MappingProxyType({}),
     seen: Callable[[], SourceEnds] = dict,
     tell: Callable[[str], None] = lambda _: None,
 ) -> Promoted:
@@ -113,6 +116,8 @@ def promote(
         Names at the source.
     within_s
         How long the link's owner may take, before its leases are waited out instead.
+    still_open
+        Transactions that are open at the source, by its topics; kept with the promotion.
     seen
         Returns where the source's logs ended when they were last seen; called once nothing of the
         link can land any more.
@@ -132,7 +137,8 @@ def promote(
         began_s = time.monotonic()
         stored = promotable(state, topics)
         desk.book.read()
-        wanted = [_wished(desk, name, how, by, why) for name in sorted(topics)]
+        new = Promotion(TopicName(""), how, by, desk.clock.wall_ms(), why)
+        wanted = [_wished(desk, name, new, still_open) for name in sorted(topics)]
         end = desk.book.write(wanted, link.state.replication_factor)
         is_done, waits = await_owner(desk.reader, end, desk.clock, within_s)
         records, fenced_by = records_of(stored, topics), FencedBy.OWNER
@@ -170,10 +176,12 @@ def _why_no_rule(
     return shut_out(config, link, desk.target, desk.reader.board.driver, mirrors)
 
 
-def _wished(desk: WishDesk, topic: TopicName, how: PromotedBy, by: str, why: str) -> Promotion:
+def _wished(
+    desk: WishDesk, topic: TopicName, new: Promotion, still_open: Mapping[TopicName, StillOpen]
+) -> Promotion:
     """Return the promotion that a run before this one has begun, or a new one."""
     begun = desk.book.wishes.promotions.get(topic)
-    return begun or Promotion(topic, how, by, desk.clock.wall_ms(), why)
+    return begun or replace(new, topic=topic, still_open=still_open.get(topic, NONE_OPEN))
 
 
 def _claim_or_ask(  # noqa: PLR0917 - the link, what is given away, and who is asked

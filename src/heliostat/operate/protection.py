@@ -59,6 +59,44 @@ def protection_notes(
     )
 
 
+def protect(
+    config: Config,
+    link: LinkConfig,
+    at_target: tuple[ClusterAdmin, Reachable],
+    mirrors: Collection[TopicName],
+    fences: frozenset[AclBinding],
+) -> None:
+    """Protect mirrors before the fence goes that keeps all out, the link too.
+
+    By the same rules that the link's driver would lay, which keeps them in step. Where no rule may
+    be laid nothing is done: the driver tells why.
+
+    Parameters
+    ----------
+    fences
+        The fence's rules: what they deny is not denied any more afterwards.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses; call it again.
+    """
+    if not link.topics.protect or not mirrors:
+        return
+    target, access = at_target
+    cluster, purpose = ClusterRules(target), Purpose(target.cluster_id(), PROTECTION)
+    shown, problem = shown_by_any(cluster.all_rules())
+    if problem is not None or cluster.may_alter() is not True:
+        return
+    with closing(RuleBook(access, LinkName(link.name), link.state.replication_factor)) as book:
+        book.read()
+        fence = Fence(cluster, book, purpose, SystemClock())
+        others = shown - fences - fence.laid - book.others(purpose)
+        standing = fence.put_up(_wanted(config, link, cluster, others, mirrors).rules)
+    if standing.missing:
+        raise ConnectionLost(f"mirrors may not be protected yet: {standing.text()}")
+
+
 def open_to_writers(
     link: LinkConfig,
     clusters: LentClusters,

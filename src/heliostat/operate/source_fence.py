@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from heliostat.access import Reachable
 from heliostat.clock import SystemClock
-from heliostat.clusters.acl import EVERYBODY
+from heliostat.clusters.acl import EVERYBODY, AclBinding
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import ConnectionLost
@@ -95,6 +95,11 @@ class SourceFence:
             return FenceAnswer(
                 standing.is_whole, by_rules, text, facts, is_closed=by_rules and not cannot
             )
+
+    def laid(self) -> frozenset[AclBinding]:
+        """Return the rules that were laid for this purpose, by whomever."""
+        with self._fence() as fence:
+            return fence.laid
 
     def lift(self) -> str:
         """Lift all rules that were laid for this purpose."""

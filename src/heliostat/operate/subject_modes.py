@@ -136,20 +136,27 @@ def _changed(config: Config, link_name: str | None, *, opens: bool, dry_run: boo
     modes = LinkModes(LinkName(link.name), opens, dry_run, OpeningPlan())
     if link.schemas.strategy == "rewrite":
         return replace(modes, plan=OpeningPlan(notes=(_NOTHING_CLOSED["rewrite"],)))
-    mirrors, topics = _at_target(config, link)
+    mirrors, topics = _at_target(config, link, is_opened=opens)
     with registries_of(config, link) as (source, target):
         plan = planned_modes(link, mirrors, topics, target, None if opens else source)
         return replace(modes, plan=plan if dry_run else change_modes(plan, target))
 
 
 def _at_target(
-    config: Config, link: LinkConfig
+    config: Config, link: LinkConfig, *, is_opened: bool
 ) -> tuple[Mapping[TopicName, TopicName], Collection[TopicName]]:
-    """Return the link's mirrors by source topic, and all topics of the target."""
+    """Return the link's mirrors by source topic, and all topics of the target.
+
+    What is opened is former mirrors, too: their subjects are closed until somebody opens them.
+    """
     cluster = config.clusters[link.target]
     with closing(LinkState(link, cluster)) as state, ClusterAdmin(cluster.access()) as admin:
         stored = state.read()
-        return {name: row.target for name, row in stored.mirrors.items()}, admin.describe_topics()
+        records = dict(stored.mirrors)
+        if is_opened:
+            former = {name: each.record for name, each in stored.promoted.items() if each.record}
+            records = former | records
+        return {name: row.target for name, row in records.items()}, admin.describe_topics()
 
 
 def planned_modes(

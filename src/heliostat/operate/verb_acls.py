@@ -51,7 +51,9 @@ WRITERS: Mapping[Operation, str] = MappingProxyType(
 SHUT_OUT: Mapping[Operation, str] = MappingProxyType(
     {
         Operation.ALTER: "keep the link out of its mirrors by rules where its driver is silent; "
-        "without it its leases are waited out"
+        "without it its leases are waited out",
+        Operation.DESCRIBE_CONFIGS: "see whether the link is a super user, for who is not the link "
+        "itself; without it leases are waited out",
     }
 )
 MADE_UP_TOPIC: Mapping[Operation, str] = MappingProxyType(

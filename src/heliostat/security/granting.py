@@ -18,7 +18,7 @@ class Granted:
     """What was granted, and what the target refused."""
 
     granted: list[AclBinding] = field(default_factory=list)
-    failed: dict[AclBinding, str] = field(default_factory=dict)
+    failed: dict[AclBinding, BrokerError] = field(default_factory=dict)
 
 
 def grant_held(
@@ -62,11 +62,20 @@ def grant_held(
                 answer.granted.append(binding)
             else:
                 failed = True
-                answer.failed[binding] = str(error)
+                answer.failed[binding] = error
                 ledger.write({f"{ACL}{acl_key(binding)}": None})
         if bindings == [held] and not failed:
             _replaced(ledger, target, held, row)
     return answer
+
+
+def to_grant(
+    ledger: Ledger, promoted: Collection[TopicName], remaining: Collection[TopicName]
+) -> list[AclBinding]:
+    """Return what `grant_held` would grant; changes nothing."""
+    ledger.read()
+    held = sorted(ledger.held, key=lambda each: each.sort_key)
+    return [rule for each in held for rule in _now(each, sorted(promoted), remaining)]
 
 
 def _stands_in(binding: AclBinding, row: Held, ledger: Ledger) -> bool:

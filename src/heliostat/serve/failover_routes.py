@@ -101,6 +101,16 @@ class MovedGroupRow(BaseModel):
     partitions: int
 
 
+class OpenedRow(BaseModel):
+    """What opening a part of the target to producers came to, or would."""
+
+    part: Literal["rights", "registry"]
+    text: str
+    code: str | None
+    """Of what failed (null: nothing)."""
+    hint: str | None
+
+
 class FailoverOutcome(BaseModel):
     """What became of a failover, or would."""
 
@@ -114,6 +124,10 @@ class FailoverOutcome(BaseModel):
     fenced_by: Fence | None
     is_source_fenced: bool
     """While it is not, producers may still write there."""
+    opening: list[OpenedRow]
+    """None where it is told by its rows."""
+    is_target_open: bool
+    """Whether rights that were held back are granted, and the registry is open to producers."""
     drained: DrainedRow | None
     missing: int
     """At least so many records, of all partitions of which something is known."""
@@ -122,6 +136,8 @@ class FailoverOutcome(BaseModel):
     partitions: list[PartitionEnd]
     transactions: list[OpenTransaction]
     """One over several partitions may have arrived in part."""
+    transactions_not_named: int
+    """Partitions more in which transactions that are not named hold back records."""
     groups: list[MovedGroupRow]
     groups_sync: bool
     took_s: dict[str, float]

@@ -10,8 +10,9 @@ from heliostat.handover.fence_forecast import FenceForecast
 from heliostat.handover.unfenced import Unfenced
 from heliostat.records.copier.lane import LineUse
 from heliostat.status.event_log import EventRow
+from heliostat.status.held_back import HeldBack
 from heliostat.status.loss import Loss, Rereads
-from heliostat.status.values import HeldBack, PartitionProblem, PartitionStatus, TopicStatus
+from heliostat.status.values import PartitionProblem, PartitionStatus, TopicStatus
 
 
 class Health(BaseModel):

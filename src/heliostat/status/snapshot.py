@@ -13,13 +13,14 @@ from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.state.stops import has_passed_stops
 from heliostat.status.alarms import Alarm, Alarms
+from heliostat.status.held_back import HeldBack
 from heliostat.status.lag import Ends, Reading, is_lost_as_lag, lag_of, loss_of
 from heliostat.status.loss import LOSS_NOT_KNOWN, loss_from, rereads_of
 from heliostat.status.progress_watch import Standstill, reported
 from heliostat.status.reports import LaneReports, Reports
 from heliostat.status.rows import PartitionRow
 from heliostat.status.sums import SILENT, STOPPED, Sums, is_starting, line_of, state_shown
-from heliostat.status.values import MAX_LAG_S, HeldBack, LinkStatus, PartitionStatus
+from heliostat.status.values import MAX_LAG_S, LinkStatus, PartitionStatus
 from heliostat.wishes.wish import WishedState
 
 NO_LANE = LaneId(-1)

@@ -9,6 +9,7 @@ from heliostat.handover.fence_forecast import FENCE_NOT_KNOWN, FenceForecast
 from heliostat.handover.unfenced import Unfenced
 from heliostat.ops.events import shortened
 from heliostat.records.copier.lane import LineUse, PartitionState
+from heliostat.status.held_back import HeldBack
 from heliostat.status.loss import LOSS_NOT_KNOWN, Loss, Rereads, loss_line
 
 MAX_LAG_S = 10.0
@@ -111,51 +112,6 @@ class PartitionProblem:
 def state_words(state: str) -> str:
     """Return a state as what a partition is."""
     return "at a gap" if state == PartitionState.GAP.value else state
-
-
-@dataclass(frozen=True, slots=True)
-class HeldBack:
-    """An open transaction at the source, which holds back the records after it."""
-
-    source: str
-    """Name of the topic at the source."""
-    partition: int
-    """Number of the partition."""
-    first: int
-    """Source offset of its first record."""
-    records: int
-    """Records held back in this partition: its own, and later ones of others."""
-    producer_id: int
-    """Its producer."""
-    transactional_id: str
-    """Empty if we have no permission to see it, or brokers can't list it (before Kafka 3.0)."""
-    age_s: float
-    """How long it has been open."""
-
-    @property
-    def key(self) -> str:
-        """Unique key of this transaction in this partition."""
-        return f"{self.source}-{self.partition}/{self.producer_id}/{self.first}"
-
-    def text(self) -> str:
-        """Return a line about it."""
-        return (
-            f"{self.source}-{self.partition}: a transaction of {self._producer} "
-            f"is open since offset {self.first}, {self.age_s:.0f} s, and holds back "
-            f"{self.records} records"
-        )
-
-    def ended_text(self) -> str:
-        """Return a line about its end."""
-        return (
-            f"{self.source}-{self.partition}: the transaction of {self._producer} that was open "
-            f"since offset {self.first} has ended"
-        )
-
-    @property
-    def _producer(self) -> str:
-        name = f" ({self.transactional_id})" if self.transactional_id else ""
-        return f"producer {self.producer_id}{name}"
 
 
 @dataclass(slots=True)

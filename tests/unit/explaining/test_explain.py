@@ -33,7 +33,8 @@ from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, T
 from heliostat.offsets.values import Answer, Why
 from heliostat.records.copier.lane import LineUse
 from heliostat.status.board import StatusBoard
-from heliostat.status.values import HeldBack, LinkStatus, PartitionStatus, TopicStatus
+from heliostat.status.held_back import HeldBack
+from heliostat.status.values import LinkStatus, PartitionStatus, TopicStatus
 from heliostat.topics.topic_plan import RefusalCode, RefusedTopic
 
 NOW_MS = 1_700_000_000_000

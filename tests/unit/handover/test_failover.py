@@ -10,9 +10,16 @@ import pytest
 
 from heliostat.groups.values import Published, Sent
 from heliostat.handover.drain import QUIET_S, Drain, Drained, DrainEnd
-from heliostat.handover.failover import IN_PART, UNFENCED, FailoverReport, MirrorPartition
+from heliostat.handover.failover import (
+    IN_PART,
+    NOT_OPEN,
+    UNFENCED,
+    FailoverReport,
+    MirrorPartition,
+)
 from heliostat.handover.fence_forecast import FenceForecast, fence_forecast
 from heliostat.handover.moved_groups import MovedGroup, measured_rereads, moved_groups
+from heliostat.handover.opening import Opened, Part
 from heliostat.handover.promotion import (
     FencedBy,
     LeaderEpoch,
@@ -21,13 +28,14 @@ from heliostat.handover.promotion import (
     Promotion,
     SourceSeen,
 )
+from heliostat.handover.still_open import StillOpen, still_open
 from heliostat.handover.unfenced import Unfenced
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.status.board import StatusBoard
 from heliostat.status.ends_seen import EndsSeen
+from heliostat.status.held_back import HeldBack
 from heliostat.status.loss import Rereads
-from heliostat.status.values import HeldBack
 from heliostat.wishes.reading import Remembered
 
 NOW_MS = 1_700_000_000_000
@@ -196,18 +204,37 @@ def test_groups_read_again_no_more_than_lies_behind_their_offsets() -> None:
         {G: {A: Offset(86)}},
         {A: Offset(90)},
         {G: 3, H: 40},
+        are_all=True,
     )
     assert rows == (MovedGroup(H, 6, 10, 10, 1), MovedGroup(G, 5, 3, 4, 1))
-    [not_measured] = moved_groups({G: Published(sent, 5)}, {}, {A: Offset(90)}, None)
+    published = {G: Published(sent, 5)}
+    [not_measured] = moved_groups(published, {}, {A: Offset(90)}, {}, are_all=False)
     assert (not_measured.again, not_measured.at_most) == (None, 10)
 
 
-def test_a_group_is_measured_only_if_the_report_names_all_that_read_again() -> None:
+def test_a_group_that_the_report_does_not_name_is_not_measured_while_it_names_not_all() -> None:
+    """Given reports of all groups, of some of 21, and where of one it is not known / when failed
+
+    over / then a group that is named has its figure, another one 0 only where all are named.
+    """
     told = Rereads(5, "exact", 1, 0, NOW_MS, {"g": 5}, True)
-    assert measured_rereads(told) == {"g": 5}
-    for least in (replace(told, groups=21), replace(told, unknown=1), replace(told, records=None)):
-        assert measured_rereads(least) is None
-    assert measured_rereads(None) is None
+    sent = {A: Sent(Offset(80))}
+
+    def again(rereads: Rereads | None) -> list[int | None]:
+        measured, are_all = measured_rereads(rereads)
+        named = {GroupId(group): records for group, records in measured.items()}
+        published = {G: Published(sent, 5), H: Published(sent, 6)}
+        rows = moved_groups(published, {}, {A: Offset(90)}, named, are_all=are_all)
+        return [row.again for row in rows]
+
+    assert again(told) == [5, 0]
+    assert again(replace(told, groups=21)) == [5, None]
+    assert again(replace(told, unknown=1)) == [None, None], "what it has may be too small"
+    assert again(replace(told, records=None)) == [None, None]
+    assert again(None) == [None, None]
+
+
+HELD = HeldBack("t", 0, 91, 9, 7, "writer", 3.0)
 
 
 def report() -> FailoverReport:
@@ -224,10 +251,14 @@ def report() -> FailoverReport:
             MirrorPartition(P, A, PartitionPromotion(Offset(90), Offset(88), None, SEEN)),
             MirrorPartition(Q, A, PartitionPromotion(Offset(0), Offset(0))),
         ),
-        (HeldBack("t", 0, 91, 9, 7, "writer", 3.0),),
+        StillOpen((HELD,), 2),
         (MovedGroup(G, NOW_MS, 3, 4, 1),),
         True,
         {"fence": 1.2},
+        opening=(
+            Opened(Part.RIGHTS, "2 rules granted"),
+            Opened(Part.REGISTRY, "no address answers", "REGISTRY_UNREACHABLE", "look"),
+        ),
     )
 
 
@@ -240,14 +271,18 @@ def test_all_rows_stand_in_each_form_of_the_report() -> None:
     lines, document = "\n".join(made.lines()), made.markdown()
     for text in (lines, document):
         for part in (
-            "2 partitions) are given away",
+            "2 partitions) are given away; not all is open to producers",
             "the link's driver has given them up, 1.2 s",
             "at least 10 records; of 1 partitions nothing is known",
             "nothing moved for 10 s after 6.0 s, 4 records were copied; 1 partitions are not level",
             IN_PART,
             "is open since offset 91",
+            "in 2 more partitions transactions that are not named hold back records",
             "1 group resumes",
             UNFENCED,
+            "rights: 2 rules granted",
+            "registry: not all is open (REGISTRY_UNREACHABLE): no address answers; look",
+            NOT_OPEN,
         ):
             assert part in text, (part, text)
     assert "| t-0 | 90 | 100 at 2023-11-14 22:13:20Z | 10 | m-0 | 88 |" in document
@@ -257,6 +292,10 @@ def test_all_rows_stand_in_each_form_of_the_report() -> None:
 
 def test_one_that_was_done_before_is_told_by_its_rows() -> None:
     last = replace(report(), fenced_by=None, drained=None, took_s={}, is_source_fenced=True)
+    last = replace(last, opening=(), is_target_open=True)
+    assert NOT_OPEN not in last.markdown()
+    assert "are given away, and may be written" in last.markdown()
+    assert NOT_OPEN in replace(last, is_target_open=False).markdown()
     assert "it has held" in last.markdown()
     assert UNFENCED not in last.markdown()
     assert UNFENCED not in "\n".join(last.lines())
@@ -269,4 +308,19 @@ def test_a_dry_run_says_what_would_hold() -> None:
     assert "would be given away; nothing was changed" in first
     assert "the link's driver answers, within 5 s" in fence
     assert any("groups.sync is off" in line for line in rest)
-    assert "None is known" in replace(tried, transactions=()).markdown()
+    assert "None is known" in replace(tried, transactions=StillOpen()).markdown()
+
+
+def test_transactions_that_no_row_names_are_counted_by_their_partitions() -> None:
+    """Given one that is named, two partitions more that hold records back, and another topic /
+
+    then each is told of its topic, and only of topics that are given away.
+    """
+    other = TopicPartition(TopicName("u"), PartitionId(0))
+    held = {P: 9, Q: 4, A: 0, other: 1}
+    found = still_open([HELD], held, [P.topic, A.topic])
+    assert found == {P.topic: StillOpen((HELD,), 1)}
+    every = still_open([HELD], held, [P.topic, A.topic, other.topic])
+    assert StillOpen.summed(every.values()) == StillOpen((HELD,), 2)
+    assert not StillOpen()
+    assert next(StillOpen((), 1).lines()).startswith("in 1 partitions")

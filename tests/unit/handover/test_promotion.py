@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -13,11 +14,13 @@ from heliostat.handover.promotion import (
     PromotedBy,
     Promotion,
 )
+from heliostat.handover.still_open import StillOpen
 from heliostat.link.known import Known
 from heliostat.link.wish_part import changes_between
 from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName
 from heliostat.state.link_state import Stored, feeds_in, mirrors_in
 from heliostat.state.promotions import PromotedMirror
+from heliostat.status.held_back import HeldBack
 from heliostat.topics.values import MirrorRecord
 from heliostat.wishes.wish import Wishes
 
@@ -37,10 +40,18 @@ GIVEN = Promotion(T, PromotedBy.FAILOVER, "ann", 17, "fire", ENDS)
 RECORD = MirrorRecord(T, TopicName("src.t"), None, None, ClusterId("a"), "earliest", 1)
 
 
-@pytest.mark.parametrize("ends", [ENDS, None])
-def test_a_promotion_comes_back_from_its_row(ends: MirrorEnds | None) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"ends": ENDS},
+        {},
+        {"is_target_open": True},
+        {"still_open": StillOpen((HeldBack("t", 0, 91, 9, 7, "writer", 3.0),), 2)},
+    ],
+)
+def test_a_promotion_comes_back_from_its_row(more: dict[str, Any]) -> None:
     """Given a promotion with and without ends / when its row is read / then it is the same."""
-    given = Promotion(T, PromotedBy.SWITCH, "ann", 17, "", ends)
+    given = Promotion(T, PromotedBy.SWITCH, "ann", 17, **more)
     assert Promotion.from_json(given.key, given.to_json()) == given
     former = PromotedMirror(given, RECORD)
     assert PromotedMirror.from_json(given.key, former.to_json()) == former
@@ -54,6 +65,7 @@ def test_a_promotion_comes_back_from_its_row(ends: MirrorEnds | None) -> None:
         ("promoted/t", {}),
         ("promoted/t", {**GIVEN.to_json(), "how": "magic"}),
         ("promoted/t", {**GIVEN.to_json(), "by": 3}),
+        ("promoted/t", {**GIVEN.to_json(), "still_open": {"named": [{}], "unnamed": 0}}),
         ("promoted/t", {**GIVEN.to_json(), "ends": {"target": "t"}}),
     ],
 )

@@ -23,7 +23,7 @@ from heliostat.operate.acls import (
     home_grants,
     link_grants,
 )
-from heliostat.operate.verb_acls import WRITERS, grants_of_verbs
+from heliostat.operate.verb_acls import SHUT_OUT, WRITERS, grants_of_verbs
 
 
 def written(topics: dict[str, Any], **source: Any) -> dict[str, Any]:
@@ -280,6 +280,8 @@ def test_a_switch_has_rights_of_its_own() -> None:
             ("failover", "CLUSTER", "kafka-cluster", "ALTER"),
         },
     ]
+    of_cluster = {each.operation for each in more[1].rules if each.kind is ResourceKind.CLUSTER}
+    assert set(SHUT_OUT) <= of_cluster, "what the link needs as well is printed once"
     for side in by_verb:  # a drill's links lead both ways
         drilled = {right[1:] for right in side if right[0] == "drill"}
         assert {("TOPIC", "drill-", word) for word in ("CREATE", "WRITE", "DELETE")} < drilled

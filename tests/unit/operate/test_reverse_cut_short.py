@@ -10,7 +10,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from heliostat.clusters.acl import AclBinding, AclRule, Operation, Permission, ResourceKind
 from heliostat.errors import ConnectionLost
+from heliostat.fencing.authorizer import Authorizer
 from heliostat.handover.promotion import PartitionPromotion, PromotedBy, Promotion
 from heliostat.handover.recreation import Recreation
 from heliostat.names import (
@@ -23,8 +25,10 @@ from heliostat.names import (
     TopicName,
     TopicPartition,
 )
+from heliostat.operate import protection
 from heliostat.operate import reverse as verb
 from heliostat.operate.reverse import reverse
+from heliostat.operate.reversing import written
 from heliostat.operate.reversing.values import (
     Evidence,
     GroupSetBack,
@@ -38,6 +42,8 @@ from heliostat.state.claimed import DrivenElsewhere
 from heliostat.topics.values import MirrorRecord
 
 KEPT, ANEW = TopicName("kept"), TopicName("anew")
+PURPOSES, TOPIC = ("switch", "rescue"), ResourceKind.TOPIC
+USERS = ("app", "link")
 GROUP = GroupId("readers")
 AT = PartitionPromotion(Offset(5), Offset(5))
 WRITTEN_SINCE = 9
@@ -295,3 +301,85 @@ def test_schemas_that_no_link_takes_back_are_told(put: Callable[[World], None]) 
     for dry_run in (True, False, False):
         [line] = called(dry_run=dry_run, strategy="isolate").open_subjects
         assert "in context .east at west since are not taken back" in line
+
+
+class OldSource:
+    """Fences of a switch and a rescue, and an application that may write but for these."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.is_silent = False
+        self.fences = {
+            each: AclBinding(AclRule("User:*", Operation.WRITE, TOPIC, each)) for each in PURPOSES
+        }
+
+    def fence(self, *given: Any) -> Any:
+        purpose = given[-1]
+
+        def lift(topics: Collection[TopicName], others: Collection[TopicName]) -> None:
+            assert (set(topics), set(others)) == ({KEPT}, {ANEW})
+            self.done.append(f"{purpose} lifted")
+
+        return SimpleNamespace(laid=lambda: frozenset({self.fences[purpose]}), open=lift)
+
+    def rules(self, _: object) -> Any:
+        users = [AclBinding(AclRule(f"User:{who}", Operation.WRITE, TOPIC, KEPT)) for who in USERS]
+        shown = frozenset({*self.fences.values(), *users})
+        return SimpleNamespace(
+            all_rules=lambda: {1: shown},
+            may_alter=lambda: True,
+            authorizer=lambda: Authorizer("Standard", frozenset(), opens_without_rules=False),
+            topics=lambda: frozenset({KEPT}),
+        )
+
+    def protection(self, *_: object) -> Any:
+        def put_up(wanted: Collection[AclBinding]) -> Any:
+            [rule] = wanted
+            assert (rule.rule.principal, rule.permission) == ("User:app", Permission.DENY)
+            self.done.append("protected")
+            missing = {1: "silent"} if self.is_silent else {}
+            return SimpleNamespace(missing=missing, text=lambda: "broker 1: silent")
+
+        return SimpleNamespace(laid=frozenset(), put_up=put_up)
+
+
+@pytest.mark.parametrize("protects", [True, False])
+def test_mirrors_are_protected_before_the_fence_goes(
+    monkeypatch: pytest.MonkeyPatch, *, protects: bool
+) -> None:
+    """Given a way back that protects its mirrors / when the source is opened / then its rules are
+
+    laid first, as if the fences' were not there; while a broker does not show them both stay.
+    """
+    source = OldSource()
+    book = SimpleNamespace(
+        read=lambda: None,
+        close=lambda: None,
+        wishes=SimpleNamespace(promotions={KEPT: None, ANEW: None}),
+        others=lambda _: frozenset(),
+    )
+    for module, name, stand_in in (
+        (written, "SourceFence", source.fence),
+        (written, "WishBook", lambda *_: book),
+        (protection, "RuleBook", lambda *_: book),
+        (protection, "ClusterRules", source.rules),
+        (protection, "Fence", source.protection),
+        (protection, "naming_of", lambda _: SimpleNamespace(rule="${topic}")),
+    ):
+        monkeypatch.setattr(module, name, stand_in)
+    topics, state = SimpleNamespace(protect=protects), SimpleNamespace(replication_factor=1)
+    back = SimpleNamespace(name="back", target="east", topics=topics, state=state)
+    security = SimpleNamespace(known_principal="User:link")
+    config: Any = SimpleNamespace(clusters={"east": SimpleNamespace(security=security)})
+    admin = SimpleNamespace(cluster_id=lambda: "old")
+    clusters: Any = SimpleNamespace(link=back, target=admin, target_access=None, source_access=None)
+    there: Any = SimpleNamespace(name="there")
+    written.open_source(config, there, clusters, [KEPT])
+    first = ["protected"] if protects else []
+    assert source.done == [*first, "switch lifted", "rescue lifted"]
+    if protects:
+        source.done.clear()
+        source.is_silent = True
+        with pytest.raises(ConnectionLost):
+            written.open_source(config, there, clusters, [KEPT])
+        assert source.done == ["protected"]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from heliostat.cli.schemas import mode_lines
 from heliostat.config import LinkConfig, SchemasConfig
 from heliostat.link.schema_rules import rules_of
 from heliostat.names import Alias, LinkName, TopicName
+from heliostat.operate import subject_modes
 from heliostat.operate.subject_modes import LinkModes, change_modes, planned_modes
 from heliostat.schemas import HttpRegistry
 from heliostat.schemas.mirroring import MirroredSchemas, mirror_schemas
@@ -254,3 +257,29 @@ def test_of_a_partial_switch_only_subjects_of_its_topics_are_opened(site: Site) 
     site.mirror()
     own, others = only_named_after(site.plan(opens=True), {FOO})
     assert (scopes(own), len(others.changes)) == ([], 1)
+
+
+def test_what_was_failed_over_already_is_opened_but_not_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given a mirror and a former one / when both are asked for / then only opening is of both."""
+    former = {LOCAL: SimpleNamespace(record=SimpleNamespace(target=LOCAL))}
+    stored = SimpleNamespace(mirrors={FOO: SimpleNamespace(target=FOO)}, promoted=former)
+    state = SimpleNamespace(read=lambda: stored, close=lambda: None)
+    admin = SimpleNamespace(describe_topics=lambda: [FOO, LOCAL])
+    monkeypatch.setattr(subject_modes, "LinkState", lambda *_: state)
+    monkeypatch.setattr(subject_modes, "ClusterAdmin", lambda _: nullcontext(admin))
+    opened: dict[bool, set[TopicName]] = {}
+    link = SimpleNamespace(name="l", target="t", schemas=SimpleNamespace(strategy="preserve"))
+    monkeypatch.setattr(subject_modes, "link_of", lambda *_: link)
+
+    def planned(_: object, mirrors: Mapping[TopicName, TopicName], *given: Any) -> OpeningPlan:
+        opened[given[-1] is None] = set(mirrors)
+        return OpeningPlan()
+
+    monkeypatch.setattr(subject_modes, "planned_modes", planned)
+    monkeypatch.setattr(subject_modes, "registries_of", lambda *_: nullcontext((object(), None)))
+    config: Any = SimpleNamespace(clusters={"t": SimpleNamespace(access=lambda: None)})
+    subject_modes.open_subjects(config, "l", dry_run=True)
+    subject_modes.close_subjects(config, "l", dry_run=True)
+    assert opened == {True: {FOO, LOCAL}, False: {FOO}}

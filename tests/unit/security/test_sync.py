@@ -16,7 +16,7 @@ from heliostat.clusters.client_quota import QuotaEntity
 from heliostat.config.access import NameRule
 from heliostat.errors import BrokerError
 from heliostat.names import BrokerId, ClusterId, TopicName
-from heliostat.security.granting import grant_held
+from heliostat.security.granting import grant_held, to_grant
 from heliostat.security.rules import is_over
 from heliostat.security.sync import ALL_PROMOTED
 from heliostat.security.wanted_acls import ALL_BUT_WRITE
@@ -135,7 +135,10 @@ def test_write_on_mirrors_is_kept_ready_and_granted_at_promotion() -> None:
     assert {acl(each, "t.2", "b") for each in ALL_BUT_WRITE} <= world.target.acls
 
     first, second = TopicName("t.1"), TopicName("t.2")
-    grant_held(world.ledger(), world.target, [first], [second])
+    foretold = set(to_grant(world.ledger(), [first], [second]))
+    assert not foretold & world.target.acls, "it is only told"
+    granted = grant_held(world.ledger(), world.target, [first], [second]).granted
+    assert foretold == set(granted)
     assert {acl(Operation.WRITE), acl(Operation.WRITE, "t.1", "c")} <= world.target.acls
     assert acl(Operation.WRITE, "t.", "c", pattern=PREFIXED) not in world.target.acls
     world.source.acls -= {acl(Operation.WRITE)}

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from contextlib import closing
 from dataclasses import replace
 
+from heliostat.clusters.acl import AclBinding
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import ConnectionLost
 from heliostat.handover.promotion import Promotion
@@ -18,6 +19,7 @@ from heliostat.offsets.log_bounds import log_ends_of
 from heliostat.offsets.map_rows import Stamp
 from heliostat.offsets.offset_map import Break, MapReader, MapRow
 from heliostat.offsets.store import read_maps
+from heliostat.operate.protection import protect
 from heliostat.operate.reversing.turned_map import new_rows, turned
 from heliostat.operate.reversing.values import TopicReturn
 from heliostat.operate.source_fence import RESCUE, SWITCH, SourceFence
@@ -131,6 +133,9 @@ def open_source(
 ) -> None:
     """Lift what fenced the old source's topics: it keeps the link that leads back out, too.
 
+    Where that link protects its mirrors (`topics.protect`), they are protected before: nobody gets
+    in between, though its driver may not run.
+
     Raises
     ------
     ConnectionLost, BrokerError
@@ -139,6 +144,11 @@ def open_source(
     with closing(WishBook(LinkName(link.name), clusters.source_access)) as book:
         book.read()
         others = book.wishes.promotions.keys() - set(topics)
-    for purpose in (SWITCH, RESCUE):
-        fence = SourceFence(config, link, clusters.target, clusters.source_access, purpose)
+    fences = [
+        SourceFence(config, link, clusters.target, clusters.source_access, purpose)
+        for purpose in (SWITCH, RESCUE)
+    ]
+    laid = frozenset[AclBinding]().union(*(fence.laid() for fence in fences))
+    protect(config, clusters.link, (clusters.target, clusters.target_access), topics, laid)
+    for fence in fences:
         fence.open(topics, others)

@@ -24,11 +24,11 @@ from heliostat.handover.desk import (
 from heliostat.handover.promotion import PromotedBy
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.log_bounds import bounds_of
+from heliostat.operate.opening import open_target
 from heliostat.operate.promotion import promote
 from heliostat.operate.source_fence import SourceFence, note_fenced
 from heliostat.operate.status import link_picture
 from heliostat.operate.switching.groups import groups_seen
-from heliostat.operate.switching.opening import open_target
 from heliostat.operate.switching.preflight import all_problems
 from heliostat.operate.switching.rights import missing_rights
 from heliostat.records.copier.lane import PartitionReport
@@ -272,9 +272,8 @@ class LinkDesk:
         )
         if self._is_fenced:
             note_fenced(order.config, order.link, order.topics)
-        by = "the link's owner" if given.fenced_by.value == "owner" else "leases that are over"
         return Answer(
-            f"{len(given.promotions):,} mirrors are given away, fenced by {by}",
+            f"{len(given.promotions):,} mirrors are given away, fenced by {given.fenced_by.words}",
             {"fenced_by": given.fenced_by.value, "took_s": dict(given.took_s)},
         )
 

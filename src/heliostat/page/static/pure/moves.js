@@ -72,6 +72,12 @@ export function missingSentence({ missing, partitions_not_known, partitions }) {
   return `At least ${counted(missing, "record is", "records are")} missing at the target${rest}.`;
 }
 
+/** Transactions that were open at the source. @param {any} report */
+function openText({ transactions, transactions_not_named: rest }) {
+  const more = rest ? `, and others that are not named in ${counted(rest, "more partition")}` : "";
+  return `${counted(transactions.length, "transaction was", "transactions were")} open at the source when it was last seen${more}; one over several partitions may have arrived in part.`;
+}
+
 /** @param {any} report @returns {Foretold} */
 function failoverForetold(report) {
   /** @type {Line[]} */
@@ -82,9 +88,16 @@ function failoverForetold(report) {
   const worst = report.topics.filter((/** @type {any} */ each) => each.missing > 0).sort((/** @type {any} */ a, /** @type {any} */ b) => b.missing - a.missing);
   for (const { source, missing } of worst.slice(0, NAMES_MAX)) lines.push({ text: `${source}: ${whole(missing)}` });
   if (worst.length > NAMES_MAX) lines.push({ text: `and ${counted(worst.length - NAMES_MAX, "more topic")}` });
-  if (report.transactions.length) lines.push({ text: `${counted(report.transactions.length, "transaction was", "transactions were")} open at the source when it was last seen; one over several partitions may have arrived in part.`, tone: "lag" });
-  lines.push(...linesOf(movedGroups(report)), { text: fenceSentence(report.forecast) }, { text: "Nothing fences the source: stop its producers if it still runs." });
+  if (report.transactions.length || report.transactions_not_named) lines.push({ text: openText(report), tone: "lag" });
+  lines.push(...openingLines(report), ...linesOf(movedGroups(report)), { text: fenceSentence(report.forecast) }, { text: "Nothing fences the source: stop its producers if it still runs." });
   return { lines, mayGo: report.partitions.length > 0 };
+}
+
+/** What opens the target to producers, or did. @param {any} report @returns {Line[]} */
+export function openingLines({ opening, is_target_open, is_tried }) {
+  const lines = opening.map((/** @type {any} */ { part, text, code, hint }) => ({ text: `${part === "rights" ? "Rights" : "Registry"}: ${code ? `not all is open (${code}): ` : ""}${text}`, detail: hint ?? "", tone: code ? "bad" : undefined }));
+  if (is_tried || is_target_open) return lines;
+  return [...lines, { text: "As far as is noted, the target is not wholly open to producers. Fail over again: it does what is left.", tone: "bad" }];
 }
 
 /** What groups read again after a failover. @param {any} report @returns {string[]} */
@@ -206,7 +219,7 @@ export const MOVES = {
     fields: [TOPICS, { name: "drain_s", label: "First wait for what is still copied", hint: "seconds at most; empty: not at all", kind: "seconds", inQuery: true }, WHY],
     isLong: true,
     foretold: failoverForetold,
-    became: (report) => ({ text: `Done: ${counted(report.topics.length, "mirror")} may be written. ${missingSentence(report)}`, tone: "ok" }),
+    became: (report) => ({ text: `Done: ${counted(report.topics.length, "mirror")} ${report.is_target_open ? "may be written" : "are given away"}. ${missingSentence(report)}`, detail: openingLines(report).filter(({ tone }) => tone).map(({ text }) => text).join(" "), tone: report.is_target_open ? "ok" : "bad" }),
   },
   append: {
     verb: "tail append",

@@ -45,7 +45,7 @@ export function FailoverView({ name, links }) {
       <${Way} title="Planned: switch" text="Both clusters live, and nothing is to be lost, doubled or read again."><${Moves} moves=${[MOVES.switch]} link=${name} label="Switch the link" begun=${begun} /><//>
       <${Way} title="The source is gone: fail over" text="${source} does not come back in time: go on at ${target} with what is there."><${Moves} moves=${[MOVES.failover]} link=${name} label="Fail the link over" begun=${begun} /><//>
       <${Way} title="What never crossed: the tail" text="Once ${source} is there again: records that it had, and its mirrors never got."><button type="button" aria-expanded=${isTailShown} onClick=${() => setTailShown(!isTailShown)}>${isTailShown ? "Hide it" : "Look for it"}</button><//>
-      <${Way} title="The way back: reverse" text="${source} gets what came to ${target} since, without a full copy.">${backs.length ? html`<${Moves} moves=${[reverse]} link=${name} label="Reverse the link" begun=${begun} />` : html`<p class="dim">There is no link from ${target} to ${source} yet. Add one to the file, and don’t start it.</p>`}<//>
+      <${Way} title="The way back: reverse" text="${source} gets what came to ${target} since, without a full copy.">${backs.length ? html`<${Moves} moves=${[reverse]} link=${name} label="Reverse the link" begun=${begun} />` : html`<p class="dim">There is no link from ${target} to ${source} yet. Add one to the file; it may run: it rests while it is reversed.</p>`}<//>
     </div>
     ${isTailShown && html`<${Tail} link=${name} />`}
     <${LastRun} link=${name} answer=${run.answer} begun=${begun} />
@@ -83,7 +83,7 @@ function LastFailover({ answer }) {
       <p class="detail-state" role="status"><${Mark} of=${pure.shownStep(course.state)} /> <span class="dim">by ${course.by}, begun at <${Time} ms=${course.started_ms} /></span></p>
       ${course.told.map((/** @type {string} */ text, /** @type {number} */ place) => html`<p key=${place} class="dim">Waited: ${text}</p>`)}
       ${course.problem && html`<p><span class="tone-bad">${course.problem.detail}</span> <code class="dim">${course.problem.code}</code></p><p><b>What helps:</b> ${course.problem.hint ?? "Fail over again: it goes on where it was, and tells the same."}</p>`}
-      ${course.result && html`<p>${pure.missingSentence(course.result)} ${pure.movedGroups(course.result).join(" ")}</p>${!course.result.is_source_fenced && html`<p class="tone-lag">The source is not fenced: if it still runs, or comes back, producers may still write there.</p>`}<${Report} text=${course.text} />`}`}
+      ${course.result && html`<p>${pure.missingSentence(course.result)} ${pure.movedGroups(course.result).join(" ")}</p>${pure.openingLines(course.result).map(({ text, tone }) => html`<p key=${text} class=${tone ? `tone-${tone}` : "dim"}>${text}</p>`)}${!course.result.is_source_fenced && html`<p class="tone-lag">The source is not fenced: if it still runs, or comes back, producers may still write there.</p>`}<${Report} text=${course.text} />`}`}
   </section>`;
 }
 
