@@ -9,7 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from heliostat.clusters.acl import CLUSTER_NAME, AclRule, Operation, PatternKind, ResourceKind
+from heliostat.clusters.acl import (
+    CLUSTER_NAME,
+    EVERYTHING,
+    AclRule,
+    Operation,
+    PatternKind,
+    ResourceKind,
+)
 from heliostat.clusters.admin.topic_calls import PROBE_TOPIC
 from heliostat.config import STATE_TOPIC_PREFIX, Config, LinkConfig
 from heliostat.handover.drill import PREFIX
@@ -33,6 +40,12 @@ FENCE: Mapping[Operation, str] = MappingProxyType(
     {
         Operation.ALTER: f"keep the source's producers out by rules; {_OPTIONAL}",
         Operation.DESCRIBE_CONFIGS: "see whether there are super users, whom no rule keeps out",
+    }
+)
+READERS: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.DESCRIBE: "see every group that reads at the source; without it only those that "
+        "the link may see are named and waited for"
     }
 )
 RUN_ID: Mapping[Operation, str] = MappingProxyType(
@@ -111,6 +124,7 @@ def grants_of_verbs(
 
 def _at_source() -> Iterator[VerbRight]:
     yield VerbRight(SWITCH, ResourceKind.CLUSTER, Reach(CLUSTER_NAME), FENCE)
+    yield VerbRight(SWITCH, ResourceKind.GROUP, Reach(EVERYTHING), READERS)
     yield from _made_up()
 
 

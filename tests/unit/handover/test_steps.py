@@ -14,6 +14,7 @@ from heliostat.handover.desk import (
     Copied,
     FenceAnswer,
     GroupsSeen,
+    OpenTransactions,
     Problem,
     SwitchOptions,
     Weight,
@@ -56,7 +57,10 @@ class World:
     is_promoted: bool = False
     is_open: bool = False
     transactions: list[str] = field(default_factory=list)
+    unknown: tuple[str, ...] = ()
+    is_synced: bool = True
     reading: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
     problems: list[Problem] = field(default_factory=list)
     different: tuple[str, ...] = ()
@@ -120,9 +124,9 @@ class Desk:
         gap = end - self.world.position
         return Copied({PARTITION: end}, {PARTITION: gap} if gap else {})
 
-    def open_transactions(self) -> Sequence[str]:
+    def open_transactions(self) -> OpenTransactions:
         self._do("open_transactions")
-        return self.world.transactions
+        return OpenTransactions(tuple(self.world.transactions), self.world.unknown)
 
     def put_up_fence(self) -> FenceAnswer:
         by_rules = self.world.can_fence
@@ -152,7 +156,10 @@ class Desk:
 
     def groups(self) -> GroupsSeen:
         self._do("groups")
-        return GroupsSeen(is_synced=True, reading=self.world.reading, behind=self.world.behind)
+        world = self.world
+        return GroupsSeen(
+            world.is_synced, reading=world.reading, behind=world.behind, apart=world.apart
+        )
 
     def offsets(self, starts: Mapping[TopicPartition, Offset]) -> int:
         self._do("offsets")
@@ -373,6 +380,44 @@ def test_open_transactions_are_waited_for_and_named() -> None:
     state, name, text = failed_at(World(transactions=[line]))
     assert (state, name) == (RunState.WENT_BACK, "still")
     assert line in text
+
+
+def test_transactions_that_no_broker_tells_are_waited_for_unless_that_is_accepted() -> None:
+    told, untold = "orders-0: a transaction is open", "orders-0: not authorized"
+    accepted = replace(OPTIONS, accepted=("transactions_unknown",))
+    state, name, text = failed_at(World(unknown=(untold,)))
+    assert (state, name) == (RunState.WENT_BACK, "still")
+    assert untold in text
+    assert conductor(World(unknown=(untold,)), accepted).go().state is RunState.DONE
+    state, name, text = failed_at(World(unknown=(untold,), transactions=[told]), accepted)
+    assert (state, name) == (RunState.WENT_BACK, "still")
+    assert text.endswith(told)
+
+
+@pytest.mark.parametrize("is_synced", [True, False])
+def test_groups_that_the_link_does_not_sync_are_waited_for_too(*, is_synced: bool) -> None:
+    """Given a group at the source that is not the link's / when the link is switched / then it is
+
+    waited for and named, unless that was accepted: then it reads on, and the step says so.
+    """
+    apart = "audit (app at 10.0.0.9)"
+
+    def stop(world: World) -> None:
+        world.apart = (apart,) if world.at_s < 40.0 else ()
+
+    world = World(is_synced=is_synced, apart=(apart,), on_sleep=stop)
+    run = conductor(world).go()
+    assert run.state is RunState.DONE
+    assert world.at_s >= 40.0
+    assert apart not in run.step("groups").text
+    state, name, text = failed_at(World(is_synced=is_synced, apart=(apart,)))
+    assert (state, name) == (RunState.WENT_BACK, "groups")
+    assert apart in text
+    accepted = replace(OPTIONS, accepted=("groups_apart",))
+    run = conductor(World(is_synced=is_synced, apart=(apart,)), accepted).go()
+    assert run.state is RunState.DONE
+    assert f"as accepted, others read on at the source: {apart}" in run.step("groups").text
+    assert ("groups.sync is off" in run.step("groups").text) is not is_synced
 
 
 def test_last_records_groups_and_contents_that_lack_send_the_run_back() -> None:

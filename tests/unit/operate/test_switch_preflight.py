@@ -12,7 +12,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.admin.right_calls import May, Right
 from heliostat.config import Config, LinkConfig
 from heliostat.fencing import Cannot, DenyRules, Why
-from heliostat.handover.desk import Copied, GroupsSeen, Problem, Weight
+from heliostat.handover.desk import Copied, GroupsSeen, OpenTransactions, Problem, Weight
 from heliostat.handover.promotion import PromotedBy, Promotion
 from heliostat.names import ClusterId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.operate.switching.preflight import all_problems
@@ -43,7 +43,7 @@ def problems(link: LinkConfig = LINK, **changes: Any) -> list[Problem]:
         "status": status(),
         "stored": Stored(),
         "copied": Copied(),
-        "transactions": ([], []),
+        "transactions": OpenTransactions(),
         "deny": DenyRules(),
         "groups": GroupsSeen(is_synced=True),
         "missing": (),
@@ -60,9 +60,13 @@ def test_all_problems_are_told_at_once_those_that_stop_it_first() -> None:
     told = problems(
         status=replace(status(), state="no_owner"),
         copied=Copied(unknown={TopicPartition(ORDERS, PartitionId(0)): "not reported"}),
-        transactions=(["orders-0: a transaction is open"], ["payments-0: no right"]),
+        transactions=OpenTransactions(
+            ("orders-0: a transaction is open",), ("payments-0: no right",)
+        ),
         deny=DenyRules(cannot=(Cannot(Why.NO_AUTHORIZER),)),
-        groups=GroupsSeen(is_synced=True, reading=("billing (app at 10.0.0.7)",)),
+        groups=GroupsSeen(
+            is_synced=True, reading=("billing (app at 10.0.0.7)",), apart=("audit",)
+        ),
     )
     assert [(each.code, each.weight) for each in told] == [
         ("not_running", Weight.STOPS),
@@ -71,6 +75,7 @@ def test_all_problems_are_told_at_once_those_that_stop_it_first() -> None:
         ("open_transactions", Weight.TOLD),
         ("not_fenced", Weight.TOLD),
         ("groups_reading", Weight.TOLD),
+        ("groups_apart", Weight.TOLD),
     ]
     assert all(each.text and each.hint for each in told)
 
@@ -118,8 +123,11 @@ def test_what_was_given_away_is_not_switched_again() -> None:
 
 
 def test_groups_that_are_not_synced_are_told() -> None:
-    [told] = problems(groups=GroupsSeen(is_synced=False))
+    told, read = problems(groups=GroupsSeen(is_synced=False, apart=("audit (app at 10.0.0.9)",)))
     assert (told.code, told.weight) == ("groups_not_synced", Weight.TOLD)
+    assert (read.code, read.weight) == ("groups_apart", Weight.TOLD)
+    assert "audit (app at 10.0.0.9)" in read.text
+    assert "--accept groups_apart" in read.hint
 
 
 def test_ids_of_the_targets_own_are_told() -> None:

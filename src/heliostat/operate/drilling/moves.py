@@ -9,7 +9,7 @@ from pathlib import Path
 from heliostat.access import ClusterAccess
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import ConnectionLost, Refused
-from heliostat.handover.desk import SwitchOptions
+from heliostat.handover.desk import GROUPS_APART, TRANSACTIONS_UNKNOWN, SwitchOptions
 from heliostat.handover.drill import Came, DrillNote, DrillWish, Way
 from heliostat.handover.drill_report import Check, Measured
 from heliostat.handover.drill_steps import WATCH_S
@@ -266,7 +266,9 @@ class Moves:
 
     def _switch_wish(self, topics: tuple[TopicName, ...]) -> SwitchWish:
         options = SwitchOptions(
-            still_s=self._wish.still_s, watch_s=WATCH_S, accepted=("transactions_unknown",)
+            still_s=self._wish.still_s,
+            watch_s=WATCH_S,
+            accepted=(TRANSACTIONS_UNKNOWN, GROUPS_APART),
         )
         return SwitchWish(topics, options, self._wish.by)
 

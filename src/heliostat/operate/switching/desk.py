@@ -17,6 +17,7 @@ from heliostat.handover.desk import (
     Copied,
     FenceAnswer,
     GroupsSeen,
+    OpenTransactions,
     Problem,
     Stillness,
     SwitchOptions,
@@ -114,7 +115,7 @@ class LinkDesk:
             status=link_picture(order.config, order.link).status,
             stored=stored,
             copied=self._known(),
-            transactions=self._transactions(),
+            transactions=self.open_transactions(),
             deny=self._fence.rules(order.topics),
             groups=self.groups(),
             missing=missing_rights(order.config, order.link, mirrors, self._source, self._target),
@@ -184,13 +185,8 @@ class LinkDesk:
         while self._reader.read(READ_S) and self.monotonic_s() < until_s:
             pass
 
-    def open_transactions(self) -> Sequence[str]:
-        """Return a line for each transaction that is open in these topics."""
-        lines, refused = self._transactions()
-        return [*lines, *refused]
-
-    def _transactions(self) -> tuple[list[str], list[str]]:
-        """Return open transactions, and where they can't be told."""
+    def open_transactions(self) -> OpenTransactions:
+        """Return the transactions that are open in these topics."""
         partitions, _ = self.partitions()
         answers = self._source.open_transactions(partitions)
         rows = [
@@ -200,18 +196,18 @@ class LinkDesk:
             for each in answer
         ]
         names = self._source.transactional_ids({each.producer_id for _, each in rows})
-        lines = [
+        lines = tuple(
             f"{partition}: a transaction of producer {each.producer_id}"
             + (f" ({name})" if (name := names.get(each.producer_id)) else "")
             + f" is open since offset {each.first}"
             for partition, each in rows
-        ]
-        refused = [
+        )
+        refused = tuple(
             f"{partition}: {answer.text}"
             for partition, answer in sorted(answers.items())
             if isinstance(answer, BrokerError)
-        ]
-        return lines, refused
+        )
+        return OpenTransactions(lines, refused)
 
     def put_up_fence(self) -> FenceAnswer:
         """Keep the source's producers out by rules, as far as there may be any."""

@@ -12,7 +12,7 @@ from heliostat.handover.steps import first_of
 from heliostat.names import TopicName
 from heliostat.operate.acls import ClusterGrants, Grant
 from heliostat.operate.check_rights import all_rights, real, refused, rights_asked, rule_text
-from heliostat.operate.verb_acls import FENCE, RUN_ID, SWITCH, grants_of_verbs
+from heliostat.operate.verb_acls import FENCE, READERS, RUN_ID, SWITCH, grants_of_verbs
 
 HINT = "`heliostat acls --switch` prints the commands that grant them"
 
@@ -56,8 +56,10 @@ def _missing_at(
     asked = rights_asked(side.grants, topics)
     answers = admin.may(all_rights([asked]))
     for grant, rights in asked.items():
-        if names := [right.name for right in real(refused(rights, answers))]:
-            topic = f", refused for {first_of(names)}" if names != [grant.rule.name] else ""
+        lacking = refused(rights, answers)
+        names = [right.name for right in real(lacking)]
+        if names or (lacking and grant.why in READERS.values()):
+            topic = f", refused for {first_of(names)}" if names not in ([], [grant.rule.name]) else ""
             yield grant, f"{rule_text(grant)} at the {side.side}{topic}"
 
 
