@@ -94,7 +94,8 @@ def plan_switch(config: Config, link: LinkConfig, wish: SwitchWish) -> SwitchPla
     refuse_if_merged(link, "switch")
     with wish_desk(config, link) as desk:
         topics = _topics_of(link, desk, wish.topics)
-    with switch_desk(Order(config, link, topics, wish.by)) as asked:
+    order = Order(config, link, topics, wish.by, accepted=wish.options.accepted)
+    with switch_desk(order) as asked:
         return SwitchPlan(LinkName(link.name), topics, wish.options, tuple(asked.problems()))
 
 
@@ -121,8 +122,8 @@ def switch(config: Config, link: LinkConfig, wish: SwitchWish, told: Told = _ign
     ):
         run = _run_of(link, desk, runs, wish)
         run = runs.take(run, link.state.replication_factor)
-        order = Order(config, link, run.topics, wish.by, f"run {run.id}")
         options = options_of(run)
+        order = Order(config, link, run.topics, wish.by, f"run {run.id}", options.accepted)
         with switch_desk(order) as asked:
             conductor = Conductor(asked, run, options, save=runs.save, told=told)
             if not wish.goes_back:

@@ -64,9 +64,7 @@ def test_all_problems_are_told_at_once_those_that_stop_it_first() -> None:
             ("orders-0: a transaction is open",), ("payments-0: no right",)
         ),
         deny=DenyRules(cannot=(Cannot(Why.NO_AUTHORIZER),)),
-        groups=GroupsSeen(
-            is_synced=True, reading=("billing (app at 10.0.0.7)",), apart=("audit",)
-        ),
+        groups=GroupsSeen(is_synced=True, reading=("billing (app at 10.0.0.7)",), apart=("audit",)),
     )
     assert [(each.code, each.weight) for each in told] == [
         ("not_running", Weight.STOPS),
@@ -163,6 +161,17 @@ def test_rights_that_are_missing_are_named_at_both_sides() -> None:
     assert (own.code, own.weight) == ("right_missing", Weight.TOLD)
     assert "Read on topic orders at the source" in own.text
     assert "payments" not in own.text
+
+
+@pytest.mark.parametrize("sees_all", [True, False])
+def test_groups_that_can_not_be_seen_are_missed_unless_they_may_read_on(*, sees_all: bool) -> None:
+    config = Config.model_validate({"clusters": CLUSTERS, "links": [LINK.model_dump()]})
+    source, target = (
+        cast("ClusterAdmin", each) for each in (Brokers("heliostat.probe"), Brokers())
+    )
+    missing = missing_rights(config, LINK, {}, source, target, sees_all=sees_all)
+    named = ["Describe on group * at the source"] if sees_all else []
+    assert [text for _, text in missing] == named
 
 
 def test_what_a_drill_or_a_way_back_needs_is_not_missed_by_a_switch() -> None:

@@ -13,6 +13,7 @@ from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.fencing import StillEnds
 from heliostat.handover.desk import (
+    GROUPS_APART,
     Answer,
     Copied,
     FenceAnswer,
@@ -53,6 +54,8 @@ class Order:
     topics: tuple[TopicName, ...]
     by: str
     why: str = ""
+    accepted: tuple[str, ...] = ()
+    """Codes of preflight's problems that are accepted."""
 
 
 class LinkDesk:
@@ -118,7 +121,10 @@ class LinkDesk:
             transactions=self.open_transactions(),
             deny=self._fence.rules(order.topics),
             groups=self.groups(),
-            missing=missing_rights(order.config, order.link, mirrors, self._source, self._target),
+            missing=missing_rights(
+                *(order.config, order.link, mirrors, self._source, self._target),
+                sees_all=GROUPS_APART not in order.accepted,
+            ),
         )
 
     def partitions(self) -> tuple[list[TopicPartition], dict[TopicPartition, str]]:
