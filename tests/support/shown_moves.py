@@ -98,7 +98,7 @@ class _Moves:
         )
         return SwitchPlan(LINK, names, wish.options, problems)
 
-    def switch(self, wish: SwitchWish, told: Callable[[Run], None]) -> Run:
+    def switch(self, wish: SwitchWish, told: Callable[[Run], None], _compare: object) -> Run:
         now_ms = round(time.time() * 1000)
         run = self.run
         if run is None or run.state.is_over:

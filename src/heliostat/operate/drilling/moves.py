@@ -265,11 +265,8 @@ class Moves:
         return self._config.clusters[alias].access()
 
     def _switch_wish(self, topics: tuple[TopicName, ...]) -> SwitchWish:
-        options = SwitchOptions(
-            still_s=self._wish.still_s,
-            watch_s=WATCH_S,
-            accepted=(TRANSACTIONS_UNKNOWN, GROUPS_APART),
-        )
+        accepted = TRANSACTIONS_UNKNOWN, GROUPS_APART
+        options = SwitchOptions(still_s=self._wish.still_s, watch_s=WATCH_S, accepted=accepted)
         return SwitchWish(topics, options, self._wish.by)
 
     def _await_level(self, way: Way) -> None:

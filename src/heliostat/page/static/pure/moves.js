@@ -186,7 +186,7 @@ export const MOVES = {
     word: "Switch",
     does: "Moves producers and consumers to the target, in steps that are kept there: producers are kept out of the source, the last records are copied, groups move, and mirrors become ordinary topics.",
     back: "Until mirrors are given away, yes: “Go back”. Afterwards “Reverse” leads back, without a full copy.",
-    fields: [TOPICS],
+    fields: [TOPICS, { name: "verify", label: "Compare contents", hint: "before producers are kept out, and then what came since; empty: not", kind: "choice", choices: ["all"] }],
     foretold: switchForetold,
     became: () => ({ text: "It is begun; its steps stand below. It goes on if you leave this page.", tone: "wait" }),
   },
