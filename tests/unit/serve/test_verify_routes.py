@@ -16,9 +16,8 @@ from unit.serve.test_app import HOST, watch
 from heliostat.errors import Refused
 from heliostat.handover.desk import Answer
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
-from heliostat.serve import compared_by_job
+from heliostat.serve import compared_by_job, verify_job
 from heliostat.serve import jobs as jobs_module
-from heliostat.serve import verify_job
 from heliostat.serve.app import make_app
 from heliostat.serve.compared_by_job import ComparedByJob
 from heliostat.serve.guard import Guard
