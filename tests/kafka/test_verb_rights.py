@@ -23,9 +23,9 @@ from heliostat.errors import BrokerError
 from heliostat.handover.desk import SwitchOptions
 from heliostat.handover.drill import DrillWish
 from heliostat.handover.drill_report import Verdict
-from heliostat.handover.run import RunState
+from heliostat.handover.run import Run, RunState, StepState
 from heliostat.names import GroupId, Offset, PartitionId, TopicPartition
-from heliostat.operate.drill import drill
+from heliostat.operate.drill import drill, plan_drill
 from heliostat.operate.reverse import reverse
 from heliostat.operate.reversing.values import ReturnState, Reversal, Tail
 from heliostat.operate.switch import SwitchWish, plan_switch, switch
@@ -39,6 +39,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 LINK, APP, READERS = "link", "app", "readers"
 LISTENER, MECHANISM = Listener.SASL_SSL, Mechanism.SCRAM_SHA_256
 FAST = SwitchOptions(still_s=1.0, watch_s=1.0)
+OWN = "heliostat.drill-"
 BEYOND = 1_000_000
 """An offset that the group of the old source has, and that never was."""
 
@@ -146,9 +147,8 @@ class Scene:
         return ends(cluster.bootstrap, {self.topic: 2})[self.topic]
 
     def turn_back(self) -> Reversal:
-        """Rescue a tail that a super user has written past the fence, and reverse."""
+        """Rescue the tail that a super user has written past the fence, and reverse."""
         config = self.file.config
-        write_values(self.source.bootstrap, self.tailed, [b"past the fence"])
         assert append_tail(config, self.link, by="test").appended == 1
         return reverse(config, self.link, self.back, tail=Tail.RECREATE, by="test")
 
@@ -166,7 +166,7 @@ class Scene:
             wait_for("a commit", is_done, 60.0)
 
     def switch(self, link: LinkConfig) -> None:
-        """Switch all of a link; rules keep producers out."""
+        """Switch all of a link; rules keep producers out, but for a super user: it is named."""
         wish = SwitchWish(options=FAST, by="test")
         config = self.file.config
 
@@ -177,8 +177,16 @@ class Scene:
             return plan.is_possible
 
         wait_for("it can be switched", is_possible, 60.0)
-        run = switch(config, link, wish)
+        late: list[str] = []
+
+        def told(run: Run) -> None:
+            if run.step("watch").state is StepState.RUNNING and link is self.link and not late:
+                write_values(self.source.bootstrap, self.tailed, [b"past the fence"])
+                late.append(f"{self.tailed}-0: 1 records came")
+
+        run = switch(config, link, wish, told)
         assert run.state is RunState.DONE, run
+        assert run.step("watch").facts.get("written", []) == late, run.step("watch")
         assert run.step("fence").facts["by_rules"], run.step("fence")
 
     def miss_right(self) -> None:
@@ -199,6 +207,25 @@ class Scene:
         missed = self.denied()
         assert all(f"heliostat.{link.name}.run" in line for line in missed), missed
         self.missed = len(missed)
+
+    def miss_of_drill(self) -> None:
+        """Take rights away that a drill needs for its way back only: they are named, no other."""
+        [write] = [
+            each.rule
+            for each in grants_of_verbs(self.file.config, self.link)[0].grants
+            if (each.rule.kind, each.rule.name) == (ResourceKind.TRANSACTIONAL_ID, OWN)
+        ]
+        assert self.source.accounts.take_back([write]) == 1
+
+        def named() -> list[tuple[str, str, str]]:
+            missing = plan_drill(self.file, self.link, DrillWish(by="test")).look.missing
+            return [(each.cluster, each.text, each.part.value) for each in missing]
+
+        line = ("east", f"Write on transactional ids {OWN}*", "way_back")
+        wait_for("the right to be missed", lambda: named() == [line], 60.0)
+        self.source.accounts.allow([write])
+        wait_for("the right to be back", lambda: not named(), 60.0)
+        self.missed += sum(OWN in line for line in self.denied())
 
     def denied(self) -> list[str]:
         """Return what brokers have refused the link for want of a right, not by a fence's rule."""
@@ -243,6 +270,7 @@ def test_switch_tail_way_back_and_drill_need_no_more_rights_than_are_printed(
         assert all(facts["by_rules"] for facts in fenced.values()), fenced
         assert writing.refused == 0
         scene.miss_right()
+        scene.miss_of_drill()
         written = 0
         ways = ((scene.link, scene.source, scene.target), (scene.back, scene.target, scene.source))
         for link, here, there in ways:

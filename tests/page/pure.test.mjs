@@ -655,6 +655,32 @@ test("what a dry run of a move foretells", () => {
   assert.ok(!MOVES.drop.foretold({ dropped: 0 }).mayGo);
 });
 
+const drills = await read("drill.js");
+const CHECK = { what: "records twice", wanted: 0, is_bound: false, actual: 0, is_met: true };
+
+test("a drill in words: what it would make, and never better than it went", () => {
+  const right = { cluster: "b", right: "Write on topics drill-*", left_out: "all" };
+  const plan = { topics: { t: 10, u: 2 }, groups: ["g", "h"], steps: ["topics", "clean"], missing_rights: [], notes: [], left_behind: [], is_possible: true };
+  assert.deepEqual(words(MOVES.drill.foretold(plan)), ["2 topics (12 partitions) and 2 groups would be made, and removed at the end.", "Steps: topics, clean."]);
+  const lacking = MOVES.drill.foretold({ ...plan, missing_rights: [right], is_possible: false });
+  assert.ok(MOVES.drill.foretold(plan).mayGo && !lacking.mayGo);
+  assert.equal(words(lacking).at(-1), "Right missing at b: Write on topics drill-* (nothing can be rehearsed).");
+  assert.ok(MOVES.drill.foretold({ ...plan, left_behind: ["x"], is_possible: false }).mayGo, "it can be cleaned");
+  assert.deepEqual(moves.bodyOf(MOVES.drill, { partitions: "12", failover: "1" }, "l"), { confirm: "l", partitions: 12, failover: true });
+  assert.match(moves.lacks(MOVES.drill, { partitions: "1.5" }), /whole number/);
+
+  const step = (changes) => ({ name: "switch", state: "done", took_s: 1, text: "moved", checks: [CHECK], pause_s: null, ...changes });
+  assert.equal(drills.shownRehearsal(step({})).tone, "ok");
+  const wrong = step({ checks: [CHECK, { ...CHECK, actual: 3, is_met: false }], pause_s: 2 });
+  assert.equal(drills.shownRehearsal(wrong).tone, "bad");
+  assert.equal(plain(drills.rehearsalText(wrong)), "moved; 1 figure as they must be; records twice: 3, must be 0; producers paused 2.0 s");
+  const drill = (changes) => ({ is_over: true, report: null, error: "", cleaned: [], ...changes });
+  assert.equal(drills.shownDrill(drill({ is_over: false })).word, "under way");
+  assert.equal(drills.shownDrill(drill({ error: "under way elsewhere" })).tone, "bad");
+  assert.equal(drills.shownDrill(drill({ cleaned: ["x"] })).word, "cleaned: 1 drill");
+  assert.deepEqual(["ready", "in_part", "not_ready", "new one"].map((verdict) => drills.shownDrill(drill({ report: { verdict } })).tone), ["ok", "lag", "bad", "unknown"]);
+});
+
 test("how far a run is, and what to do with it", () => {
   const run = (changes) => ({ state: "under_way", is_carried_out: false, may_go_back: true, ...changes });
   assert.equal(moves.runAdvice(run({ state: "done" })), "");

@@ -110,6 +110,36 @@ def test_a_switch_shows_its_steps_as_they_go(page: Any, address: str) -> None:
 
 
 @pytest.mark.long
+def test_a_drill_tells_what_it_would_make_and_shows_its_steps(page: Any, address: str) -> None:
+    posts = sent(page)
+    page.goto(address + VIEW)
+    page.wait_for_selector("text=This service has carried out no drill")
+    press(page, "Rehearse")
+    page.wait_for_selector(
+        ".move-lines >> text=5 topics (50 partitions) and 2 groups would be made"
+    )
+    page.get_by_label(re.compile("^Partitions")).fill("many")
+    page.wait_for_selector("dialog >> text=is a whole number")
+    page.get_by_label(re.compile("^Partitions")).fill("12")
+    page.wait_for_selector(".move-lines >> text=2 topics (12 partitions)")
+    page.wait_for_selector(".move-lines >> text=heliostat.drill-* (the way back is left out)")
+    wrong = judge(page, "dialog")
+    page.fill("[data-typed]", NAME)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".change-course >> text=It is begun")
+    assert posts[-1] == ("drill", {"confirm": NAME, "partitions": 12})
+    page.keyboard.press("Escape")
+    drill = page.locator("[aria-labelledby=last-drill-title]")
+    drill.locator(".detail-state >> text=under way").wait_for()
+    drill.locator(".detail-state >> text=not all could be rehearsed").wait_for()
+    assert drill.locator("tbody .state.tone-lag").count() == 2
+    assert "2 figures as they must be" in drill.inner_text()
+    drill.locator("summary").click()
+    assert "grows with topics" in drill.inner_text()
+    assert (wrong + judge(page, "view")) == []
+
+
+@pytest.mark.long
 def test_one_that_was_left_behind_is_gone_on_with_or_taken_back(page: Any, address: str) -> None:
     step = {"name": "lag", "state": "running", "began_ms": 1, "ended_ms": None, "text": "waits"}
     run = {"id": "r", "kind": "switch", "topics": ["t"], "options": {}, "by": "bob"}

@@ -45,7 +45,7 @@ class Simulated:
 
     @contextmanager
     def member(self, group: GroupId, topic: TopicName) -> Iterator[object]:
-        yield self.cluster.join(group, "mine")
+        yield self.cluster.join(group, "mine", topic)
         self.cluster.leave(group)
 
 

@@ -90,7 +90,7 @@ def a_group_with_members_takes_no_commits_of_others(side: Side) -> None:
         assert listed.has_members
         assert group in side.admin.list_groups(states=["stable"]).groups
         [member] = side.admin.describe_members([group])[group]  # type: ignore[misc]  # no error
-        assert (member.client_id, member.host) == ("mine", "/127.0.0.1")
+        assert (member.client_id, member.host, member.topics) == ("mine", "/127.0.0.1", {name})
         assert code(side.admin.describe_members([group], "consumer")) == {group: 69}
         answer = commit(side, group, {at(name): 1, at(missing): 1})
         assert answer == {at(name): 25, at(missing): 3}

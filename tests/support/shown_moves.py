@@ -17,6 +17,16 @@ from support.shown_answers import ANSWERED, TOPICS, for_one
 from heliostat.changes import Change, Fate, Outcome
 from heliostat.errors import Refused
 from heliostat.handover.desk import Problem, Weight
+from heliostat.handover.drill import DrillLook, DrillWish, MissingRight, Part, new_note
+from heliostat.handover.drill_report import (
+    Check,
+    DrillReport,
+    DrillState,
+    DrillStep,
+    ScaledStep,
+    Size,
+)
+from heliostat.handover.drill_steps import step_names
 from heliostat.handover.failover import FailoverReport, MirrorPartition
 from heliostat.handover.fence_forecast import FenceForecast
 from heliostat.handover.moved_groups import MovedGroup
@@ -28,11 +38,13 @@ from heliostat.handover.still_open import StillOpen
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.operate import exposure, tail, tail_moves
 from heliostat.operate.apply import ApplyAnswer, HowToApply
+from heliostat.operate.drill import DrillPlan
 from heliostat.operate.reversing.values import ReturnState, Reversal, Tail, TopicReturn
 from heliostat.operate.switch import SwitchPlan, SwitchWish
 from heliostat.serve import (
     access_routes,
     apply_routes,
+    drill_routes,
     failover_routes,
     reverse_routes,
     switch_routes,
@@ -41,6 +53,7 @@ from heliostat.status.held_back import HeldBack
 
 STEP_S = 0.15
 LINK = LinkName(ANSWERED)
+WAY_BACK = Part.WAY_BACK
 AT = tuple(TopicPartition(topic, PartitionId(0)) for topic in TOPICS)
 
 
@@ -52,6 +65,8 @@ def install(groups: Callable[..., Any]) -> None:
         (switch_routes, "plan_switch", made.plan),
         (switch_routes, "switch", made.switch),
         (switch_routes, "last_run", lambda: made.run),
+        (drill_routes, "plan_drill", made.plan_drill),
+        (drill_routes, "drill", made.drill),
         (failover_routes, "failover", made.failover),
         (failover_routes, "last_failover", lambda: made.report),
         (reverse_routes, "reverse", made.reverse),
@@ -85,7 +100,7 @@ class _Moves:
         )
         return SwitchPlan(LINK, names, wish.options, problems)
 
-    def switch(self, wish: SwitchWish, told: Callable[[Run], None]) -> Run:
+    def switch(self, wish: SwitchWish, told: Callable[[Run], None], _compare: object) -> Run:
         now_ms = round(time.time() * 1000)
         run = self.run
         if run is None or run.state.is_over:
@@ -104,6 +119,37 @@ class _Moves:
             run = run.with_step(replace(begun, state=StepState.DONE, ended_ms=ended, text=text))
         self.run = replace(run, state=RunState.DONE, ended_ms=round(time.time() * 1000))
         return self.run
+
+    def plan_drill(self, wish: DrillWish) -> DrillPlan:
+        missing = MissingRight("summit", "Write on transactional ids heliostat.drill-*", WAY_BACK)
+        look = DrillLook(Size(60, 40, 2), (missing,), ("schemas are not rehearsed",))
+        return DrillPlan(LINK, wish, look, new_note(LINK, wish, "0a1b2c3d", 1), ("0a0a0a0a",))
+
+    def drill(self, wish: DrillWish, told: Callable[[DrillStep], None]) -> DrillReport:
+        look = self.plan_drill(wish).look
+        steps: list[DrillStep] = []
+        for name in step_names(wish):
+            time.sleep(2 * STEP_S)
+            is_back = name in {"reverse", "return"}
+            why = look.why_not(WAY_BACK) if is_back else f"{name} of {wish.partitions} partitions"
+            checks = (Check("records that are missing", 0, 0), Check("records twice", 0, 0))
+            state = DrillState.LEFT_OUT if is_back else DrillState.DONE
+            steps.append(DrillStep(name, state, 0.3, why, checks if name == "switch" else ()))
+            told(steps[-1])
+        times = (ScaledStep("fence", 0.2, 0.2, 0.5, "grows with topics"),)
+        return DrillReport(
+            "0a1b2c3d",
+            LINK,
+            wish.by,
+            1_700_000_000_000,
+            wish.to_json(),
+            look.size,
+            look.missing,
+            look.notes,
+            tuple(steps),
+            times,
+            cleaned=("0a0a0a0a",),
+        )
 
     def failover(self, topics: list[str], **words: Any) -> FailoverReport:
         is_tried = words["dry_run"]

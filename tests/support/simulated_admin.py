@@ -27,6 +27,7 @@ from heliostat.clusters.admin.group_values import (
     GroupMember,
 )
 from heliostat.clusters.admin.values import (
+    ActiveProducer,
     BrokerInfo,
     ConfigEntry,
     EpochEnd,
@@ -296,6 +297,24 @@ class SimulatedAdmin(ClusterAdmin):
             )
 
         return self._of_logs("open_transactions", partitions, opened)
+
+    @override
+    def active_producers(
+        self, partitions: Iterable[TopicPartition]
+    ) -> Mapping[TopicPartition, transaction_calls.Active | BrokerError]:
+        def active(
+            log: PartitionLog, partition: TopicPartition
+        ) -> transaction_calls.Active | BrokerError:
+            del partition
+            return tuple(
+                ActiveProducer(
+                    ProducerId(pid), each.epoch, each.batches[-1][1], each.last_timestamp_ms
+                )
+                for pid, each in sorted(log.producers.items())
+                if each.batches
+            )
+
+        return self._of_logs("active_producers", partitions, active)
 
     @override
     def transactional_ids(self, producers: Iterable[ProducerId]) -> Mapping[ProducerId, str]:

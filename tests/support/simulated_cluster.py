@@ -287,12 +287,16 @@ class SimulatedCluster:
         return log
 
     def join(
-        self, group: str, client_id: str = "client", *, kind: str = "classic"
+        self,
+        group: str,
+        client_id: str = "client",
+        *topics: TopicName,
+        kind: str = "classic",
     ) -> SimulatedGroup:
-        """Add a member."""
+        """Add a member that reads these topics."""
         found = self.groups.setdefault(GroupId(group), SimulatedGroup(kind))
         found.protocol = "consumer" if kind == "classic" else "uniform"
-        found.members.append(GroupMember(client_id, "/127.0.0.1"))
+        found.members.append(GroupMember(client_id, "/127.0.0.1", frozenset(topics)))
         return found
 
     def leave(self, group: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, link_option
 from heliostat.cli.progress_lines import ProgressLines
 from heliostat.errors import HeliostatError, Refused
+from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.operate.links import links_of
 from heliostat.operate.verify import to_verify, verify_links
 from heliostat.verify.ranges import RangeSpec
@@ -26,6 +28,13 @@ from heliostat.verify.ranges import RangeSpec
 @click.option("--until", type=click.IntRange(min=0), help="End offset, not included.")
 @click.option(
     "--complete", is_flag=True, help="Count records missing at the end of the target as lost."
+)
+@click.option(
+    "--rest-of",
+    "rest_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    hidden=True,
+    help="Topics, and first offsets as rows of topic, partition, offset: JSON of a switch.",
 )
 @click.option("--decode-all", is_flag=True, help="Decode equal batches, too.")
 @click.option("--master", help="Spark master, instead of the configured one.")
@@ -47,6 +56,7 @@ def verify_command(
     start: int | None,
     until: int | None,
     complete: bool,
+    rest_file: Path | None,
     decode_all: bool,
     master: str | None,
     tells_progress: bool,
@@ -71,6 +81,9 @@ def verify_command(
       heliostat verify -c heliostat.yaml --complete      after the producers have stopped
     """
     config = known_config(config_file, link_name)
+    rest = None if rest_file is None else json.loads(rest_file.read_text(encoding="utf-8"))
+    if rest is not None:
+        topics = tuple(rest["topics"])
     lines = ProgressLines() if tells_progress else None
     try:
         wanted = to_verify(config, links_of(config, link_name), topics)
@@ -78,7 +91,7 @@ def verify_command(
             raise click.BadParameter(f"not mirrored: {', '.join(unknown)}", param_hint="--topic")
         report = verify_links(
             wanted,
-            _ranges(start, until, is_complete=complete),
+            _ranges(start, until, rest["starts"] if rest else (), is_complete=complete),
             master=master,
             decode_all=decode_all,
             counted=None if lines is None else lines.counted,
@@ -97,8 +110,15 @@ def verify_command(
     context.exit(IN_SYNC if report.is_clean else DIFFERENCE)
 
 
-def _ranges(start: int | None, until: int | None, *, is_complete: bool) -> RangeSpec:
+def _ranges(
+    start: int | None,
+    until: int | None,
+    rows: Iterable[tuple[TopicName, PartitionId, int]],
+    *,
+    is_complete: bool,
+) -> RangeSpec:
+    starts = {TopicPartition(topic, partition): offset for topic, partition, offset in rows}
     try:
-        return RangeSpec(start=start, until=until, is_complete=is_complete)
+        return RangeSpec(start=start, until=until, is_complete=is_complete, starts=starts)
     except Refused as error:
         raise click.BadParameter(error.text, param_hint="--from/--until") from error

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Protocol
 
 from heliostat.names import Offset, TopicName, TopicPartition
+
+TRANSACTIONS_UNKNOWN, GROUPS_APART = "transactions_unknown", "groups_apart"
+"""Codes of problems whose acceptance concerns later steps, too."""
 
 
 class Compared(StrEnum):
@@ -176,15 +179,37 @@ class FenceAnswer:
 
 
 @dataclass(frozen=True, slots=True)
+class OpenTransactions:
+    """Transactions that are open in these topics.
+
+    Parameters
+    ----------
+    lines
+        One for each.
+    unknown
+        A line for each partition of which its brokers don't tell.
+    """
+
+    lines: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+
+    def awaited(self, accepted: Collection[str]) -> list[str]:
+        """Return what is waited for: what nobody tells as well, unless that is accepted."""
+        return [*self.lines, *(() if TRANSACTIONS_UNKNOWN in accepted else self.unknown)]
+
+
+@dataclass(frozen=True, slots=True)
 class GroupsSeen:
-    """The link's groups that have read these topics.
+    """Groups that read these topics.
 
     Parameters
     ----------
     is_synced
         Whether the link syncs groups.
     reading
-        Those that have members at the source, with what is known of these.
+        Those of the link that have members at the source, with what is known of these.
+    apart
+        Others that do: the link does not sync them.
     behind
         A line for each whose offsets at the target are not the source's.
     level
@@ -195,6 +220,11 @@ class GroupsSeen:
     reading: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
     level: int = 0
+    apart: tuple[str, ...] = ()
+
+    def awaited(self, accepted: Collection[str]) -> list[str]:
+        """Return which are waited for: those that are not synced as well, unless accepted."""
+        return [*self.reading, *(() if GROUPS_APART in accepted else self.apart)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +259,8 @@ class SwitchDesk(Protocol):
     def copied(self) -> Copied:
         """Return how far the topics are copied."""
 
-    def open_transactions(self) -> Sequence[str]:
-        """Return a line for each transaction that is open in these topics."""
+    def open_transactions(self) -> OpenTransactions:
+        """Return the transactions that are open in these topics."""
 
     def put_up_fence(self) -> FenceAnswer:
         """Keep the source's producers out."""

@@ -36,6 +36,8 @@ class Part(StrEnum):
     RULES = "rules"
     """Producers are stopped as an operator would."""
     WAY_BACK = "way_back"
+    NOTHING = "nothing"
+    """It is named: the link has need of it, a drill has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +185,14 @@ class DrillLook:
 
     def lacks(self, part: Part) -> bool:
         """Return whether a part can't be rehearsed for want of a right."""
-        return any(each.part in (part, Part.ALL) for each in self.missing)
+        return bool(self._for(part))
+
+    def why_not(self, part: Part) -> str:
+        """Return which rights are missing for a part."""
+        return "; ".join(f"missing at {each.cluster}: {each.text}" for each in self._for(part))
+
+    def _for(self, part: Part) -> list[MissingRight]:
+        return [each for each in self.missing if each.part in (part, Part.ALL)]
 
 
 class DrillDesk(Protocol):

@@ -192,7 +192,7 @@ def _steps(  # noqa: PLR0917 - where, what, and who is told
     for name in step_names(wish)[:-1]:
         planned = STEPS[name]
         if has_failed or look.lacks(planned.part):
-            why = "a step before it failed" if has_failed else "a right is missing for it"
+            why = "a step before it failed" if has_failed else look.why_not(planned.part)
             _end(steps, told, DrillStep(name, DrillState.LEFT_OUT, 0.0, why))
             continue
         began_s = desk.monotonic_s()

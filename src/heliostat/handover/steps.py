@@ -144,7 +144,7 @@ def still(now: Moment) -> Answer:
         text = "" if now.by_rules else "stop the source's producers of these topics now; "
         now.tell(f"{text}the source's ends must stand still for {options.still_s:g} s")
         seen = desk.watch(options.still_s, until_first=True)
-        if seen.is_still and not desk.open_transactions():
+        if seen.is_still and not desk.open_transactions().awaited(options.accepted):
             now.ends = dict(seen.ends)
             return Answer(
                 f"{len(seen.ends):,} logs stood still for {options.still_s:g} s",
@@ -157,11 +157,11 @@ def still(now: Moment) -> Answer:
 def _await_transactions(now: Moment) -> None:
     """Wait until none is open: the commit of one passes every fence, and ends move then."""
     until_s = now.desk.monotonic_s() + now.options.transactions_s
-    while lines := now.desk.open_transactions():
+    while lines := now.desk.open_transactions().awaited(now.options.accepted):
         if now.desk.monotonic_s() >= until_s:
             raise StepFailed(
                 f"transactions are open after {now.options.transactions_s:g} s: {first_of(lines)}",
-                {"open": list(lines)[:NAMES_MAX]},
+                {"open": lines[:NAMES_MAX]},
             )
         now.tell(f"waits for open transactions: {first_of(lines)}")
         now.desk.sleep(LOOK_S)
@@ -194,20 +194,25 @@ def groups(now: Moment) -> Answer:
     nobody_s: float | None = None
     while True:  # ends: all is published, or the time is over
         seen = now.desk.groups()
-        if not seen.is_synced:
-            return Answer("not configured: groups.sync is off", {"is_synced": False})
         now_s = now.desk.monotonic_s()
-        if seen.reading:
+        if reading := seen.awaited(now.options.accepted):
             nobody_s = None
             if now_s - began_s >= now.options.groups_s:
                 raise StepFailed(
                     f"groups still read at the source after {now.options.groups_s:g} s: "
-                    + first_of(seen.reading),
+                    + first_of(reading),
                     _groups_facts(seen),
                 )
-            now.tell(f"waits for groups that read at the source: {first_of(seen.reading)}")
+            now.tell(f"waits for groups that read at the source: {first_of(reading)}")
+        elif not seen.is_synced:
+            text = "nobody reads at the source; offsets are not moved: groups.sync is off"
+            if seen.apart:
+                text = f"offsets are not moved: groups.sync is off; {_apart(seen)}"
+            return Answer(text, {"is_synced": False, **_groups_facts(seen)})
         elif not seen.behind:
-            return Answer(f"{seen.level:,} groups continue exactly", _groups_facts(seen))
+            text = f"{seen.level:,} groups continue exactly"
+            text += f"; {_apart(seen)}" if seen.apart else ""
+            return Answer(text, _groups_facts(seen))
         else:
             nobody_s = now_s if nobody_s is None else nobody_s
             if now_s - nobody_s >= OFFSETS_S:
@@ -220,10 +225,15 @@ def groups(now: Moment) -> Answer:
         now.desk.sleep(LOOK_S)
 
 
+def _apart(seen: GroupsSeen) -> str:
+    return f"as accepted, others read on at the source: {first_of(seen.apart)}"
+
+
 def _groups_facts(seen: GroupsSeen) -> dict[str, Any]:
     return {
         "level": seen.level,
         "reading": list(seen.reading)[:NAMES_MAX],
+        "apart": list(seen.apart)[:NAMES_MAX],
         "behind": list(seen.behind)[:NAMES_MAX],
     }
 
@@ -254,7 +264,7 @@ def last_look(now: Moment) -> Answer:
         raise StepFailed(
             f"the source is written again: {first_of(lines)}", {"moved": lines[:NAMES_MAX]}
         )
-    if lines := list(now.desk.open_transactions()):
+    if lines := now.desk.open_transactions().awaited(now.options.accepted):
         raise StepFailed(f"transactions are open: {first_of(lines)}", {"open": lines[:NAMES_MAX]})
     return Answer("nothing has changed since", {"ends": by_topic(copied.ends)})
 

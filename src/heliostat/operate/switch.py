@@ -15,7 +15,7 @@ from heliostat.handover.run import Run, RunKind
 from heliostat.handover.steps import Conductor, new_steps
 from heliostat.names import LinkName, TopicName
 from heliostat.operate.promotion import promotable
-from heliostat.operate.switching.desk import Order, switch_desk
+from heliostat.operate.switching.desk import Compare, Order, switch_desk
 from heliostat.operate.wish_desk import WishDesk, wish_desk
 from heliostat.state.link_state import LinkState
 from heliostat.topics.merged_links import refuse_if_merged
@@ -94,17 +94,26 @@ def plan_switch(config: Config, link: LinkConfig, wish: SwitchWish) -> SwitchPla
     refuse_if_merged(link, "switch")
     with wish_desk(config, link) as desk:
         topics = _topics_of(link, desk, wish.topics)
-    with switch_desk(Order(config, link, topics, wish.by)) as asked:
+    order = Order(config, link, topics, wish.by, accepted=wish.options.accepted)
+    with switch_desk(order) as asked:
         return SwitchPlan(LinkName(link.name), topics, wish.options, tuple(asked.problems()))
 
 
-def switch(config: Config, link: LinkConfig, wish: SwitchWish, told: Told = _ignore) -> Run:
+def switch(
+    config: Config,
+    link: LinkConfig,
+    wish: SwitchWish,
+    told: Told = _ignore,
+    compare: Compare | None = None,
+) -> Run:
     """Switch topics of a link, or go on with the run that was left behind; return it as it ended.
 
     Parameters
     ----------
     told
         Called with the run after each change.
+    compare
+        Compares contents; None: this process does, on Spark.
 
     Raises
     ------
@@ -121,8 +130,9 @@ def switch(config: Config, link: LinkConfig, wish: SwitchWish, told: Told = _ign
     ):
         run = _run_of(link, desk, runs, wish)
         run = runs.take(run, link.state.replication_factor)
-        order = Order(config, link, run.topics, wish.by, f"run {run.id}")
         options = options_of(run)
+        about = wish.by, f"run {run.id}", options.accepted, compare
+        order = Order(config, link, run.topics, *about)
         with switch_desk(order) as asked:
             conductor = Conductor(asked, run, options, save=runs.save, told=told)
             if not wish.goes_back:

@@ -42,6 +42,12 @@ FENCE: Mapping[Operation, str] = MappingProxyType(
         Operation.DESCRIBE_CONFIGS: "see whether there are super users, whom no rule keeps out",
     }
 )
+READERS: Mapping[Operation, str] = MappingProxyType(
+    {
+        Operation.DESCRIBE: "see every group that reads at the source; without it only those that "
+        "the link may see are named and waited for"
+    }
+)
 RUN_ID: Mapping[Operation, str] = MappingProxyType(
     {Operation.WRITE: "carry out a run of steps, fenced by a transactional id"}
 )
@@ -125,6 +131,7 @@ def _at_source(link: LinkConfig) -> Iterator[VerbRight]:
     yield VerbRight(SWITCH, ResourceKind.CLUSTER, Reach(CLUSTER_NAME), FENCE)
     if link.topics.merges:
         yield VerbRight(SWITCH, ResourceKind.TRANSACTIONAL_ID, Reach(EVERYTHING), WRITERS)
+    yield VerbRight(SWITCH, ResourceKind.GROUP, Reach(EVERYTHING), READERS)
     yield from _made_up()
 
 
@@ -137,16 +144,22 @@ def _at_target(link: LinkConfig) -> Iterator[VerbRight]:
     yield VerbRight(DRILL, ResourceKind.TOPIC, Reach(f"{own}drills"), NOTES)
 
 
-def _made_up() -> Iterator[VerbRight]:
-    """Yield what a drill needs at either side: both are its source once, and its target."""
+def made_up_names() -> Iterator[VerbRight]:
+    """Yield what a drill needs on topics and ids whose names it makes up, at either side."""
     prefixed, topic = PatternKind.PREFIXED, ResourceKind.TOPIC
     own = Reach(f"{STATE_TOPIC_PREFIX}{PREFIX}", prefixed)
     yield VerbRight(DRILL, topic, Reach(PREFIX, prefixed), MADE_UP_TOPIC)
     yield VerbRight(DRILL, topic, own, MADE_UP_STATE)
+    yield VerbRight(DRILL, ResourceKind.TRANSACTIONAL_ID, own, MADE_UP_ID)
+
+
+def _made_up() -> Iterator[VerbRight]:
+    """Yield what a drill needs at either side: both are its source once, and its target."""
+    prefixed, topic = PatternKind.PREFIXED, ResourceKind.TOPIC
+    yield from made_up_names()
     yield VerbRight(DRILL, topic, Reach(STATE_TOPIC_PREFIX, prefixed), STATE_OF_OTHERS)
     yield VerbRight(DRILL, topic, Reach(PROBE_TOPIC), PROBE)
     yield VerbRight(DRILL, ResourceKind.GROUP, Reach(PREFIX, prefixed), MADE_UP_GROUP)
-    yield VerbRight(DRILL, ResourceKind.TRANSACTIONAL_ID, own, MADE_UP_ID)
     yield VerbRight(DRILL, ResourceKind.CLUSTER, Reach(CLUSTER_NAME), TARGET_CLUSTER)
     yield VerbRight(DRILL, ResourceKind.CLUSTER, Reach(CLUSTER_NAME), FENCE)
 

@@ -7,9 +7,9 @@ ours only if the ledger says so: somebody else's equal one never is.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
 from heliostat.names import ClusterId
 
@@ -97,27 +97,42 @@ class Seen:
     silent: str = ""
 
 
-def why_ask(seen: Seen, before: ClusterId | None, owned: int, gone: int) -> str:
+class Share(NamedTuple):
+    """How many items of a kind the link has made or keeps ready, and how many would go."""
+
+    kind: str
+    owned: int
+    gone: int
+
+    @property
+    def is_large(self) -> bool:
+        """Whether so many going at once need a person."""
+        return self.gone > 1 and self.gone * SHARE >= self.owned
+
+
+def why_ask(seen: Seen, before: ClusterId | None, shares: Sequence[Share]) -> str:
     """Say why a person must confirm that these are removed; empty: nobody needs to.
 
     Parameters
     ----------
     before
         The source's id when the link made something first; None: it has not.
-    owned, gone
-        How many items the ledger has, and how many of them would go.
+    shares
+        Of each kind: a few limits are not lost among many ACLs; all together count as one, too.
     """
     if before is not None and before != seen.cluster_id:
         return f"the source is another cluster, {seen.cluster_id} instead of {before}"
-    if not gone:
+    every = Share("", sum(each.owned for each in shares), sum(each.gone for each in shares))
+    if not every.gone:
         return ""
     if not seen.has_authorizer:
         return "the source has no authorizer any more"
     if not seen.count:
         return "the source lists nothing any more"
-    if gone > 1 and gone * SHARE >= owned:
-        return f"{gone} of {owned} would go at once"
-    return ""
+    if every.is_large:
+        return f"{every.gone} of {every.owned} would go at once"
+    large = [f"{each.gone} of {each.owned} {each.kind}" for each in shares if each.is_large]
+    return f"{', '.join(large)} would go at once" if large else ""
 
 
 def confirmation_of(seen: Seen, gone: Iterable[str]) -> str:

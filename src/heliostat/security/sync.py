@@ -16,7 +16,7 @@ from heliostat.clusters.client_quota import CLIENT_ID, IP, USER, QuotaEntity
 from heliostat.config.access import AccessConfig
 from heliostat.errors import BrokerError
 from heliostat.names import ClusterId, TopicName
-from heliostat.security.follow import Seen, Steps, confirmation_of, steps, why_ask
+from heliostat.security.follow import Seen, Share, Steps, confirmation_of, steps, why_ask
 from heliostat.security.ledger import (
     ACL,
     CONFIRMED,
@@ -229,7 +229,12 @@ class AccessSync:
             counts.append(self._look_at_quotas(plan))
         plan.seen = replace(plan.seen, count=min(counts, default=0))
         plan.is_other_cluster = ledger.source not in {None, plan.seen.cluster_id}
-        plan.asks = why_ask(plan.seen, ledger.source, ledger.owned, len(plan.removals))
+        shares = (
+            Share("ACLs", len(ledger.acls), len(plan.acls.remove)),
+            Share("limits", len(ledger.limits), len(plan.limits.remove)),
+            Share("ACLs kept ready", len(ledger.held), len(plan.drop)),
+        )
+        plan.asks = why_ask(plan.seen, ledger.source, shares)
         plan.is_confirmed = bool(plan.asks) and ledger.confirmed == plan.confirmation
         if plan.seen.silent:
             plan.notes.append(f"nothing is removed: {plan.seen.silent}")

@@ -46,7 +46,7 @@ class RightMissing(BaseModel):
 
     cluster: str
     right: str
-    left_out: Literal["all", "groups", "rules", "way_back"]
+    left_out: Literal["all", "groups", "rules", "way_back", "nothing"]
     """What can't be rehearsed without it."""
 
 

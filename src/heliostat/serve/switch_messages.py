@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, Field
 
-from heliostat.handover.desk import SwitchOptions
+from heliostat.handover.desk import Compared, SwitchOptions
 from heliostat.operate.switch import SwitchWish
 from heliostat.serve.admin_verbs import TypedName
 from heliostat.serve.owner_verbs import TOPICS_MAX, Topic
@@ -17,7 +17,7 @@ _DEFAULT = SwitchOptions()
 
 
 class SwitchOrder(TypedName):
-    """What is to be switched, as `heliostat switch` has it; contents are not compared by API."""
+    """What is to be switched, as `heliostat switch` has it."""
 
     topics: Annotated[list[Topic], Field(max_length=TOPICS_MAX, default_factory=list)]
     """Names at the source; none: all mirrors of the link."""
@@ -41,6 +41,8 @@ class SwitchOrder(TypedName):
     """How long groups may go on reading at the source."""
     watch_s: Seconds = _DEFAULT.watch_s
     """How long the source is watched afterwards."""
+    verify: Literal["none", "all"] = _DEFAULT.verify.value
+    """Whether all contents are compared: before the fence, and then what came since."""
     accept: Annotated[list[Code], Field(max_length=20, default_factory=list)]
     """Codes of problems that are accepted."""
 
@@ -55,6 +57,7 @@ class SwitchOrder(TypedName):
             records_s=self.records_wait_s,
             groups_s=self.groups_wait_s,
             watch_s=self.watch_s,
+            verify=Compared(self.verify),
             accepted=tuple(self.accept),
         )
         return SwitchWish(tuple(self.topics), options, by, self.back, self.resume)

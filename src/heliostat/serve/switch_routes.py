@@ -18,6 +18,8 @@ from heliostat.names import LinkName
 from heliostat.operate.switch import SwitchWish, last_run, plan_switch, switch
 from heliostat.serve.admin_verbs import require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
+from heliostat.serve.compared_by_job import ComparedByJob
+from heliostat.serve.jobs import Jobs
 from heliostat.serve.owner_verbs import FAILS, DryRun
 from heliostat.serve.problems import documented
 from heliostat.serve.questions import Asking
@@ -31,8 +33,9 @@ BEGINS_WITHIN_S = 25.0
 class Switching:
     """A switch that this service carries out, on a thread of its own."""
 
-    def __init__(self, watch: Watch, link: LinkConfig, wish: SwitchWish) -> None:
+    def __init__(self, watch: Watch, link: LinkConfig, wish: SwitchWish, jobs: Jobs) -> None:
         self._watch = watch
+        self._compare = ComparedByJob(jobs, LinkName(link.name))
         self._link = link
         self._wish = wish
         self._begun = threading.Event()
@@ -55,7 +58,8 @@ class Switching:
     def _carry_out(self) -> None:
         events = self._watch.follower(LinkName(self._link.name)).events
         try:
-            run = switch(self._watch.config, self._link, self._wish, self._note)
+            config = self._watch.config
+            run = switch(config, self._link, self._wish, self._note, self._compare)
             events.info(ended_words(run))
         except HeliostatError as error:
             self.error = error
@@ -73,7 +77,7 @@ def _view(run: Run, link: LinkConfig, *, is_carried_out: bool = False) -> dict[s
     return {**run.to_json(), "text": markdown(run, link.name), **more}
 
 
-def add_switch(app: FastAPI, asking: Asking) -> None:
+def add_switch(app: FastAPI, asking: Asking, jobs: Jobs) -> None:
     """Answer what is asked of switches and runs."""
     switches: dict[LinkName, Switching] = {}
     lock = threading.Lock()
@@ -84,7 +88,7 @@ def add_switch(app: FastAPI, asking: Asking) -> None:
         with lock:
             if name in switches and not switches[name].is_over:
                 return None
-            begun = switches[name] = Switching(asking.watch, link, wish)
+            begun = switches[name] = Switching(asking.watch, link, wish, jobs)
         begun.wait_begun()
         return begun
 

@@ -224,6 +224,7 @@ def test_a_drill_under_way_is_left_alone() -> None:
     [
         (Part.RULES, set(), Verdict.IN_PART),
         (Part.GROUPS, set(), Verdict.IN_PART),
+        (Part.NOTHING, set(), Verdict.IN_PART),
         (
             Part.WAY_BACK,
             {"reverse", "return", "again", "failover", "recover"},
@@ -242,6 +243,8 @@ def test_a_missing_right_is_named_and_the_rest_is_rehearsed(
     assert report.verdict is verdict
     assert "right missing at west: Create on topics drill-*" in list(report.lines())
     assert (part is Part.ALL) == (not report.steps)
+    why = {step.text for step in report.steps if step.name in left_out}
+    assert why <= {"missing at west: Create on topics drill-*"}
     assert world.things == FOREIGN
 
 

@@ -14,6 +14,7 @@ from heliostat.handover.desk import (
     Copied,
     FenceAnswer,
     GroupsSeen,
+    OpenTransactions,
     Problem,
     SwitchOptions,
     Weight,
@@ -56,7 +57,10 @@ class World:
     is_promoted: bool = False
     is_open: bool = False
     transactions: list[str] = field(default_factory=list)
+    unknown: tuple[str, ...] = ()
+    is_synced: bool = True
     reading: tuple[str, ...] = ()
+    apart: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
     problems: list[Problem] = field(default_factory=list)
     different: tuple[str, ...] = ()
@@ -120,9 +124,9 @@ class Desk:
         gap = end - self.world.position
         return Copied({PARTITION: end}, {PARTITION: gap} if gap else {})
 
-    def open_transactions(self) -> Sequence[str]:
+    def open_transactions(self) -> OpenTransactions:
         self._do("open_transactions")
-        return self.world.transactions
+        return OpenTransactions(tuple(self.world.transactions), self.world.unknown)
 
     def put_up_fence(self) -> FenceAnswer:
         by_rules = self.world.can_fence
@@ -152,7 +156,10 @@ class Desk:
 
     def groups(self) -> GroupsSeen:
         self._do("groups")
-        return GroupsSeen(is_synced=True, reading=self.world.reading, behind=self.world.behind)
+        world = self.world
+        return GroupsSeen(
+            world.is_synced, reading=world.reading, behind=world.behind, apart=world.apart
+        )
 
     def offsets(self, starts: Mapping[TopicPartition, Offset]) -> int:
         self._do("offsets")

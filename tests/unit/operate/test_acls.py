@@ -274,6 +274,7 @@ def test_a_switch_has_rights_of_its_own() -> None:
         {
             ("switch", "CLUSTER", "kafka-cluster", "ALTER"),
             ("switch", "CLUSTER", "kafka-cluster", "DESCRIBE_CONFIGS"),
+            ("switch", "GROUP", "*", "DESCRIBE"),
         },
         {
             ("switch", "TRANSACTIONAL_ID", "heliostat.one.run", "WRITE"),

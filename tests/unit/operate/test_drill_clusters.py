@@ -11,7 +11,9 @@ import pytest
 from unit.operate.test_drill_parts import note_of, written
 
 from heliostat.access import ClusterAccess
-from heliostat.clusters.admin import ClusterAdmin, GroupListing, NewTopic
+from heliostat.clusters.acl import ResourceKind
+from heliostat.clusters.admin import ClusterAdmin, GroupListing
+from heliostat.clusters.admin.right_calls import May, Right
 from heliostat.config import Config
 from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.handover.drill import DrillNote, Part, Way
@@ -65,13 +67,15 @@ class Admin(ClusterAdmin):
         groups: Any = dict.fromkeys(map(GroupId, self._cluster.groups))
         return GroupListing(groups, {})
 
-    def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> Any:
-        assert validate_only
+    def may(self, rights: Iterable[Right]) -> May:
         return {
-            each.name: BrokerError("no", kafka_code=TOPIC_REFUSED)
-            if self._refuses("create", each.name)
-            else None
-            for each in topics
+            right: not self._refuses(
+                right.operation.value.lower()
+                if right.kind is ResourceKind.TOPIC
+                else right.kind.value,
+                TopicName(right.name),
+            )
+            for right in rights
         }
 
     def delete_topics(self, topics: Iterable[TopicName]) -> Any:
@@ -187,6 +191,17 @@ def test_rights_that_are_missing_are_named_with_what_is_left_out(
         ("east", "Delete on topics heliostat.drill-*", Part.WAY_BACK),
         ("west", "Create on topics drill-*", Part.ALL),
         ("west", "Delete on topics heliostat.drill-*", Part.ALL),
+    }
+    write, own = "write drill-", "transactional-id heliostat.drill-"
+    assert missing(Cluster(refuses={write, own}), Cluster(refuses={own})) == {
+        ("east", "Write on topics drill-*", Part.ALL),
+        ("east", "Write on transactional ids heliostat.drill-*", Part.WAY_BACK),
+        ("west", "Write on transactional ids heliostat.drill-*", Part.ALL),
+    }
+    alter = "alter drill-"
+    assert missing(Cluster(refuses={alter}), Cluster(refuses={alter})) == {
+        ("east", "Alter on topics drill-*", Part.NOTHING),
+        ("west", "Alter on topics drill-*", Part.NOTHING),
     }
     nobody, reader = (
         Cluster(group_operations=frozenset()),

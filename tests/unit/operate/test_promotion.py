@@ -138,7 +138,7 @@ def put(monkeypatch: pytest.MonkeyPatch) -> Callable[[World], None]:
             wishes = SimpleNamespace(promotions=dict(world.wishes))
             book = SimpleNamespace(read=lambda: None, wishes=wishes, write=world.write)
             clock = SimpleNamespace(wall_ms=lambda: 7)
-            yield SimpleNamespace(book=book, clock=clock, reader=None, target=None)
+            yield SimpleNamespace(book=book, clock=clock, reader=None, target=None, link="l")
 
         monkeypatch.setattr(verb, "wish_desk", desk)
         state = SimpleNamespace(close=lambda: None)

@@ -12,7 +12,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.admin.right_calls import May, Right
 from heliostat.config import Config, LinkConfig
 from heliostat.fencing import Cannot, DenyRules, Why
-from heliostat.handover.desk import Copied, GroupsSeen, Problem, Weight
+from heliostat.handover.desk import Copied, GroupsSeen, OpenTransactions, Problem, Weight
 from heliostat.handover.promotion import PromotedBy, Promotion
 from heliostat.names import ClusterId, LinkName, PartitionId, TopicName, TopicPartition
 from heliostat.operate.switching.preflight import all_problems
@@ -43,7 +43,7 @@ def problems(link: LinkConfig = LINK, **changes: Any) -> list[Problem]:
         "status": status(),
         "stored": Stored(),
         "copied": Copied(),
-        "transactions": ([], []),
+        "transactions": OpenTransactions(),
         "deny": DenyRules(),
         "groups": GroupsSeen(is_synced=True),
         "missing": (),
@@ -60,9 +60,11 @@ def test_all_problems_are_told_at_once_those_that_stop_it_first() -> None:
     told = problems(
         status=replace(status(), state="no_owner"),
         copied=Copied(unknown={TopicPartition(ORDERS, PartitionId(0)): "not reported"}),
-        transactions=(["orders-0: a transaction is open"], ["payments-0: no right"]),
+        transactions=OpenTransactions(
+            ("orders-0: a transaction is open",), ("payments-0: no right",)
+        ),
         deny=DenyRules(cannot=(Cannot(Why.NO_AUTHORIZER),)),
-        groups=GroupsSeen(is_synced=True, reading=("billing (app at 10.0.0.7)",)),
+        groups=GroupsSeen(is_synced=True, reading=("billing (app at 10.0.0.7)",), apart=("audit",)),
     )
     assert [(each.code, each.weight) for each in told] == [
         ("not_running", Weight.STOPS),
@@ -71,6 +73,7 @@ def test_all_problems_are_told_at_once_those_that_stop_it_first() -> None:
         ("open_transactions", Weight.TOLD),
         ("not_fenced", Weight.TOLD),
         ("groups_reading", Weight.TOLD),
+        ("groups_apart", Weight.TOLD),
     ]
     assert all(each.text and each.hint for each in told)
 
@@ -118,8 +121,11 @@ def test_what_was_given_away_is_not_switched_again() -> None:
 
 
 def test_groups_that_are_not_synced_are_told() -> None:
-    [told] = problems(groups=GroupsSeen(is_synced=False))
+    told, read = problems(groups=GroupsSeen(is_synced=False, apart=("audit (app at 10.0.0.9)",)))
     assert (told.code, told.weight) == ("groups_not_synced", Weight.TOLD)
+    assert (read.code, read.weight) == ("groups_apart", Weight.TOLD)
+    assert "audit (app at 10.0.0.9)" in read.text
+    assert "--accept groups_apart" in read.hint
 
 
 def test_ids_of_the_targets_own_are_told() -> None:
@@ -155,6 +161,17 @@ def test_rights_that_are_missing_are_named_at_both_sides() -> None:
     assert (own.code, own.weight) == ("right_missing", Weight.TOLD)
     assert "Read on topic orders at the source" in own.text
     assert "payments" not in own.text
+
+
+@pytest.mark.parametrize("sees_all", [True, False])
+def test_groups_that_can_not_be_seen_are_missed_unless_they_may_read_on(*, sees_all: bool) -> None:
+    config = Config.model_validate({"clusters": CLUSTERS, "links": [LINK.model_dump()]})
+    source, target = (
+        cast("ClusterAdmin", each) for each in (Brokers("heliostat.probe"), Brokers())
+    )
+    missing = missing_rights(config, LINK, {}, source, target, sees_all=sees_all)
+    named = ["Describe on group * at the source"] if sees_all else []
+    assert [text for _, text in missing] == named
 
 
 def test_what_a_drill_or_a_way_back_needs_is_not_missed_by_a_switch() -> None:

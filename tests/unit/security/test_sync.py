@@ -71,6 +71,26 @@ def test_a_tenth_gone_at_once_asks(total: int, gone: int, asks: bool) -> None:
         assert "confirmed" not in world.rows.rows
 
 
+def test_a_tenth_is_counted_by_kind() -> None:
+    """Given nine limits beside a hundred ACLs / when eight limits are gone / then it is asked; of
+
+    one that is gone it is not.
+    """
+    world = World()
+    world.source.acls = many(100)
+    limits = {QuotaEntity.of({"user": f"u{n}"}): {"producer_byte_rate": 1.0} for n in range(9)}
+    world.source.quotas = dict(limits)
+    world.turn()
+    world.source.quotas = dict(list(limits.items())[:1])
+    plan, _ = world.turn()
+    assert plan.asks == "8 of 9 limits would go at once"
+    assert world.target.quotas == limits
+    world.source.quotas = dict(list(limits.items())[:8])
+    plan, done = world.turn()
+    assert (plan.asks, done.removed) == ("", 1)
+    assert world.target.quotas == world.source.quotas
+
+
 def test_confirmed_is_only_what_was_shown() -> None:
     world = World()
     world.source.acls = many(20)

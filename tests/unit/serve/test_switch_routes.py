@@ -15,7 +15,7 @@ from unit.serve.test_app import HOST, watch
 
 from heliostat.config import LinkConfig
 from heliostat.errors import ConnectionLost, HeliostatError, Refused
-from heliostat.handover.desk import Problem, SwitchOptions, Weight
+from heliostat.handover.desk import Answer, Compared, Problem, SwitchOptions, Weight
 from heliostat.handover.run import Run, RunState
 from heliostat.names import LinkName, TopicName
 from heliostat.operate.switch import SwitchPlan, SwitchWish
@@ -36,6 +36,7 @@ class Verb:
     def __init__(self) -> None:
         self.asked: list[SwitchWish] = []
         self.error: HeliostatError | None = None
+        self.compare: Callable[..., Answer] | None = None
         self.is_kept = False
         self.row: Run | None = None
 
@@ -46,8 +47,14 @@ class Verb:
         return SwitchPlan(LinkName(link.name), topics, SwitchOptions(), (problem,))
 
     def switch(
-        self, _config: object, _link: LinkConfig, wish: SwitchWish, told: Callable[[Run], None]
+        self,
+        _config: object,
+        _link: LinkConfig,
+        wish: SwitchWish,
+        told: Callable[[Run], None],
+        compare: Callable[..., Answer],
     ) -> Run:
+        self.compare = compare
         self.asked.append(wish)
         if self.error is not None:
             raise self.error
@@ -94,12 +101,14 @@ def test_the_links_name_is_typed_before_anything_begins(client: TestClient, verb
 
 def test_a_switch_is_begun_and_followed_by_its_row(client: TestClient, verb: Verb) -> None:
     verb.is_kept = True
-    answer = client.post(URL, json={"confirm": "l", "accept": ["one_way"], "back": True})
+    order = {"confirm": "l", "accept": ["one_way"], "back": True, "verify": "all"}
+    answer = client.post(URL, json=order)
     assert answer.status_code == 202
     assert answer.headers["Location"] == ROW
     RunView.model_validate(answer.json())
     assert verb.asked[0].options.accepted == ("one_way",)
     assert verb.asked[0].goes_back
+    assert verb.asked[0].options.verify is Compared.ALL
     assert client.post(URL, json={"confirm": "l"}).status_code == 409
     verb.is_kept = False
     verb.row = new_run()

@@ -13,10 +13,13 @@ import pytest
 from starlette.testclient import TestClient
 from unit.serve.test_app import HOST, watch
 
-from heliostat.names import LinkName
+from heliostat.errors import Refused
+from heliostat.handover.desk import Answer
+from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.serve import compared_by_job, verify_job
 from heliostat.serve import jobs as jobs_module
-from heliostat.serve import verify_job
 from heliostat.serve.app import make_app
+from heliostat.serve.compared_by_job import ComparedByJob
 from heliostat.serve.guard import Guard
 from heliostat.serve.job_messages import Job, JobPage
 from heliostat.serve.jobs import Jobs
@@ -103,6 +106,60 @@ def test_a_job_tells_how_far_it_is_and_its_result(
     assert [item["id"] for item in JobPage.model_validate(page).model_dump()["items"]] == [job.id]
     texts = [event.text for event in watch.events(LinkName("l"), 0)]
     assert texts[-2:] == [f"verify: begun by API as job {job.id}", "verify: verified: 9 records"]
+
+
+STARTS = {TopicPartition(TopicName("t"), PartitionId(1)): Offset(7)}
+DIFFERS = {"clean": False, "summary": "verified: 1 lost", "first_difference": {"offset": 8}}
+DIFFERS |= {"not_compared": [], "refused": {"u": "it is foreign"}}
+READS = """
+[file] = [word.partition("=")[2] for word in sys.argv if word.startswith("--rest-of=")]
+rest = json.load(open(file))
+assert rest == {"topics": ["t", "u"], "starts": [["t", 1, 7]]}, rest
+assert sys.argv[-1] == "--complete"
+"""
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        (READS + f"tell(result={RESULT!r})", Answer("verified: 9 records")),
+        (
+            READS + f"tell(result={DIFFERS!r})",
+            Answer(
+                "verified: 1 lost",
+                {},
+                ('the first difference: {"offset": 8}', "the link refuses u: it is foreign"),
+            ),
+        ),
+        ("sys.exit('no Java')", "contents could not be compared"),
+    ],
+)
+def test_a_switch_of_the_service_compares_by_a_job(
+    begun: Callable[[str], tuple[TestClient, Jobs]],
+    monkeypatch: pytest.MonkeyPatch,
+    script: str,
+    expected: Answer | str,
+) -> None:
+    monkeypatch.setattr(compared_by_job, "LOOK_S", 0.01)
+    client, jobs = begun(script)
+    compare = ComparedByJob(jobs, LinkName("l"))
+    topics = [TopicName("t"), TopicName("u")]
+    if isinstance(expected, Answer):
+        assert compare(topics, STARTS, True) == expected
+    else:
+        with pytest.raises(Refused, match=expected):
+            compare(topics, STARTS, True)
+    [job] = client.get("/api/v1/jobs?link=l").json()["items"]
+    Job.model_validate(job)
+
+
+def test_two_comparisons_of_a_link_at_once_are_refused(
+    begun: Callable[[str], tuple[TestClient, Jobs]],
+) -> None:
+    client, jobs = begun(WAITS)
+    assert client.post(VERIFY).status_code == 202
+    with pytest.raises(Refused, match="being compared already"):
+        ComparedByJob(jobs, LinkName("l"))([], {}, False)
 
 
 def test_a_job_is_cancelled_by_the_end_of_its_input(

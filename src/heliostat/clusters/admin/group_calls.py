@@ -28,6 +28,7 @@ from heliostat.clusters.admin.group_answers import (
     decode_fetched,
     decode_listed,
 )
+from heliostat.clusters.admin.group_topics import topics_of_member
 from heliostat.clusters.admin.group_values import (
     CONSUMER_KIND,
     NO_COMMIT,
@@ -248,7 +249,10 @@ def describe_members(
     def ask(broker: BrokerId, some: Sequence[GroupId]) -> _Answers[tuple[GroupMember, ...]]:
         return {
             GroupId(row.group_id): error_of(row.error_code, f"describe group {row.group_id}")
-            or tuple(GroupMember(each.client_id, each.client_host) for each in row.members)
+            or tuple(
+                GroupMember(each.client_id, each.client_host, topics_of_member(each, kind))
+                for each in row.members
+            )
             for row in caller.send(_describe_request(some, kind), broker).groups
         }
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from heliostat.errors import BrokerError
-from heliostat.names import BrokerId, GroupId, LeaderEpoch, Offset
+from heliostat.names import BrokerId, GroupId, LeaderEpoch, Offset, TopicName
 
 NO_COMMIT = Offset(-1)
 """OffsetFetch: the group has committed nothing for the partition."""
@@ -65,7 +65,14 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member of a group."""
+    """A member of a group.
+
+    Parameters
+    ----------
+    topics
+        That it reads or asks for; empty where its broker does not show them.
+    """
 
     client_id: str
     host: str
+    topics: frozenset[TopicName] = frozenset()

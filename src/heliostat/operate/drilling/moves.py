@@ -9,7 +9,7 @@ from pathlib import Path
 from heliostat.access import ClusterAccess
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import ConnectionLost, Refused
-from heliostat.handover.desk import SwitchOptions
+from heliostat.handover.desk import GROUPS_APART, TRANSACTIONS_UNKNOWN, SwitchOptions
 from heliostat.handover.drill import Came, DrillNote, DrillWish, Way
 from heliostat.handover.drill_report import Check, Measured
 from heliostat.handover.drill_steps import WATCH_S
@@ -265,9 +265,8 @@ class Moves:
         return self._config.clusters[alias].access()
 
     def _switch_wish(self, topics: tuple[TopicName, ...]) -> SwitchWish:
-        options = SwitchOptions(
-            still_s=self._wish.still_s, watch_s=WATCH_S, accepted=("transactions_unknown",)
-        )
+        accepted = TRANSACTIONS_UNKNOWN, GROUPS_APART
+        options = SwitchOptions(still_s=self._wish.still_s, watch_s=WATCH_S, accepted=accepted)
         return SwitchWish(topics, options, self._wish.by)
 
     def _await_level(self, way: Way) -> None:

@@ -1,33 +1,37 @@
 """What the link's principals may do of what a drill needs: asked of brokers, changing nothing.
 
-To create is asked by a request that is only validated, to delete by one for a name that nobody has,
-what may be done with groups and the cluster by KIP-430.
+Topics and ids by `check_rights`' requests, for names that nobody has; what may be done with groups
+and the cluster by KIP-430.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from heliostat.clusters.admin import ClusterAdmin, NewTopic
+from heliostat.clusters.acl import Operation
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.admin.right_calls import Right
 from heliostat.clusters.kafka_codes import (
     CLUSTER_AUTHORIZATION_FAILED,
     COORDINATOR_LOAD_IN_PROGRESS,
     COORDINATOR_NOT_AVAILABLE,
     GROUP_AUTHORIZATION_FAILED,
     NOT_COORDINATOR,
-    TOPIC_AUTHORIZATION_FAILED,
 )
-from heliostat.config import STATE_TOPIC_PREFIX
 from heliostat.errors import BrokerError
 from heliostat.handover.drill import PREFIX, MissingRight, Part
-from heliostat.names import Alias, GroupId, TopicName
+from heliostat.names import Alias, GroupId
+from heliostat.operate.acls import SOURCE_TOPIC
+from heliostat.operate.check_rights import refused
+from heliostat.operate.verb_acls import MADE_UP_TOPIC, VerbRight, made_up_names
 
 READ, DELETE = 3, 6  # `AclOperation`
 COORDINATOR_WITHIN_S, LOOK_S = 30.0, 0.5
 """A cluster without any group makes the topic of their offsets when it is asked first."""
 _MOVING = frozenset({COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR})
-_REFUSED = frozenset({TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED})
+_OF_SOURCE = {*SOURCE_TOPIC, Operation.CREATE, Operation.WRITE, Operation.DELETE}
+"""Where topics are made, written, copied from, and removed."""
 
 
 def missing_rights(
@@ -49,11 +53,9 @@ def missing_rights(
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses for another reason than rights.
     """
-    state = f"{STATE_TOPIC_PREFIX}{PREFIX}"
-    yield from _of_topics(*source, PREFIX, drawn, Part.ALL)
-    yield from _of_topics(*target, PREFIX, drawn, Part.ALL)
-    yield from _of_topics(*target, state, drawn, Part.ALL)
-    yield from _of_topics(*source, state, drawn, Part.WAY_BACK)
+    found = [*_of_names(*source, drawn, _at_source), *_of_names(*target, drawn, _at_target)]
+    order = list(Part)
+    yield from sorted(found, key=lambda each: order.index(each.part))
     if syncs_groups:
         yield from _of_groups(*source, drawn)
         yield from _of_groups(*target, drawn)
@@ -69,16 +71,32 @@ def missing_rights(
             )
 
 
-def _of_topics(
-    alias: Alias, admin: ClusterAdmin, prefix: str, drawn: str, part: Part
+def _of_names(
+    alias: Alias, admin: ClusterAdmin, drawn: str, part_of: Callable[[VerbRight, Operation], Part]
 ) -> Iterator[MissingRight]:
-    name = TopicName(f"{prefix}{drawn}")
-    made = admin.create_topics([NewTopic(name, 1, 1, {})], validate_only=True)[name]
-    if isinstance(made, BrokerError) and made.kafka_code in _REFUSED:
-        yield MissingRight(alias, f"Create on topics {prefix}*", part)
-    gone = admin.delete_topics([name])[name]
-    if gone is not None and gone.kafka_code in _REFUSED:
-        yield MissingRight(alias, f"Delete on topics {prefix}*", part)
+    """Ask for each right on names that a drill makes up; what brokers don't show is not missing."""
+    asked = {
+        Right(each.kind, f"{each.reach.name}{drawn}", operation): (each, operation)
+        for each in made_up_names()
+        for operation in each.operations
+    }
+    answers = admin.may(asked)
+    for right in refused(asked, answers):
+        wanted, operation = asked[right]
+        kinds = f"{wanted.kind.value}s".replace("-", " ")
+        text = f"{operation.value} on {kinds} {wanted.reach.name}*"
+        is_used = operation is not Operation.ALTER  # no topic of a drill ever grows
+        yield MissingRight(alias, text, part_of(wanted, operation) if is_used else Part.NOTHING)
+
+
+def _at_source(wanted: VerbRight, operation: Operation) -> Part:
+    """Return what needs a right at the source: the way there has its topics, no state."""
+    is_used = wanted.operations is MADE_UP_TOPIC and operation in _OF_SOURCE
+    return Part.ALL if is_used else Part.WAY_BACK
+
+
+def _at_target(_wanted: VerbRight, _operation: Operation) -> Part:
+    return Part.ALL
 
 
 def is_moving(answer: object) -> bool:

@@ -13,10 +13,12 @@ from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError
 from heliostat.fencing import StillEnds
 from heliostat.handover.desk import (
+    GROUPS_APART,
     Answer,
     Copied,
     FenceAnswer,
     GroupsSeen,
+    OpenTransactions,
     Problem,
     Stillness,
     SwitchOptions,
@@ -43,6 +45,10 @@ REPORTED_WITHIN_S = 15.0
 """A link that has just begun reports each partition within some seconds."""
 
 
+Compare = Callable[[Sequence[TopicName], Mapping[TopicPartition, Offset], bool], Answer]
+"""Compares these topics from there on; the last says whether what lacks at the end is lost."""
+
+
 @dataclass(frozen=True, slots=True)
 class Order:
     """What is to be switched, and for whom."""
@@ -52,6 +58,10 @@ class Order:
     topics: tuple[TopicName, ...]
     by: str
     why: str = ""
+    accepted: tuple[str, ...] = ()
+    """Codes of preflight's problems that are accepted."""
+    compare: Compare | None = None
+    """Compares contents; None: this process does, on Spark."""
 
 
 class LinkDesk:
@@ -114,10 +124,13 @@ class LinkDesk:
             status=link_picture(order.config, order.link).status,
             stored=stored,
             copied=self._known(),
-            transactions=self._transactions(),
+            transactions=self.open_transactions(),
             deny=self._fence.rules(order.topics),
             groups=self.groups(),
-            missing=missing_rights(order.config, order.link, mirrors, self._source, self._target),
+            missing=missing_rights(
+                *(order.config, order.link, mirrors, self._source, self._target),
+                sees_all=GROUPS_APART not in order.accepted,
+            ),
         )
 
     def partitions(self) -> tuple[list[TopicPartition], dict[TopicPartition, str]]:
@@ -184,13 +197,8 @@ class LinkDesk:
         while self._reader.read(READ_S) and self.monotonic_s() < until_s:
             pass
 
-    def open_transactions(self) -> Sequence[str]:
-        """Return a line for each transaction that is open in these topics."""
-        lines, refused = self._transactions()
-        return [*lines, *refused]
-
-    def _transactions(self) -> tuple[list[str], list[str]]:
-        """Return open transactions, and where they can't be told."""
+    def open_transactions(self) -> OpenTransactions:
+        """Return the transactions that are open in these topics."""
         partitions, _ = self.partitions()
         answers = self._source.open_transactions(partitions)
         rows = [
@@ -200,18 +208,18 @@ class LinkDesk:
             for each in answer
         ]
         names = self._source.transactional_ids({each.producer_id for _, each in rows})
-        lines = [
+        lines = tuple(
             f"{partition}: a transaction of producer {each.producer_id}"
             + (f" ({name})" if (name := names.get(each.producer_id)) else "")
             + f" is open since offset {each.first}"
             for partition, each in rows
-        ]
-        refused = [
+        )
+        refused = tuple(
             f"{partition}: {answer.text}"
             for partition, answer in sorted(answers.items())
             if isinstance(answer, BrokerError)
-        ]
-        return lines, refused
+        )
+        return OpenTransactions(lines, refused)
 
     def put_up_fence(self) -> FenceAnswer:
         """Keep the source's producers out by rules, as far as there may be any."""
@@ -248,12 +256,14 @@ class LinkDesk:
     def compare(
         self, options: SwitchOptions, starts: Mapping[TopicPartition, Offset], *, is_complete: bool
     ) -> Answer:
-        """Compare contents on Spark."""
+        """Compare contents, here on Spark or elsewhere."""
         del options
+        order = self._order
+        if order.compare is not None:
+            return order.compare(order.topics, starts, is_complete)
         from heliostat.operate.verify import to_verify, verify_links
         from heliostat.verify.ranges import RangeSpec
 
-        order = self._order
         wanted = to_verify(order.config, (order.link,), order.topics)
         report = verify_links(wanted, RangeSpec(is_complete=is_complete, starts=starts))
         lines = () if report.is_clean else tuple(report.lines())

@@ -6,7 +6,15 @@ from collections.abc import Collection, Iterator
 
 from heliostat.config import LinkConfig
 from heliostat.fencing import DenyRules
-from heliostat.handover.desk import Copied, GroupsSeen, Problem, Weight
+from heliostat.handover.desk import (
+    GROUPS_APART,
+    TRANSACTIONS_UNKNOWN,
+    Copied,
+    GroupsSeen,
+    OpenTransactions,
+    Problem,
+    Weight,
+)
 from heliostat.handover.steps import first_of
 from heliostat.link.pipeline_rules import pipeline_of
 from heliostat.names import TopicName
@@ -25,7 +33,7 @@ def all_problems(
     status: LinkStatus,
     stored: Stored,
     copied: Copied,
-    transactions: tuple[list[str], list[str]],
+    transactions: OpenTransactions,
     deny: DenyRules,
     groups: GroupsSeen,
     missing: Collection[tuple[Grant, str]],
@@ -38,7 +46,7 @@ def all_problems(
         *_unknown(copied),
         *_one_way(link, stored, topics),
         *_of_schemas(link),
-        *_of_transactions(*transactions),
+        *_of_transactions(transactions),
         *problems_of_rights(missing),
         *_of_fence(deny),
         *_of_groups(groups),
@@ -116,18 +124,18 @@ def _of_schemas(link: LinkConfig) -> Iterator[Problem]:
         )
 
 
-def _of_transactions(lines: list[str], refused: list[str]) -> Iterator[Problem]:
-    if refused:
+def _of_transactions(seen: OpenTransactions) -> Iterator[Problem]:
+    if seen.unknown:
         yield Problem(
-            "transactions_unknown",
-            f"open transactions can't be told: {first_of(refused)}",
+            TRANSACTIONS_UNKNOWN,
+            f"open transactions can't be told: {first_of(seen.unknown)}",
             "grant Read on these topics; brokers before 2.8 don't tell, then end transactional "
             "producers by hand and go on with --accept transactions_unknown",
             Weight.ASKS,
         )
-    if lines:
+    if seen.lines:
         hint = "they are waited for; end or abort those that hang (kafka-transactions.sh)"
-        yield Problem("open_transactions", first_of(lines), hint, Weight.TOLD)
+        yield Problem("open_transactions", first_of(seen.lines), hint, Weight.TOLD)
 
 
 def _of_fence(deny: DenyRules) -> Iterator[Problem]:
@@ -144,3 +152,7 @@ def _of_groups(groups: GroupsSeen) -> Iterator[Problem]:
     if groups.reading:
         text = f"groups read at the source: {first_of(groups.reading)}"
         yield Problem("groups_reading", text, "stop them when the run says so", Weight.TOLD)
+    if groups.apart:
+        text = f"groups that the link does not sync read at the source: {first_of(groups.apart)}"
+        hint = "stop them, too, when the run says so; it does not wait for them with --accept "
+        yield Problem(GROUPS_APART, text, hint + GROUPS_APART, Weight.TOLD)

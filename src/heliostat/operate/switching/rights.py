@@ -12,15 +12,15 @@ from heliostat.handover.steps import first_of
 from heliostat.names import TopicName
 from heliostat.operate.acls import ClusterGrants, Grant
 from heliostat.operate.check_rights import all_rights, real, refused, rights_asked, rule_text
-from heliostat.operate.verb_acls import FENCE, RUN_ID, SWITCH, grants_of_verbs
+from heliostat.operate.verb_acls import FENCE, READERS, RUN_ID, SWITCH, grants_of_verbs
 
 HINT = "`heliostat acls --switch` prints the commands that grant them"
 
 
-def for_switch(side: ClusterGrants) -> ClusterGrants:
+def for_switch(side: ClusterGrants, *, sees_all: bool = True) -> ClusterGrants:
     """Return what the link and its switch need; what its fence needs is judged with its rules."""
-    fence = set(FENCE.values())
-    grants = (each for each in side.grants if each.verb in ("", SWITCH) and each.why not in fence)
+    others = {*FENCE.values(), *(() if sees_all else READERS.values())}
+    grants = (each for each in side.grants if each.verb in ("", SWITCH) and each.why not in others)
     return replace(side, grants=tuple(grants))
 
 
@@ -30,6 +30,8 @@ def missing_rights(
     mirrors: Mapping[TopicName, TopicName],
     source: ClusterAdmin,
     target: ClusterAdmin,
+    *,
+    sees_all: bool = True,
 ) -> list[tuple[Grant, str]]:
     """Return what brokers refuse for these topics, in words; what they don't show is not named.
 
@@ -37,13 +39,16 @@ def missing_rights(
     ----------
     mirrors
         By their topic at the source.
+    sees_all
+        Whether groups are to be seen that the link has nothing to do with.
 
     Raises
     ------
     ConnectionLost
         No broker answers.
     """
-    here, there = map(for_switch, grants_of_verbs(config, link))
+    sides = grants_of_verbs(config, link)
+    here, there = (for_switch(side, sees_all=sees_all) for side in sides)
     return [
         *_missing_at(here, mirrors.keys(), source),
         *_missing_at(there, mirrors.values(), target),
@@ -56,8 +61,12 @@ def _missing_at(
     asked = rights_asked(side.grants, topics)
     answers = admin.may(all_rights([asked]))
     for grant, rights in asked.items():
-        if names := [right.name for right in real(refused(rights, answers))]:
-            topic = f", refused for {first_of(names)}" if names != [grant.rule.name] else ""
+        lacking = refused(rights, answers)
+        names = [right.name for right in real(lacking)]
+        if names or (lacking and grant.why in READERS.values()):
+            topic = (
+                f", refused for {first_of(names)}" if names not in ([], [grant.rule.name]) else ""
+            )
             yield grant, f"{rule_text(grant)} at the {side.side}{topic}"
 
 

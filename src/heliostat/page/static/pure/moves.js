@@ -1,8 +1,9 @@
 // What needs an admin and the link's name typed: what is asked for, what a dry run foretells, and what became of it.
 import { listedNames } from "./actions.js";
+import { drillForetold } from "./drill.js";
 import { counted, span, whole } from "./format.js";
 
-/** @typedef {{name: string, label: string, hint: string, kind?: "text" | "topics" | "seconds" | "choice" | "check", choices?: string[], isNeeded?: boolean, inQuery?: boolean}} Field */
+/** @typedef {{name: string, label: string, hint: string, kind?: "text" | "topics" | "seconds" | "number" | "choice" | "check", choices?: string[], isNeeded?: boolean, inQuery?: boolean}} Field */
 /** @typedef {{text: string, detail?: string, tone?: import("./states.js").Tone}} Line */
 /** @typedef {{lines: Line[], mayGo: boolean, accepts?: {code: string, text: string}[]}} Foretold `accepts`: what may be accepted, so that it goes on */
 /** @typedef {Record<string, string>} Given what was filled in, by field; a check is "1" or "" */
@@ -175,15 +176,30 @@ function applied({ changes, waits, is_done }) {
   return { text: parts.map(([count, word]) => `${count} ${word}`).join(", ") + ".", detail: waits || failed?.text || "", tone: by("failed") ? "bad" : "lag" };
 }
 
-/** @type {Record<"switch" | "switchOn" | "switchBack" | "failover" | "append" | "export" | "drop" | "reverse" | "apply" | "confirmRights", Move>} */
+/** @type {Record<"drill" | "switch" | "switchOn" | "switchBack" | "failover" | "append" | "export" | "drop" | "reverse" | "apply" | "confirmRights", Move>} */
 export const MOVES = {
+  drill: {
+    verb: "drill",
+    path: "drill",
+    word: "Rehearse",
+    does: "Makes topics and groups on both clusters, with a load and links of their own, switches them there and back, counts, and removes them all. It takes some minutes.",
+    back: "Nothing is left of it. If the service ends meanwhile, the next drill removes what it had made.",
+    fields: [
+      { name: "partitions", label: "Partitions", hint: "of all made-up topics together; empty: 50", kind: "number" },
+      { name: "records_a_second", label: "Records a second", hint: "that producers write; empty: 100", kind: "number" },
+      { name: "failover", label: "A failover, too", hint: "the drill’s own driver is killed", kind: "check" },
+      { name: "clean", label: "Only clean", hint: "remove what drills have left that crashed", kind: "check" },
+    ],
+    foretold: drillForetold,
+    became: () => ({ text: "It is begun; its steps stand below.", tone: "wait" }),
+  },
   switch: {
     verb: "switch",
     path: "switch",
     word: "Switch",
     does: "Moves producers and consumers to the target, in steps that are kept there: producers are kept out of the source, the last records are copied, groups move, and mirrors become ordinary topics.",
     back: "Until mirrors are given away, yes: “Go back”. Afterwards “Reverse” leads back, without a full copy.",
-    fields: [TOPICS],
+    fields: [TOPICS, { name: "verify", label: "Compare contents", hint: "before producers are kept out, and then what came since; empty: not", kind: "choice", choices: ["all"] }],
     foretold: switchForetold,
     became: () => ({ text: "It is begun; its steps stand below. It goes on if you leave this page.", tone: "wait" }),
   },
@@ -290,7 +306,7 @@ export const MOVES = {
 };
 
 /** @param {Field} field @param {string} value */
-const sent = ({ kind }, value) => (kind === "topics" ? value.split(/[\s,]+/).filter(Boolean) : kind === "check" ? true : value);
+const sent = ({ kind }, value) => (kind === "topics" ? value.split(/[\s,]+/).filter(Boolean) : kind === "check" ? true : kind === "number" ? Number(value) : value);
 
 /** What is sent. @param {Move} move @param {Given} given @param {string} typed the link's name, as typed @param {any} [told] the dry run's answer */
 export function bodyOf(move, given, typed, told) {
@@ -316,7 +332,9 @@ export function lacks(move, given) {
   const field = move.fields.find(({ name, isNeeded }) => isNeeded && !given[name]);
   if (field) return `It is told once “${field.label}” is filled.`;
   const wrong = move.fields.find(({ name, kind }) => kind === "seconds" && given[name] && !/^\d+(\.\d+)?$/.test(given[name]));
-  return wrong ? `“${wrong.label}” is a number of seconds.` : "";
+  if (wrong) return `“${wrong.label}” is a number of seconds.`;
+  const odd = move.fields.find(({ name, kind }) => kind === "number" && given[name] && !/^\d+$/.test(given[name]));
+  return odd ? `“${odd.label}” is a whole number.` : "";
 }
 
 /** @type {Record<string, {glyph: string, word: string, tone: import("./states.js").Tone}>} */

@@ -8,8 +8,9 @@ import * as pure from "../pure/moves.js";
 import { ofPart, ofTopic } from "../pure/route.js";
 import { now, ofApi, usePolled } from "../service.js";
 import { Asked, Rows } from "./asked.js";
+import { LastDrill } from "./drill.js";
 import { Moves } from "./moves.js";
-import { Command, Empty, Mark, Time, Trouble, Waiting } from "./parts.js";
+import { Command, Empty, Mark, NoneOrWhy, Time, Waiting } from "./parts.js";
 
 const { MOVES } = pure;
 const UNDER_WAY_MS = 1_000;
@@ -29,6 +30,7 @@ export function FailoverView({ name, links }) {
   const link = usePolled(ofApi(name), 1_000);
   const run = useCourse(ofApi(name, "/run"), pure.isUnderWay);
   const failover = useCourse(ofApi(name, "/failover"), ({ state }) => state === "running");
+  const drill = useCourse(ofApi(name, "/drill"), ({ is_over }) => !is_over);
   const [isTailShown, setTailShown] = useState(false);
   if (!link.data) return html`<h2 class="hidden">Fail over</h2><${Waiting} answer=${link} what="the link" />`;
   const { source, target } = link.data;
@@ -42,6 +44,7 @@ export function FailoverView({ name, links }) {
     <h2 id="failover-title" class="hidden">Fail over</h2>
     <div class="say"><p class="say-first"><span class="say-mark tone-${exposureTone(link.data)}" aria-hidden="true"></span>${exposureSentences(link.data, link.data.at_ms)[0] ?? "What would be lost is not told by this service."}</p><p class="dim">${[...exposureSentences(link.data, link.data.at_ms).slice(1), pure.fenceSentence(link.data.failover_fence)].join(" ")} <a class="under" href=${ofPart(name, "groups")}>By group</a></p></div>
     <div class="ways">
+      <${Way} title="Before the day: drill" text="Rehearses it on both clusters, with topics and groups that are made up; the link’s own are only read."><${Moves} moves=${[MOVES.drill]} link=${name} label="Rehearse a switch of the link" begun=${drill.quicken} /><//>
       <${Way} title="Planned: switch" text="Both clusters live, and nothing is to be lost, doubled or read again."><${Moves} moves=${[MOVES.switch]} link=${name} label="Switch the link" begun=${begun} /><//>
       <${Way} title="The source is gone: fail over" text="${source} does not come back in time: go on at ${target} with what is there."><${Moves} moves=${[MOVES.failover]} link=${name} label="Fail the link over" begun=${begun} /><//>
       <${Way} title="What never crossed: the tail" text="Once ${source} is there again: records that it had, and its mirrors never got."><button type="button" aria-expanded=${isTailShown} onClick=${() => setTailShown(!isTailShown)}>${isTailShown ? "Hide it" : "Look for it"}</button><//>
@@ -50,6 +53,7 @@ export function FailoverView({ name, links }) {
     ${isTailShown && html`<${Tail} link=${name} />`}
     <${LastRun} link=${name} answer=${run.answer} begun=${begun} />
     <${LastFailover} answer=${failover.answer} />
+    <${LastDrill} answer=${drill.answer} />
   </section>`;
 }
 
@@ -85,12 +89,6 @@ function LastFailover({ answer }) {
       ${course.problem && html`<p><span class="tone-bad">${course.problem.detail}</span> <code class="dim">${course.problem.code}</code></p><p><b>What helps:</b> ${course.problem.hint ?? "Fail over again: it goes on where it was, and tells the same."}</p>`}
       ${course.result && html`<p>${pure.missingSentence(course.result)} ${pure.movedGroups(course.result).join(" ")}</p>${pure.openingLines(course.result).map(({ text, tone }) => html`<p key=${text} class=${tone ? `tone-${tone}` : "dim"}>${text}</p>`)}${!course.result.is_source_fenced && html`<p class="tone-lag">The source is not fenced: if it still runs, or comes back, producers may still write there.</p>`}<${Report} text=${course.text} />`}`}
   </section>`;
-}
-
-/** @param {{answer: import("../service.js").Answer, none: string}} props */
-function NoneOrWhy({ answer, none }) {
-  if (answer.problem?.status === 404) return html`<p class="dim">${none}</p>`;
-  return answer.problem ? html`<${Trouble} problem=${answer.problem} />` : html`<p class="dim waiting">Asking the target …</p>`;
 }
 
 /** @param {{text: string}} props */

@@ -163,7 +163,7 @@ function FieldInput({ field, isFirst, isFixed, value, onValue }) {
   const take = (/** @type {any} */ event) => onValue(event.target.value.trim());
   if (kind === "check") return html`<p><label class="check"><input type="checkbox" autofocus=${isFirst} checked=${!!value} disabled=${isFixed} onChange=${(/** @type {any} */ event) => onValue(event.target.checked ? "1" : "")} />${says}</label></p>`;
   if (kind === "choice") return html`<p><label>${says}<select autofocus=${isFirst} value=${value} disabled=${isFixed} onChange=${take}><option value=""></option>${choices.map((choice) => html`<option key=${choice}>${choice}</option>`)}</select></label></p>`;
-  return html`<p><label>${says}<input type="text" class=${kind === "topics" ? "mono" : ""} inputmode=${kind === "seconds" ? "decimal" : undefined} autofocus=${isFirst} value=${value} readonly=${isFixed} autocomplete="off" spellcheck=${false} onInput=${(/** @type {any} */ event) => onValue(kind === "topics" ? event.target.value : event.target.value.trim())} /></label></p>`;
+  return html`<p><label>${says}<input type="text" class=${kind === "topics" ? "mono" : ""} inputmode=${kind === "seconds" ? "decimal" : kind === "number" ? "numeric" : undefined} autofocus=${isFirst} value=${value} readonly=${isFixed} autocomplete="off" spellcheck=${false} onInput=${(/** @type {any} */ event) => onValue(kind === "topics" ? event.target.value : event.target.value.trim())} /></label></p>`;
 }
 
 /** @param {{code: string, text: string, given: Given, onValue: (value: string) => void}} props */

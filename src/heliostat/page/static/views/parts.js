@@ -110,3 +110,9 @@ export function useCurrentInSight(where) {
   }, [where]);
   return nav;
 }
+
+/** Where there is nothing yet, or it is not known. @param {{answer: import("../service.js").Answer, none: string}} props */
+export function NoneOrWhy({ answer, none }) {
+  if (answer.problem?.status === 404) return html`<p class="dim">${none}</p>`;
+  return answer.problem ? html`<${Trouble} problem=${answer.problem} />` : html`<p class="dim waiting">Asking the service …</p>`;
+}
