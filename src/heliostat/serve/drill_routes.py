@@ -120,7 +120,9 @@ def add_drill(app: FastAPI, asking: Asking, file: Callable[[], ConfigFile]) -> N
         with lock:
             if name in drills and not drills[name].is_over:
                 raise HTTPException(409, f"a drill of {of.name} is under way in this service")
-            begun = drills[name] = Drilling(asking.watch, file(), of, wish, cleans=order.clean)
+            begun = drills[name] = asking.under_way.begin(
+                lambda: Drilling(asking.watch, file(), of, wish, cleans=order.clean)
+            )
         begun.wait(AT_ONCE_S)
         if begun.error is not None:
             raise begun.error

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from heliostat.names import LinkName
+from heliostat.serve.under_way import UnderWay
 from heliostat.serve.verify_job import JobOrder, JobState, VerifyJob
 from heliostat.serve.watch import Watch
 
@@ -53,6 +54,8 @@ class Jobs:
         self._config_file = config_file
         self._program = program
         self._jobs: dict[str, VerifyJob] = {}
+        self.under_way = UnderWay()
+        """All that the service carries out, jobs among it."""
         self._lock = threading.Lock()
 
     def verify(self, link: LinkName, options: dict[str, Any], words: Sequence[str]) -> VerifyJob:
@@ -79,7 +82,9 @@ class Jobs:
             for key in over[: max(0, len(self._jobs) - KEPT_MAX + 1)]:
                 del self._jobs[key]
             order = JobOrder(link, options, command)
-            job = VerifyJob(order, self._watch.clock.wall_ms, self._tell)
+            job = self.under_way.begin(
+                lambda: VerifyJob(order, self._watch.clock.wall_ms, self._tell)
+            )
             self._jobs[job.id] = job
         self._watch.follower(link).events.info(f"verify: begun by API as job {job.id}")
         return job

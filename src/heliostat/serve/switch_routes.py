@@ -84,7 +84,9 @@ def add_switch(app: FastAPI, asking: Asking) -> None:
         with lock:
             if name in switches and not switches[name].is_over:
                 return None
-            begun = switches[name] = Switching(asking.watch, link, wish)
+            begun = switches[name] = asking.under_way.begin(
+                lambda: Switching(asking.watch, link, wish)
+            )
         begun.wait_begun()
         return begun
 

@@ -90,6 +90,11 @@ class VerifyJob:
         self._errors.start()
         threading.Thread(target=self._read, name=f"job {self.id}", daemon=True).start()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its process has ended."""
+        return self.state.is_over
+
     def cancel(self) -> None:
         """End it, if it has not ended; returns at once."""
         with self._lock:
