@@ -11,7 +11,7 @@ from fastapi import Header, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from heliostat.serve.guard import CALLER, ROLE
+from heliostat.serve.guard import ROLE, caller_of
 from heliostat.serve.problems import FieldRefused
 from heliostat.serve.tokens import Role
 
@@ -38,10 +38,10 @@ def require_admin(request: Request) -> str:
     HTTPException
         Their token is not an admin's (403).
     """
-    name = request.scope.get(CALLER) or "api"
+    name = caller_of(request)
     if request.scope.get(ROLE, Role.ADMIN) < Role.ADMIN:
         raise HTTPException(403, f"the token of {name} is no admin's")
-    return str(name)
+    return name
 
 
 def require_typed(link: str, body: TypedName, *, dry_run: bool) -> None:

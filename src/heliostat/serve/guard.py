@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMa
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from heliostat.serve.connect.answers import error_response
@@ -53,6 +54,11 @@ SECURITY_HEADERS = {
 
 CALLER, ROLE = "heliostat.caller", "heliostat.role"
 """Under these keys a request's scope has name and role of the token that was given."""
+
+
+def caller_of(request: Request) -> str:
+    """Return who asks; `api`, where no tokens are needed."""
+    return str(request.scope.get(CALLER) or "api")
 
 
 class Guard:

@@ -157,9 +157,7 @@ class LongVerbs(Generic[OutcomeT]):
         Has each until it has ended.
     """
 
-    def __init__(
-        self, clock: Clock, text: Callable[[OutcomeT], str], under_way: UnderWay
-    ) -> None:
+    def __init__(self, clock: Clock, text: Callable[[OutcomeT], str], under_way: UnderWay) -> None:
         self._text = text
         self._clock = clock
         self._under_way = under_way

@@ -26,6 +26,7 @@ from heliostat.serve.connect.app import connect_app
 from heliostat.serve.connect.loggers import Loggers
 from heliostat.serve.connect.watched_links import connectors_of, home_cluster_id
 from heliostat.serve.guard import App, Guard
+from heliostat.serve.job_notes import JobNotes
 from heliostat.serve.jobs import Jobs
 from heliostat.serve.listener import bound, url_of
 from heliostat.serve.tokens import Tokens
@@ -74,7 +75,8 @@ def serve(
     driver = Place(socket.gethostname(), os.getppid()) if ends_with_parent else None
     log = None if ends_with_parent else sys.stderr
     watch = Watch(config, SystemClock(), driver, log=log, form=form)
-    jobs = Jobs(watch, file.path)
+    notes = JobNotes(lambda: watch.config, watch.clock)
+    jobs = Jobs(watch, file.path, notes=notes)
     api = make_app(watch, jobs, lambda: file, _connect(watch, file, listener))
     guard = Guard(api, hosts=_hosts(listener, service), tokens=tokens)
     app = watch.routes.timed(guard)
@@ -85,6 +87,7 @@ def serve(
         _end_with_parent(server)
         _end_once_idle(server, jobs.under_way, watch.service_events.info)
     watch.start()
+    jobs.start()
     home = _home_follower(watch, file, only)
     announce(url_of(listener, service))
     try:

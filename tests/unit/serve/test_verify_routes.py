@@ -102,7 +102,7 @@ def test_a_job_tells_how_far_it_is_and_its_result(
     page = client.get("/api/v1/jobs?link=l").json()
     assert [item["id"] for item in JobPage.model_validate(page).model_dump()["items"]] == [job.id]
     texts = [event.text for event in watch.events(LinkName("l"), 0)]
-    assert texts[-2:] == [f"verify: begun by API as job {job.id}", "verify: verified: 9 records"]
+    assert texts[-2:] == [f"verify: begun by api as job {job.id}", "verify: verified: 9 records"]
 
 
 def test_a_job_is_cancelled_by_the_end_of_its_input(
