@@ -549,7 +549,7 @@ test("what a dry run foretells", () => {
   assert.deepEqual(actions.bodyOf(limit, topic, "", { limit: "20MB/s" }), { why: "", limit: "20MB/s" });
   assert.deepEqual(actions.bodyOf(prefer, topic, "", { priority: "high" }), { why: "", priority: "high", topics: ["t"] });
   assert.throws(() => actions.bodyOf(prefer, { kind: "link", link: "l" }, ""));
-  assert.deepEqual(actions.foretold({ places: ["t"], changed: ["t"], topics: 1, is_done: false, waits: "", took_s: 0 }), ["1 topic."]);
+  assert.deepEqual(actions.foretold({ places: ["t"], changed: ["t"], topics: 1, partitions: 12, is_done: false, waits: "", took_s: 0 }), ["1 topic with 12 partitions."]);
 });
 
 test("what else is to be known, and what became of it", () => {
