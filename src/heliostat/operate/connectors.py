@@ -212,7 +212,7 @@ class Connectors:
             if before is None:
                 raise NoSuchConnector(name)
             at_ms = self._clock.wall_ms()
-            store.write(replace(before, state=state, by=by, at_ms=at_ms))
+            store.wish(replace(before, state=state, by=by, at_ms=at_ms))
             self._tell(f"connector {name} is {state.value}: {by} asks so")
 
     def restart(
