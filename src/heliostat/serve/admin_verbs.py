@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
 from heliostat.errors import HeliostatError
+from heliostat.operate.idempotency import KeyUsed
 from heliostat.serve.guard import ROLE, caller_of
 from heliostat.serve.problems import FieldRefused
 from heliostat.serve.tokens import Role
@@ -79,13 +80,13 @@ def repeats(last: Keyed | None, key: str, wish: object) -> bool:
 
     Raises
     ------
-    HTTPException
+    KeyUsed
         Its key was for something else (422).
     """
     if last is None or not key or last.key != key or (last.is_over and last.error is not None):
         return False
     if last.wish != wish:
-        raise HTTPException(422, "another one was begun under that idempotency key")
+        raise KeyUsed("another one was begun under that idempotency key")
     return True
 
 

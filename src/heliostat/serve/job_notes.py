@@ -14,6 +14,7 @@ from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import Config, LinkConfig
 from heliostat.names import LinkName
+from heliostat.operate.idempotency import KeyUsed
 from heliostat.operate.reach import require_answer
 from heliostat.wishes.job import Job, JobEnd, JobStanding, beats_key, ended_key
 from heliostat.wishes.wish_book import CLIENT_ID, WishBook
@@ -97,7 +98,7 @@ class JobNotes:
             book.read()
             before = book.jobs.standing(job.job_id)
             if before is not None:
-                before.job.require_same(job)
+                require_same(before.job, job)
                 return before
             rows: dict[str, Mapping[str, Any] | None] = dict.fromkeys(book.jobs.outdated())
             book.put({job.key: job.to_json(), **rows}, link.state.replication_factor)
@@ -105,7 +106,7 @@ class JobNotes:
             first = book.jobs.standing(job.job_id)
             if first is None or first.job.service == job.service:
                 return None
-            first.job.require_same(job)
+            require_same(first.job, job)
             return first
 
     def beat(self, link: LinkConfig, job_id: str, beats: int) -> None:
@@ -141,3 +142,15 @@ class JobNotes:
                 since_s = now_s
             self._seen[of_id] = standing.beats, since_s
             return replace(standing, is_lost=now_s - since_s >= QUIET_S)
+
+
+def require_same(before: Job, job: Job) -> None:
+    """See that two jobs of one id are of the same.
+
+    Raises
+    ------
+    KeyUsed
+        They are not.
+    """
+    if before.options != job.options:
+        raise KeyUsed("another comparison was begun under that idempotency key")

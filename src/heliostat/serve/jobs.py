@@ -18,7 +18,7 @@ from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError
 from heliostat.names import LinkName
 from heliostat.ops.asked import each_answer
-from heliostat.serve.job_notes import BEAT_S, QUIET_S, Notes
+from heliostat.serve.job_notes import BEAT_S, QUIET_S, Notes, require_same
 from heliostat.serve.under_way import UnderWay
 from heliostat.serve.verify_job import JobOrder, VerifyJob
 from heliostat.serve.watch import Watch
@@ -93,7 +93,7 @@ class Jobs:
         ------
         LinkIsBusy, TooManyJobs
             Such a job of this link runs; others do.
-        Refused
+        KeyUsed
             Something else was begun under this key.
         ConnectionLost, BrokerError
             It can't be noted at the target, and is not begun.
@@ -109,7 +109,7 @@ class Jobs:
         with self._beginning:
             own = self.get(of_id)
             if own is not None:
-                own.order.job.require_same(job)
+                require_same(own.order.job, job)
                 return own
             self._require_place(link)
             config = self._watch.config.link(link)

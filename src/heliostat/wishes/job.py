@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Self
 
-from heliostat.errors import Refused
 from heliostat.wishes.wish import NAME_CHARS_MAX
 
 JOB_PREFIX = "job"
@@ -82,20 +81,6 @@ class Job:
     def key(self) -> str:
         """Its key in the topic."""
         return f"{JOB_PREFIX}/{self.job_id}"
-
-    def require_same(self, other: Job) -> None:
-        """See that another one, of the same id, is of the same.
-
-        Raises
-        ------
-        Refused
-            It is not.
-        """
-        if self.options != other.options:
-            raise Refused(
-                "another comparison was begun under that idempotency key",
-                hint="take a key of its own for each",
-            )
 
     @property
     def begun_text(self) -> str:
