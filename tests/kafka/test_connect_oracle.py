@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from heliostat.operate.shown_connectors import ShownConnectors
 from heliostat.serve.connect.app import connect_app
 from heliostat.serve.connect.loggers import Loggers
 from heliostat.serve.connect.paths import ConnectPaths
+from heliostat.serve.guard import Guard
 from heliostat_sandbox import Cluster
 
 pytestmark = pytest.mark.thorough
@@ -42,11 +44,14 @@ def our_api(bootstrap: str) -> TestClient:
     shown = ShownConnectors(store, links, lambda: file, "here:8083")
     connectors = Connectors(store, shown, SystemClock())
     app = connect_app(connectors, Loggers(SystemClock()), lambda: "id")
-    return TestClient(ConnectPaths(app, app), base_url="http://localhost")
+    guard = Guard(ConnectPaths(app, app), hosts=None, tokens=None)
+    return TestClient(guard, base_url="http://localhost")
 
 
 def answered(client: TestClient, step: Step) -> Answer:
-    answer = client.request(step.method, step.path, json=step.body)
+    kind = {} if step.body is None else {"Content-Type": step.kind}
+    content = None if step.body is None else json.dumps(step.body)
+    answer = client.request(step.method, step.path, content=content, headers=kind)
     named = ("Content-Type", "Location")
     kept = {name: answer.headers[name] for name in named if name in answer.headers}
     try:

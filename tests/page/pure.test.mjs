@@ -403,13 +403,14 @@ test("a cluster further upstream stands further left", () => {
 });
 
 test("a job in words", () => {
-  const job = (changes) => ({ id: "j", state: "running", options: {}, verdict: "open", progress: null, started_ms: 0, ended_ms: null, result: null, problem: null, ...changes });
+  const job = (changes) => ({ id: "j", state: "running", options: {}, verdict: "open", progress: null, started_ms: 0, ended_ms: null, by: "ann", host: "h", is_here: true, text: "", result: null, problem: null, ...changes });
   const progress = { phase: "comparing", topics: 3, topics_done: 1, partitions: 8, partitions_done: 2, offsets: 1000, offsets_done: 250, records: 240, partitions_different: 0, partitions_unread: 0, verdict: "equal" };
   assert.equal(jobs.shownJob(job({})).word, "starting");
   assert.deepEqual([jobs.shownJob(job({ progress })).word, jobs.doneShare(job({ progress }))], ["comparing", 0.25]);
   assert.equal(jobs.doneShare(job({})), 0);
   assert.equal(jobs.doneShare(job({ progress: { ...progress, offsets: 0 } })), 0);
-  assert.deepEqual([["done", "equal"], ["done", "different"], ["done", "open"], ["failed", "open"], ["cancelled", "equal"]].map(([state, verdict]) => jobs.shownJob(job({ state, verdict })).word), ["equal", "different", "not compared", "failed", "cancelled"]);
+  assert.deepEqual([["done", "equal"], ["done", "different"], ["done", "open"], ["failed", "open"], ["cancelled", "equal"], ["cut_short", "open"]].map(([state, verdict]) => jobs.shownJob(job({ state, verdict })).word), ["equal", "different", "not compared", "failed", "cancelled", "cut short"]);
+  assert.equal(jobs.shownJob(job({ is_here: false })).word, "runs by the service at h");
   assert.equal(jobs.shownJob(job({ state: "newer" })).word, "newer");
 });
 
@@ -550,7 +551,7 @@ test("what a dry run foretells", () => {
   assert.deepEqual(actions.bodyOf(limit, topic, "", { limit: "20MB/s" }), { why: "", limit: "20MB/s" });
   assert.deepEqual(actions.bodyOf(prefer, topic, "", { priority: "high" }), { why: "", priority: "high", topics: ["t"] });
   assert.throws(() => actions.bodyOf(prefer, { kind: "link", link: "l" }, ""));
-  assert.deepEqual(actions.foretold({ places: ["t"], changed: ["t"], topics: 1, is_done: false, waits: "", took_s: 0 }), ["1 topic."]);
+  assert.deepEqual(actions.foretold({ places: ["t"], changed: ["t"], topics: 1, partitions: 12, is_done: false, waits: "", took_s: 0 }), ["1 topic with 12 partitions."]);
 });
 
 test("what else is to be known, and what became of it", () => {

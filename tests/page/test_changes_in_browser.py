@@ -222,23 +222,41 @@ def test_a_restart_is_ordered_once(page: Any, address: str) -> None:
     told = {"link": "l", "places": ["the link"], "orders": [], "lanes": 2, "stopped": 1}
     told |= {"is_done": False, "waits": "", "took_s": 0.4, "is_tried": True}
     page.route("**/links/summit-to-usdf/restart?dry_run=true", lambda it: it.fulfill(json=told))
-    page.route(
-        "**/links/summit-to-usdf/restart", lambda it: it.fulfill(json={**told, "is_done": True})
-    )
+    keys: list[str] = []
+
+    def order(route: Any) -> None:
+        keys.append(route.request.headers["idempotency-key"])
+        if len(keys) == 1:
+            route.abort()
+        else:
+            route.fulfill(json={**told, "is_done": True})
+
+    page.route("**/links/summit-to-usdf/restart", order)
     posts = sent(page)
     page.goto(address + LINK)
     button(page, "Restart the link").click()
     page.wait_for_selector(".change-facts b >> text=2 lanes. 1 stopped partition is tried again")
     page.keyboard.press("Enter")
+    page.wait_for_selector("dialog >> text=can't be reached")
+    page.click("dialog button.main")
     page.wait_for_selector(".change-course >> text=Done (0.4 s)")
+    assert keys[0] == keys[1], "a lost answer: it is the same order"
     page.keyboard.press("Escape")
     page.wait_for_function(FOCUS, arg="Restart")
-    assert [path.rpartition("/")[2] for path, _ in posts] == ["restart?dry_run=true", "restart"]
+    assert [path.rpartition("/")[2] for path, _ in posts] == [
+        "restart?dry_run=true", "restart", "restart",
+    ]  # fmt: skip
 
 
 def test_a_limit_is_asked_for_once_it_is_whole(page: Any, address: str) -> None:
     told = {"link": "l", "wished": "20MB/s", "bytes_per_second": 20_000_000}
-    told |= {"places": ["the link"], "changed": ["the link"], "topics": 400, "is_done": True}
+    told |= {
+        "places": ["the link"],
+        "changed": ["the link"],
+        "topics": 400,
+        "partitions": 1_200,
+        "is_done": True,
+    }
     told |= {"waits": "", "took_s": 0.4, "is_tried": True}
     page.route(re.compile("/limit"), lambda it: it.fulfill(json=told))
     posts = sent(page)
@@ -247,7 +265,7 @@ def test_a_limit_is_asked_for_once_it_is_whole(page: Any, address: str) -> None:
     page.wait_for_selector("dialog >> text=It is told once the fields are filled")
     assert posts == []
     page.keyboard.type("20MB/s")
-    page.wait_for_selector(".change-facts b >> text=400 topics.")
+    page.wait_for_selector(".change-facts b >> text=400 topics with 1,200 partitions.")
     page.fill("[data-why]", WHY)
     page.keyboard.press("Enter")
     page.wait_for_selector(".change-course >> text=Done (0.4 s)")

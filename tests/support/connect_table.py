@@ -34,6 +34,8 @@ class Step:
         Our own status, where it differs on purpose.
     same
         Whether the bodies must be equal; otherwise their keys and types.
+    kind
+        Type of the body.
     """
 
     method: str
@@ -42,6 +44,7 @@ class Step:
     waits: tuple[str, int] | None = None
     ours: int | None = None
     same: bool = False
+    kind: str = "application/json"
 
     @property
     def name(self) -> str:
@@ -229,13 +232,15 @@ def _of_offsets() -> list[Step]:
         Step("PATCH", f"{one}/offsets", changed(topic=None), same=True),
         Step("PATCH", f"{one}/offsets", changed(partition="x"), same=True),
         Step("PATCH", f"{one}/offsets", changed(partition=-1), same=True),
+        Step("PATCH", f"{one}/offsets", good, same=True, kind="text/plain"),
+        Step("DELETE", f"{one}/offsets", ours=500),  # what was copied stays a mirror's position
     ]
 
 
 def ask(url: str, step: Step) -> Answer:
     """Send a request over HTTP."""
     data = None if step.body is None else json.dumps(step.body).encode()
-    headers = {"Content-Type": "application/json"} if data else {}
+    headers = {"Content-Type": step.kind} if data else {}
     request = urllib.request.Request(  # noqa: S310  # loopback
         url + step.path, data, headers, method=step.method
     )

@@ -16,6 +16,7 @@ from support.shown_answers import ANSWERED, TOPICS, for_one
 
 from heliostat.changes import Change, Fate, Outcome
 from heliostat.errors import Refused
+from heliostat.handover import opening
 from heliostat.handover.desk import Problem, Weight
 from heliostat.handover.drill import DrillLook, DrillWish, MissingRight, Part, new_note
 from heliostat.handover.drill_report import (
@@ -30,7 +31,7 @@ from heliostat.handover.drill_steps import step_names
 from heliostat.handover.failover import FailoverReport, MirrorPartition
 from heliostat.handover.fence_forecast import FenceForecast
 from heliostat.handover.moved_groups import MovedGroup
-from heliostat.handover.opening import Opened, Part
+from heliostat.handover.opening import Opened
 from heliostat.handover.promotion import FencedBy, PartitionPromotion, SourceSeen
 from heliostat.handover.run import Run, RunKind, RunState, StepState
 from heliostat.handover.steps import new_steps
@@ -176,7 +177,7 @@ class _Moves:
             (MovedGroup(GroupId("archiver"), round(time.time() * 1000), 40, 400, 3),),
             True,
             {} if is_tried else {"fence": 0.6},
-            opening=(Opened(Part.RIGHTS, "2 rules granted"),),
+            opening=(Opened(opening.Part.RIGHTS, "2 rules granted"),),
             is_target_open=not is_tried,
         )
         if not is_tried:

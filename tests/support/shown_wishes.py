@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -63,14 +64,16 @@ def _levelled(
     if not asked.dry_run:
         for each in changed:
             wishes.levels.take(each.key, each.to_json())
-    topics = {each.topic for each in partitions}
+    topics = Counter(each.topic for each in partitions)
+    concerned = [topic for topic in topics if any(_is_about(each, topic) for each in levels)]
     limits = [each for each in levels if isinstance(each, Limit)]
     return LevelAnswer(
         LinkName(ANSWERED),
         wished,
         tuple(map(place_of, levels)),
         tuple(map(place_of, changed)),
-        sum(any(_is_about(each, topic) for each in levels) for topic in topics),
+        len(concerned),
+        sum(topics[topic] for topic in concerned),
         not asked.dry_run,
         "",
         TAKES_S,

@@ -31,7 +31,8 @@ class StoredConnector:
     name, config
         Its name, and its configuration as it was given: texts only.
     state
-        What is wished of it. Of a connector that is a link, that lies with the link's wishes.
+        What is wished of it, by a row of its own: who pauses it and who changes it at once lose
+        nothing. Of a connector that is a link, that lies with the link's wishes.
     link
         The link that it is; empty: it is none, or nothing was chosen yet.
     by, at_ms
@@ -58,14 +59,22 @@ class StoredConnector:
         """Under which it is stored."""
         return DefinitionKey(DefinitionKind.CONNECTOR, self.name)
 
+    @property
+    def state_key(self) -> DefinitionKey:
+        """Under which its state is stored."""
+        return DefinitionKey(DefinitionKind.STATE, self.name)
+
     def to_definition(self) -> Definition:
-        """Return it as a row of the home cluster's topic."""
-        extra = {_STATE: self.state.value, _LINK: self.link}
-        return Definition(self.key, self.config, self.by, self.at_ms, extra=extra)
+        """Return it as a row of the home cluster's topic, without its state."""
+        return Definition(self.key, self.config, self.by, self.at_ms, extra={_LINK: self.link})
+
+    def to_state(self) -> Definition:
+        """Return its state as a row."""
+        return Definition(self.state_key, {_STATE: self.state.value}, self.by, self.at_ms)
 
     @classmethod
-    def of_definition(cls, row: Definition) -> Self:
-        """Build from such a row.
+    def of_definition(cls, row: Definition, wished: Definition | None = None) -> Self:
+        """Build from such a row, and that of its state.
 
         Raises
         ------
@@ -75,15 +84,22 @@ class StoredConnector:
         if row.key.kind is not DefinitionKind.CONNECTOR:
             raise ValueError(f"{row.key.key} is no connector")
         extra = row.extra or {}
+        state = extra if has_state(row, wished) or wished is None else wished.content
         return cls(
             row.key.name,
             {str(name): text_of(value) for name, value in row.content.items()},
-            WishedState(extra.get(_STATE, WishedState.RUNNING.value)),
+            WishedState(state.get(_STATE, WishedState.RUNNING.value)),
             str(extra.get(_LINK, "")),
             row.by,
             row.at_ms,
             row.generation,
         )
+
+
+def has_state(row: Definition, wished: Definition | None) -> bool:
+    """Whether a connector's row itself has its state, as earlier versions wrote it, the last."""
+    is_last = wished is None or row.generation > wished.generation
+    return is_last and _STATE in (row.extra or {})
 
 
 def text_of(value: Any) -> str:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Protocol
 
-from heliostat.connect.connector import StoredConnector
+from heliostat.connect.connector import StoredConnector, has_state
 from heliostat.connect.link_copies import Copies, LinkCopies
 from heliostat.definitions.definition import Definition, DefinitionKey, DefinitionKind
 from heliostat.definitions.definition_book import DefinitionBook
 from heliostat.names import LinkName, Offset
+from heliostat.wishes.wish import WishedState
 
 NO_COPIES: Copies = MappingProxyType({})
 LOOK_S, LOOKS_MAX = 0.1, 50
@@ -30,13 +31,17 @@ class ConnectorStore(Protocol):
         ...
 
     def write(self, connector: StoredConnector, copies: Copies = NO_COPIES) -> Offset:
-        """Write one, in place of another of its name; return its generation.
+        """Write one, in place of another of its name, whose state stays; return its generation.
 
         Parameters
         ----------
         copies
             What links of it copy: noted with it.
         """
+        ...
+
+    def wish(self, connector: StoredConnector) -> None:
+        """Write the state of one that is there; its configuration stays."""
         ...
 
     def remove(self, name: str) -> None:
@@ -79,11 +84,12 @@ class HomeConnectors:
             }
 
     def write(self, connector: StoredConnector, copies: Copies = NO_COPIES) -> Offset:
-        """Write one, in place of another of its name; return its generation."""
+        """Write one, in place of another of its name, whose state stays; return its generation."""
         with self._lock:
             if not self._is_made:
                 self._book.ensure()
                 self._is_made = True
+            self._look(Offset(0))
             notes = [
                 Definition(
                     DefinitionKey(DefinitionKind.COPIES, link),
@@ -93,9 +99,25 @@ class HomeConnectors:
                 )
                 for link, each in copies.items()
             ]
-            offset = self._book.write(*notes, connector.to_definition())
+            rows = [*notes, *self._state_of(connector), connector.to_definition()]
+            offset = self._book.write(*rows)
             self._look(Offset(offset + 1))
             return offset
+
+    def _state_of(self, connector: StoredConnector) -> list[Definition]:
+        """Return the row of its state, if that must be written with its configuration."""
+        definitions = self._book.definitions
+        row, wished = (definitions.get(each) for each in (connector.key, connector.state_key))
+        if row is None:
+            is_needed = wished is not None or connector.state is not WishedState.RUNNING
+            return [connector.to_state()] if is_needed else []
+        return [_connector(row, wished).to_state()] if has_state(row, wished) else []
+
+    def wish(self, connector: StoredConnector) -> None:
+        """Write the state of one that is there; its configuration stays."""
+        with self._lock:
+            offset = self._book.write(connector.to_state())
+            self._look(Offset(offset + 1))
 
     def remove(self, name: str) -> None:
         """Remove one; nothing happens if there is none."""
@@ -104,7 +126,7 @@ class HomeConnectors:
             found = self._connectors().get(name)
             if found is None:
                 return
-            self._book.remove([found.key])
+            self._book.remove([found.state_key, found.key])
             for _ in range(LOOKS_MAX):
                 if name not in self._connectors():
                     return
@@ -136,15 +158,15 @@ def connectors_in(
 ) -> dict[str, StoredConnector]:
     """Return the connectors among definitions, by name."""
     return {
-        key.name: _connector(row)
+        key.name: _connector(row, definitions.get(DefinitionKey(DefinitionKind.STATE, key.name)))
         for key, row in definitions.items()
         if key.kind is DefinitionKind.CONNECTOR
     }
 
 
-def _connector(row: Definition) -> StoredConnector:
+def _connector(row: Definition, wished: Definition | None) -> StoredConnector:
     """Return a row's connector; of one that is none, a connector that its status shows as such."""
     try:
-        return StoredConnector.of_definition(row)
+        return StoredConnector.of_definition(row, wished)
     except ValueError:
         return StoredConnector(row.key.name, {}, by=row.by, generation=row.generation)

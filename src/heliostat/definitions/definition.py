@@ -21,6 +21,8 @@ class DefinitionKind(Enum):
     """A link, as `links:` of the file has it, without its name."""
     CONNECTOR = "connector"
     """A connector's configuration, as it was given to Kafka Connect's API."""
+    STATE = "state"
+    """What is wished of a connector that is no link of its own."""
     COPIES = "copies"
     """What the link of a connector copies, and how it calls that: kept when the connector goes."""
     REQUEST = "request"

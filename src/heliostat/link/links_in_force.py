@@ -39,7 +39,7 @@ class LinksInForce:
     events
         Where changes of the home are told.
     on_file
-        Called when the file has changed.
+        Called when the file says something else than before.
     """
 
     def __init__(
@@ -85,11 +85,13 @@ class LinksInForce:
     def change_to(self, config: Config, file: ConfigFile) -> None:
         """Go by another configuration of the file; returns when links that end have ended."""
         with self._lock:
+            is_other = file.config != self._file.config
             self._file, self._in_force = file, config
             self._apply()
         if self._follower is not None:
             self._follower.file_changed()
-        self._on_file()
+        if is_other:
+            self._on_file()
 
     def home_is(self, whole: WholeConfig) -> None:
         """Go by other links of the home."""

@@ -25,6 +25,7 @@ from heliostat.ops.events import Events
 from heliostat.ops.loop_spec import LoopSpec, Wake
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.lane_limits import ByteLimits, Priority
+from heliostat.wishes.job import told_between
 from heliostat.wishes.levels import Levels, Said
 from heliostat.wishes.rate import rate_text
 from heliostat.wishes.restarts import RestartMemory
@@ -195,7 +196,7 @@ class WishPart:
         """Take what is new, and note what was carried out."""
         if not self._is_read:
             self.begin()
-        before, began_s = self.now(), monotonic()
+        before, jobs, began_s = self.now(), self._book.jobs.standings(), monotonic()
         is_pending = self._answered != self._position or self._is_ordered
         is_pending &= began_s < self._pending_until_s
         waits = not is_pending and not self._is_crowded()
@@ -204,6 +205,8 @@ class WishPart:
             self._take()
             for text in changes_between(before, self.now()):
                 self._events.info(text)
+            for text, is_good in told_between(jobs, self._book.jobs.standings()):
+                (self._events.info if is_good else self._events.warn)(text)
         self._is_ordered = self._orders.turn()
         if self._answered != self._position and self._is_carried_out():
             self._answered = self._position

@@ -21,7 +21,7 @@ from heliostat.errors import BrokerError, ConnectionLost, LinkTakenOver, Refused
 from heliostat.names import LinkName
 from heliostat.operate.apply_parts import Part, PartLook, parts_of
 from heliostat.operate.link_states import OWNED
-from heliostat.operate.orders import await_orders
+from heliostat.operate.orders import await_orders, new_orders
 from heliostat.operate.wish_desk import WishDesk, wish_desk
 from heliostat.operate.wishes import CARRIED_OUT_WITHIN_S
 from heliostat.other_links.same_file import NamesOf
@@ -93,6 +93,8 @@ class HowToApply:
     """Whether only to tell what would be done."""
     allow_delete: bool = False
     """Whether settings may be unset, and mirrors left to others."""
+    key: str = ""
+    """Under which a running link is ordered so once, however often it is asked; empty: none."""
 
 
 def apply_link(
@@ -182,9 +184,11 @@ def _order(
     if how.allow_delete:
         for part in parts:
             part.allow(how.by)
-    order = Order.new(Place(), how.by, desk.clock.wall_ms(), how.why, verb=OrderVerb.APPLY)
+    key, now_ms = f"{how.key}\napply" if how.key else "", desk.clock.wall_ms()
+    order = Order.new(Place(), how.by, now_ms, how.why, verb=OrderVerb.APPLY, key=key)
     desk.book.read()
-    desk.book.order([order], link.state.replication_factor)
+    if new := new_orders(desk.book.orders, [order]):
+        desk.book.order(new, link.state.replication_factor)
     standings, waits = await_orders(desk.reader, desk.book, [order], desk.clock, how.within_s)
     refused = desk.reader.board.status(desk.clock.wall_ms()).refused
     failed = {item: why for part in parts for item, why in part.reasons(refused).items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -85,12 +85,21 @@ class Connectors:
         Reads them.
     clock
         The clock.
+    tell
+        Told what was changed, and who asked so; what is wished of links, their owners tell.
     """
 
-    def __init__(self, store: ConnectorStore | None, shown: ShownConnectors, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: ConnectorStore | None,
+        shown: ShownConnectors,
+        clock: Clock,
+        tell: Callable[[str], None] = lambda _: None,
+    ) -> None:
         self._store = store
         self.shown = shown
         self._clock = clock
+        self._tell = tell
         self._changing = threading.Lock()
 
     def validate(self, class_name: str, config: Mapping[str, str]) -> Validation:
@@ -157,6 +166,8 @@ class Connectors:
             else:
                 self._begin(choice, name, state if before is None else None, by)
                 store.write(stored, choice.copies)
+            did = "created" if answer.is_new else "changed"
+            self._tell(f"connector {name}{_of(link)} is {did}: {by} asks so")
             return answer
 
     def _begin(self, choice: LinkChoice, name: str, state: WishedState | None, by: str) -> None:
@@ -166,7 +177,7 @@ class Connectors:
         if state is not None:
             self.shown.links.wish(choice.link, choice.content["target"], state, by)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, by: str) -> None:
         """Remove a connector: its link ends, mirrors and state stay.
 
         Raises
@@ -179,6 +190,8 @@ class Connectors:
             if before is None:
                 raise NoSuchConnector(name)
             store.remove(name)
+            link = LinkName(before.link) if before.link else None
+            self._tell(f"connector {name}{_of(link)} is deleted: {by} asks so")
 
     def wish(self, name: str, state: WishedState, by: str) -> None:
         """Have a connector pause, stop or go on.
@@ -199,7 +212,8 @@ class Connectors:
             if before is None:
                 raise NoSuchConnector(name)
             at_ms = self._clock.wall_ms()
-            store.write(replace(before, state=state, by=by, at_ms=at_ms))
+            store.wish(replace(before, state=state, by=by, at_ms=at_ms))
+            self._tell(f"connector {name} is {state.value}: {by} asks so")
 
     def restart(
         self, name: str, by: str, *, include_tasks: bool = True, only_failed: bool = False
@@ -280,3 +294,7 @@ class Connectors:
             ):
                 raise DeclaredElsewhere(name)
         return self._store, stored.get(name)
+
+
+def _of(link: LinkName | None) -> str:
+    return "" if link is None else f" (link {link})"

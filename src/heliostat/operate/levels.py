@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +41,8 @@ class LevelAnswer:
     """Those for which something else was wished before; of the others nothing was written."""
     topics: int
     """Topics that this concerns, as far as they were reported."""
+    partitions: int
+    """All of theirs."""
     is_done: bool
     """Whether the link's owner has carried it out."""
     waits: str
@@ -59,6 +62,7 @@ class LevelAnswer:
             "places": list(self.places),
             "changed": list(self.changed),
             "topics": self.topics,
+            "partitions": self.partitions,
             "is_done": self.is_done,
             "waits": self.waits,
             "took_s": round(self.took_s, 3),
@@ -159,8 +163,8 @@ def _wish(
 ) -> LevelAnswer:
     with wish_desk(config, link) as desk:
         book = desk.book
-        topics = {each.topic for each in desk.reader.board.positions()}
-        levels = levels_of(topics, Said(asked.by, desk.clock.wall_ms(), asked.why))
+        topics = Counter(each.topic for each in desk.reader.board.positions())
+        levels = levels_of(topics.keys(), Said(asked.by, desk.clock.wall_ms(), asked.why))
         book.read()
         changed = [each for each in levels if not book.wishes.levels.is_wished(each)]
         check_count(book.wishes.levels, changed)
@@ -170,12 +174,14 @@ def _wish(
             if changed:
                 end = book.write(changed, link.state.replication_factor)
             is_done, waits = await_owner(desk.reader, end, desk.clock, asked.within_s)
+        concerned = [topic for topic in topics if any(_covers(each, topic) for each in levels)]
         return LevelAnswer(
             desk.link,
             wished,
             tuple(map(place_of, levels)),
             tuple(map(place_of, changed)),
-            sum(any(_covers(each, topic) for each in levels) for topic in topics),
+            len(concerned),
+            sum(topics[topic] for topic in concerned),
             is_done,
             waits,
             desk.took_s(),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from fastapi import Header, Request
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from heliostat.serve.guard import CALLER, ROLE
+from heliostat.errors import HeliostatError
+from heliostat.operate.idempotency import KeyUsed
+from heliostat.serve.guard import ROLE, caller_of
 from heliostat.serve.problems import FieldRefused
 from heliostat.serve.tokens import Role
 
@@ -38,10 +40,10 @@ def require_admin(request: Request) -> str:
     HTTPException
         Their token is not an admin's (403).
     """
-    name = request.scope.get(CALLER) or "api"
+    name = caller_of(request)
     if request.scope.get(ROLE, Role.ADMIN) < Role.ADMIN:
         raise HTTPException(403, f"the token of {name} is no admin's")
-    return str(name)
+    return name
 
 
 def require_typed(link: str, body: TypedName, *, dry_run: bool) -> None:
@@ -58,6 +60,34 @@ def require_typed(link: str, body: TypedName, *, dry_run: bool) -> None:
             f"`confirm` is not the link's name, {link}",
             "type the link's name there; with dry_run=true only what would be done is told",
         )
+
+
+class Keyed(Protocol):
+    """What was begun under an idempotency key."""
+
+    key: str
+    wish: object
+    error: HeliostatError | None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has ended."""
+        ...
+
+
+def repeats(last: Keyed | None, key: str, wish: object) -> bool:
+    """Return whether a request only asks again for what was begun last; what failed is tried anew.
+
+    Raises
+    ------
+    KeyUsed
+        Its key was for something else (422).
+    """
+    if last is None or not key or last.key != key or (last.is_over and last.error is not None):
+        return False
+    if last.wish != wish:
+        raise KeyUsed("another one was begun under that idempotency key")
+    return True
 
 
 class OneAtATime:

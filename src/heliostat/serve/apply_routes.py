@@ -9,7 +9,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from heliostat.operate.apply import HowToApply, apply_link
-from heliostat.serve.admin_verbs import TypedName, require_admin, require_typed
+from heliostat.serve.admin_verbs import IdempotencyKey, TypedName, require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.owner_verbs import (
     WAIT_S,
@@ -85,6 +85,7 @@ def add_apply(app: FastAPI, asking: Asking) -> None:
         ] = False,
         dry_run: DryRun = False,
         wait_s: Wait = WAIT_S,
+        idempotency_key: IdempotencyKey = None,
     ) -> Response:
         """Do once at the target what the plan says, without copying; try it with `dry_run`.
 
@@ -100,7 +101,9 @@ def add_apply(app: FastAPI, asking: Asking) -> None:
             request,
             Given(link, why, dry_run, wait_s),
             lambda config, of, by: apply_link(
-                config, of, HowToApply(by, why, wait_s, dry_run, allow_delete)
+                config,
+                of,
+                HowToApply(by, why, wait_s, dry_run, allow_delete, idempotency_key or ""),
             ),
         )
         asking.questions.forget(f"plan {link}")

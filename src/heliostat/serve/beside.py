@@ -19,7 +19,7 @@ AGAIN_S = 5.0
 """Between the end of one and the start of the next."""
 AGAIN_MAX_S = 60.0
 ENDS_WITHIN_S = 8.0
-ASKED_TO_END = frozenset({0, -signal.SIGTERM, -signal.SIGINT})
+ASKED_TO_END = frozenset({0, -signal.SIGTERM, -signal.SIGINT, -signal.SIGHUP})
 SERVING = "serving at "
 """What begins the line with the address."""
 _EVENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:]+Z (?P<level>INFO|WARN) (?P<text>.*)")
@@ -73,11 +73,14 @@ class ServeBeside:
         return None if self._process is None else self._process.pid
 
     def begin_anew(self) -> None:
-        """End it and start it again at once: it reads its configuration when it starts."""
+        """Have it end as soon as no job of it runs, and start it again at once.
+
+        It reads its configuration when it starts.
+        """
         with self._lock:
             process, self._is_renewed = self._process, True
         if process is not None and process.poll() is None:
-            process.terminate()
+            process.send_signal(signal.SIGHUP)  # one that has only begun ends by it at once
 
     def stop(self) -> None:
         """End it."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,8 @@ from heliostat.handover.desk import Answer
 from heliostat.names import LinkName, Offset, TopicName, TopicPartition
 from heliostat.serve.job_messages import VerifyOptions
 from heliostat.serve.jobs import Jobs, LinkIsBusy, TooManyJobs
-from heliostat.serve.verify_job import JobState, VerifyJob
+from heliostat.serve.verify_job import VerifyJob
+from heliostat.wishes.job import JobState
 
 LOOK_S = 0.25
 _HINT = "then go on with the run, or go back"
@@ -23,9 +23,10 @@ _HINT = "then go on with the run, or go back"
 class ComparedByJob:
     """Compares contents of a link by a job of the service, which its list of jobs shows, too."""
 
-    def __init__(self, jobs: Jobs, link: LinkName) -> None:
+    def __init__(self, jobs: Jobs, link: LinkName, by: str) -> None:
         self._jobs = jobs
         self._link = link
+        self._by = by
 
     def __call__(
         self,
@@ -47,8 +48,8 @@ class ComparedByJob:
             file.write_text(json.dumps(rest), encoding="utf-8")
             options = VerifyOptions(complete=is_complete)
             job = self._begun(options, [f"--rest-of={file}", *options.words()])
-            while not job.state.is_over:
-                time.sleep(LOOK_S)
+            while not job.wait(LOOK_S):
+                pass
         if job.state is not JobState.DONE or job.result is None:
             why = "it was cancelled" if job.problem is None else job.problem["detail"]
             raise Refused(f"contents could not be compared: {why}", hint=f"solve it, {_HINT}")
@@ -56,13 +57,16 @@ class ComparedByJob:
 
     def _begun(self, options: VerifyOptions, words: Sequence[str]) -> VerifyJob:
         try:
-            return self._jobs.verify(self._link, options.model_dump(by_alias=True), words)
+            given = options.model_dump(by_alias=True)
+            job = self._jobs.verify(self._link, given, words, by=self._by, key="")
         except LinkIsBusy as busy:
             text = f"link {self._link} is being compared already, by job {busy.job.id}"
             raise Refused(text, hint=f"let it end or cancel it, {_HINT}") from busy
         except TooManyJobs as many:
             text = "as many links are being compared as may be at once"
             raise Refused(text, hint=f"let one end, {_HINT}") from many
+        assert isinstance(job, VerifyJob), "it is begun under no key"
+        return job
 
 
 def _answer(result: Mapping[str, Any]) -> Answer:

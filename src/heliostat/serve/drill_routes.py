@@ -16,7 +16,7 @@ from heliostat.handover.drill import DrillWish
 from heliostat.handover.drill_report import DrillReport, DrillStep
 from heliostat.names import LinkName
 from heliostat.operate.drill import clean_drills, drill, plan_drill
-from heliostat.serve.admin_verbs import require_admin, require_typed
+from heliostat.serve.admin_verbs import IdempotencyKey, repeats, require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.drill_messages import DrillOrder, DrillView, PlannedDrill
 from heliostat.serve.owner_verbs import FAILS, DryRun
@@ -32,11 +32,20 @@ class Drilling:
     """A drill that this service carries out, on a thread of its own."""
 
     def __init__(
-        self, watch: Watch, file: ConfigFile, link: LinkConfig, wish: DrillWish, *, cleans: bool
+        self,
+        watch: Watch,
+        file: ConfigFile,
+        link: LinkConfig,
+        wish: DrillWish,
+        *,
+        cleans: bool,
+        key: str,
     ) -> None:
         self._watch = watch
         self._file = file
         self._link = link
+        self.wish: object = (wish, cleans)
+        self.key = key
         self._wish = wish
         self._cleans = cleans
         self._steps: list[DrillStep] = []
@@ -90,6 +99,19 @@ def add_drill(app: FastAPI, asking: Asking, file: Callable[[], ConfigFile]) -> N
     drills: dict[LinkName, Drilling] = {}
     lock = threading.Lock()
 
+    def begin(of: LinkConfig, wish: DrillWish, key: str, *, cleans: bool) -> Drilling:
+        name = LinkName(of.name)
+        with lock:
+            last = drills.get(name)
+            if last is not None and repeats(last, key, (wish, cleans)):
+                return last
+            if last is not None and not last.is_over:
+                raise HTTPException(409, f"a drill of {of.name} is under way in this service")
+            drills[name] = asking.under_way.begin(
+                lambda: Drilling(asking.watch, file(), of, wish, cleans=cleans, key=key)
+            )
+            return drills[name]
+
     @app.post(
         "/api/v1/links/{link}/drill",
         operation_id="drill_link",
@@ -105,6 +127,7 @@ def add_drill(app: FastAPI, asking: Asking, file: Callable[[], ConfigFile]) -> N
         link: LinkParameter,
         body: Annotated[DrillOrder | None, Body()] = None,
         dry_run: DryRun = False,
+        idempotency_key: IdempotencyKey = None,
     ) -> Response:
         """Rehearse a switch with made-up topics and groups, as `heliostat drill`; role admin.
 
@@ -116,11 +139,7 @@ def add_drill(app: FastAPI, asking: Asking, file: Callable[[], ConfigFile]) -> N
         require_typed(of.name, order, dry_run=dry_run)
         if dry_run:
             return JSONResponse(plan_drill(file(), of, wish).to_json())
-        name = LinkName(of.name)
-        with lock:
-            if name in drills and not drills[name].is_over:
-                raise HTTPException(409, f"a drill of {of.name} is under way in this service")
-            begun = drills[name] = Drilling(asking.watch, file(), of, wish, cleans=order.clean)
+        begun = begin(of, wish, idempotency_key or "", cleans=order.clean)
         begun.wait(AT_ONCE_S)
         if begun.error is not None:
             raise begun.error

@@ -152,7 +152,7 @@ class FailoverCourse(Course):
 
 def add_failover(app: FastAPI, asking: Asking) -> None:
     """Answer who fails a link over."""
-    verbs = LongVerbs(asking.watch.clock, FailoverReport.markdown)
+    verbs = LongVerbs(asking.watch.clock, FailoverReport.markdown, asking.under_way)
     _add_begin(app, asking, verbs)
 
     @app.get(

@@ -12,9 +12,10 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, MutableMa
 from typing import Any
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.responses import JSONResponse
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
 
-from heliostat.serve.connect.answers import error_response
+from heliostat.serve.connect.answers import WORDS, bare_error, error_response
 from heliostat.serve.connect.paths import accepts_page, is_connects
 from heliostat.serve.problems import problem
 from heliostat.serve.tokens import Role, Tokens
@@ -55,6 +56,11 @@ CALLER, ROLE = "heliostat.caller", "heliostat.role"
 """Under these keys a request's scope has name and role of the token that was given."""
 
 
+def caller_of(request: Request) -> str:
+    """Return who asks; `api`, where no tokens are needed."""
+    return str(request.scope.get(CALLER) or "api")
+
+
 class Guard:
     """ASGI middleware.
 
@@ -78,7 +84,7 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        refusal = self._refusal(scope, Headers(scope=dict(scope)))
+        refusal: Response | None = self._refusal(scope, Headers(scope=dict(scope)))
 
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -133,8 +139,10 @@ def _is_open(scope: Scope) -> bool:
     return path in OPEN_PATHS or path.startswith(STATIC_PATHS)
 
 
-def _as_connect(refusal: JSONResponse) -> JSONResponse:
+def _as_connect(refusal: Response) -> Response:
     """Return a refusal in the shape that Kafka Connect's clients read."""
+    if refusal.status_code in WORDS:
+        return bare_error(refusal.status_code)
     problem = json.loads(bytes(refusal.body))
     response = error_response(refusal.status_code, problem["detail"])
     if "www-authenticate" in refusal.headers:

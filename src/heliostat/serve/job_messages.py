@@ -6,6 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
+from heliostat.wishes.job import JobStanding, JobState
+
 OFFSET_MAX = (1 << 63) - 1
 Offset = Annotated[int | None, Field(ge=0, le=OFFSET_MAX)]
 
@@ -82,17 +84,26 @@ class JobProblem(BaseModel):
 
 
 class Job(BaseModel):
-    """A job; it runs until `ended_ms` is known."""
+    """A job; it runs until `ended_ms` is known, or it was cut short."""
 
     id: str
     kind: Literal["verify"]
     link: str
-    state: Literal["running", "cancelling", "done", "failed", "cancelled"]
+    state: Literal["running", "cancelling", "done", "failed", "cancelled", "cut_short"]
+    """`cut_short`: the service that carried it out has gone; it is not repeated."""
     options: dict[str, Any]
+    by: str
+    """Who began it."""
+    host: str
+    """Machine of the service that carries it out, or did."""
+    is_here: bool
+    """Whether that is this service: only it knows progress and report, and can cancel it."""
+    text: str
+    """What it came to, in a line; empty: nothing yet."""
     verdict: Literal["open", "equal", "different"]
     """So far, or of the result."""
     progress: JobProgress | None
-    """Null: it is starting."""
+    """Null: it is starting, or not here."""
     started_ms: int
     ended_ms: int | None
     result: dict[str, Any] | None
@@ -101,6 +112,33 @@ class Job(BaseModel):
 
 
 class JobPage(BaseModel):
-    """Jobs since the service was started, the newest first."""
+    """Jobs, the newest first."""
 
     items: list[Job]
+    error: str | None
+    """Why jobs of other services are not known."""
+
+
+def standing_json(link: str, standing: JobStanding) -> dict[str, Any]:
+    """Return a job of another service as a `Job`."""
+    job, end = standing.job, standing.end
+    is_clean = None if end is None else end.is_clean
+    text = "" if end is None else end.text
+    has_failed = standing.state is JobState.FAILED
+    return {
+        "id": job.job_id,
+        "kind": "verify",
+        "link": link,
+        "state": standing.state,
+        "options": dict(job.options),
+        "by": job.by,
+        "host": job.host,
+        "is_here": False,
+        "text": text,
+        "verdict": "open" if is_clean is None else "equal" if is_clean else "different",
+        "progress": None,
+        "started_ms": job.at_ms,
+        "ended_ms": None if end is None else end.at_ms,
+        "result": None,
+        "problem": {"code": "job_failed", "detail": text, "hint": None} if has_failed else None,
+    }

@@ -66,6 +66,8 @@ class LevelOutcome(BaseModel):
     """Those for which something else was wished before."""
     topics: int
     """Topics that it concerns, as far as they were reported."""
+    partitions: int
+    """All of theirs."""
     is_done: bool
     """Whether the link's owner has carried it out."""
     waits: str

@@ -33,7 +33,7 @@ from heliostat.operate.link_definitions import (
 )
 from heliostat.operate.link_removal import Removal, delete_link
 from heliostat.serve.answers import LinkParameter
-from heliostat.serve.guard import CALLER
+from heliostat.serve.guard import caller_of
 from heliostat.serve.problems import documented, problem
 from heliostat.serve.questions import AT_ONCE
 from heliostat.serve.watch import Watch
@@ -335,7 +335,7 @@ def _add_deletion(app: FastAPI, routes: LinkRoutes) -> None:
 
 
 def _asker(request: Request, why: str, *, dry_run: bool, key: str = "") -> Asker:
-    return Asker(request.scope.get(CALLER) or "api", why, dry_run, key)
+    return Asker(caller_of(request), why, dry_run, key)
 
 
 def _expected(if_match: str | None) -> int | None:

@@ -21,6 +21,7 @@ from heliostat.names import LinkName
 from heliostat.operate.idempotency import KeyUsed
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.serve.job_messages import JobProblem
+from heliostat.serve.under_way import UnderWay
 
 AT_ONCE = 2
 WAIT_MAX_S = 600.0
@@ -157,11 +158,14 @@ class LongVerbs(Generic[OutcomeT]):
     ----------
     text
         Makes a report of what one came to.
+    under_way
+        Has each until it has ended.
     """
 
-    def __init__(self, clock: Clock, text: Callable[[OutcomeT], str]) -> None:
+    def __init__(self, clock: Clock, text: Callable[[OutcomeT], str], under_way: UnderWay) -> None:
         self._text = text
         self._clock = clock
+        self._under_way = under_way
         self._lock = threading.Lock()
         self._last: dict[LinkName, LongVerb[OutcomeT]] = {}
 
@@ -205,14 +209,16 @@ class LongVerbs(Generic[OutcomeT]):
             if sum(not each.is_over for each in self._last.values()) >= AT_ONCE:
                 text = f"{AT_ONCE} of them are under way already"
                 raise HTTPException(429, text, headers={"Retry-After": "5"})
-            begun = LongVerb(
-                carry_out,
-                self._text,
-                self._clock,
-                by=by,
-                key=key or "",
-                asked=asked,
-                is_tried=is_tried,
+            begun = self._under_way.begin(
+                lambda: LongVerb(
+                    carry_out,
+                    self._text,
+                    self._clock,
+                    by=by,
+                    key=key or "",
+                    asked=asked,
+                    is_tried=is_tried,
+                )
             )
             self._last[link] = begun
             return begun

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from heliostat.config import Config, LinkConfig
 from heliostat.serve.answers import LinkParameter
-from heliostat.serve.guard import CALLER
+from heliostat.serve.guard import caller_of
 from heliostat.serve.pages import PARTITION_MAX
 from heliostat.serve.problems import documented
 from heliostat.serve.questions import AT_ONCE, Asking
@@ -101,7 +101,7 @@ class OwnerVerbs:
             text = f"{AT_ONCE} {self._kind} are being written already"
             raise HTTPException(429, text, headers={"Retry-After": "2"})
         try:
-            answer = ask(self._asking.watch.config, link, request.scope.get(CALLER) or "api")
+            answer = ask(self._asking.watch.config, link, caller_of(request))
         finally:
             self._at_once.release()
         return JSONResponse(answer.to_json(), 200 if answer.is_done or given.dry_run else 202)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import threading
@@ -25,9 +26,11 @@ from heliostat.serve.connect.app import connect_app
 from heliostat.serve.connect.loggers import Loggers
 from heliostat.serve.connect.watched_links import connectors_of, home_cluster_id
 from heliostat.serve.guard import App, Guard
+from heliostat.serve.job_notes import JobNotes
 from heliostat.serve.jobs import Jobs
 from heliostat.serve.listener import bound, url_of
 from heliostat.serve.tokens import Tokens
+from heliostat.serve.under_way import UnderWay
 from heliostat.serve.watch import Watch
 
 PARENT_EVERY_S = 1.0
@@ -72,7 +75,8 @@ def serve(
     driver = Place(socket.gethostname(), os.getppid()) if ends_with_parent else None
     log = None if ends_with_parent else sys.stderr
     watch = Watch(config, SystemClock(), driver, log=log, form=form)
-    jobs = Jobs(watch, file.path)
+    notes = JobNotes(lambda: watch.config, watch.clock)
+    jobs = Jobs(watch, file.path, notes=notes)
     api = make_app(watch, jobs, lambda: file, _connect(watch, file, listener))
     guard = Guard(api, hosts=_hosts(listener, service), tokens=tokens)
     app = watch.routes.timed(guard)
@@ -81,7 +85,9 @@ def serve(
     others = _health_server(service, watch)
     if ends_with_parent:
         _end_with_parent(server)
+        _end_once_idle(server, jobs.under_way, watch.service_events.info)
     watch.start()
+    jobs.start()
     home = _home_follower(watch, file, only)
     announce(url_of(listener, service))
     try:
@@ -168,3 +174,18 @@ def _end_with_parent(server: uvicorn.Server) -> None:
         server.should_exit = True
 
     threading.Thread(target=look, name="parent", daemon=True).start()
+
+
+def _end_once_idle(
+    server: uvicorn.Server, under_way: UnderWay, tell: Callable[[str], None]
+) -> None:
+    """End on SIGHUP, by which the driver says that the file has changed, once no job runs."""
+    asked = threading.Event()
+
+    def wait() -> None:
+        asked.wait()
+        under_way.close_once_idle(tell)
+        server.should_exit = True
+
+    threading.Thread(target=wait, name="begins anew", daemon=True).start()
+    signal.signal(signal.SIGHUP, lambda _number, _frame: asked.set())

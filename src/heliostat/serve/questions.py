@@ -22,6 +22,7 @@ from heliostat.config import LinkConfig
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.serve.bodies import Bodies
 from heliostat.serve.pages import rows_page
+from heliostat.serve.under_way import UnderWay
 from heliostat.serve.watch import Watch
 
 AT_ONCE = 4
@@ -123,8 +124,9 @@ def _too_many() -> HTTPException:
 class Asking:
     """What routes whose answers come from clusters share."""
 
-    def __init__(self, watch: Watch, bodies: Bodies) -> None:
+    def __init__(self, watch: Watch, bodies: Bodies, under_way: UnderWay) -> None:
         self.watch = watch
+        self.under_way = under_way
         self.questions = Questions(watch.clock)
         self._bodies = bodies
 

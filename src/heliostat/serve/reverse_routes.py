@@ -101,7 +101,7 @@ def _report(reversal: Reversal) -> str:
 
 def add_reverse(app: FastAPI, asking: Asking) -> None:
     """Answer who lets a link lead back."""
-    verbs = LongVerbs(asking.watch.clock, _report)
+    verbs = LongVerbs(asking.watch.clock, _report, asking.under_way)
 
     @app.get(
         "/api/v1/links/{link}/reverse",

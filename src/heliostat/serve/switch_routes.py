@@ -16,7 +16,7 @@ from heliostat.handover.run import Run
 from heliostat.handover.run_report import ended_words, markdown
 from heliostat.names import LinkName
 from heliostat.operate.switch import SwitchWish, last_run, plan_switch, switch
-from heliostat.serve.admin_verbs import require_admin, require_typed
+from heliostat.serve.admin_verbs import IdempotencyKey, repeats, require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.compared_by_job import ComparedByJob
 from heliostat.serve.jobs import Jobs
@@ -33,10 +33,19 @@ BEGINS_WITHIN_S = 25.0
 class Switching:
     """A switch that this service carries out, on a thread of its own."""
 
-    def __init__(self, watch: Watch, link: LinkConfig, wish: SwitchWish, jobs: Jobs) -> None:
+    def __init__(
+        self,
+        watch: Watch,
+        link: LinkConfig,
+        wish: SwitchWish,
+        key: str,
+        compare: ComparedByJob,
+    ) -> None:
         self._watch = watch
-        self._compare = ComparedByJob(jobs, LinkName(link.name))
+        self._compare = compare
         self._link = link
+        self.wish: object = wish
+        self.key = key
         self._wish = wish
         self._begun = threading.Event()
         self.run: Run | None = None
@@ -77,20 +86,41 @@ def _view(run: Run, link: LinkConfig, *, is_carried_out: bool = False) -> dict[s
     return {**run.to_json(), "text": markdown(run, link.name), **more}
 
 
-def add_switch(app: FastAPI, asking: Asking, jobs: Jobs) -> None:
-    """Answer what is asked of switches and runs."""
-    switches: dict[LinkName, Switching] = {}
-    lock = threading.Lock()
+class Switches:
+    """Those that this service was asked for last. Thread-safe."""
 
-    def begin(link: LinkConfig, wish: SwitchWish) -> Switching | None:
-        """Return it, begun; None: this service carries one out already."""
+    def __init__(self, asking: Asking, jobs: Jobs) -> None:
+        self._asking = asking
+        self._jobs = jobs
+        self._last: dict[LinkName, Switching] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, link: LinkConfig, wish: SwitchWish, key: str) -> Switching | None:
+        """Return it, begun; None: this service carries another one out already."""
         name = LinkName(link.name)
-        with lock:
-            if name in switches and not switches[name].is_over:
+        with self._lock:
+            last = self._last.get(name)
+            if repeats(last, key, wish):
+                return last
+            if last is not None and not last.is_over:
                 return None
-            begun = switches[name] = Switching(asking.watch, link, wish, jobs)
+            begun = self._last[name] = self._asking.under_way.begin(
+                lambda: Switching(
+                    self._asking.watch, link, wish, key, ComparedByJob(self._jobs, name, wish.by)
+                )
+            )
         begun.wait_begun()
         return begun
+
+    def last(self, link: LinkConfig) -> Switching | None:
+        """Return the one of a link that was begun last; None: there was none."""
+        with self._lock:
+            return self._last.get(LinkName(link.name))
+
+
+def add_switch(app: FastAPI, asking: Asking, jobs: Jobs) -> None:
+    """Answer what is asked of switches and runs."""
+    switches = Switches(asking, jobs)
 
     @app.post(
         "/api/v1/links/{link}/switch",
@@ -107,6 +137,7 @@ def add_switch(app: FastAPI, asking: Asking, jobs: Jobs) -> None:
         link: LinkParameter,
         body: Annotated[SwitchOrder | None, Body()] = None,
         dry_run: DryRun = False,
+        idempotency_key: IdempotencyKey = None,
     ) -> Response:
         """Move producers and consumers to the target, as `heliostat switch`; role admin.
 
@@ -118,7 +149,7 @@ def add_switch(app: FastAPI, asking: Asking, jobs: Jobs) -> None:
         if dry_run:
             return JSONResponse(plan_switch(asking.watch.config, of, wish).to_json())
         require_typed(of.name, order, dry_run=dry_run)
-        begun = begin(of, wish)
+        begun = switches.begin(of, wish, idempotency_key or "")
         if begun is None:
             raise HTTPException(409, f"a switch of {of.name} is under way in this service")
         if begun.run is None:
@@ -136,8 +167,7 @@ def add_switch(app: FastAPI, asking: Asking, jobs: Jobs) -> None:
     def get_run(link: LinkParameter) -> Response:
         """Return the link's last switch, by its row on the target."""
         of = asking.link(link)
-        with lock:
-            own = switches.get(LinkName(of.name))
+        own = switches.last(of)
         if own is not None and own.run is not None and not own.is_over:
             return JSONResponse(_view(own.run, of, is_carried_out=True))
         known = asking.questions.get(f"run {of.name}", partial(last_run, asking.watch.config, of))

@@ -7,16 +7,15 @@ and then ends, so that it outlives neither its job nor the service, however that
 from __future__ import annotations
 
 import json
-import secrets
 import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any
 
 from heliostat.names import LinkName
+from heliostat.wishes.job import Job, JobEnd, JobState
 
 KILLED_AFTER_S = 15.0
 LAST_LINES = 5
@@ -25,28 +24,12 @@ TEXT_MAX = 500
 USAGE = 2
 
 
-class JobState(StrEnum):
-    """What becomes of a job."""
-
-    RUNNING = "running"
-    CANCELLING = "cancelling"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-    @property
-    def is_over(self) -> bool:
-        """Whether its process has ended."""
-        return self not in (JobState.RUNNING, JobState.CANCELLING)
-
-
 @dataclass(frozen=True, slots=True)
 class JobOrder:
     """What is to be done."""
 
     link: LinkName
-    options: dict[str, Any]
-    """As they were given."""
+    job: Job
     command: Sequence[str]
 
 
@@ -66,11 +49,12 @@ class VerifyJob:
     def __init__(
         self, order: JobOrder, wall_ms: Callable[[], int], ended: Callable[[VerifyJob], None]
     ) -> None:
-        self.id = secrets.token_hex(8)
         self.order = order
         self._wall_ms = wall_ms
         self._ended = ended
         self._lock = threading.Lock()
+        self._cancelled_by = ""
+        self._over = threading.Event()
         self.state = JobState.RUNNING
         self.started_ms = wall_ms()
         self.ended_ms: int | None = None
@@ -90,27 +74,55 @@ class VerifyJob:
         self._errors.start()
         threading.Thread(target=self._read, name=f"job {self.id}", daemon=True).start()
 
-    def cancel(self) -> None:
+    @property
+    def id(self) -> str:
+        """Its id."""
+        return self.order.job.job_id
+
+    @property
+    def is_over(self) -> bool:
+        """Whether its process has ended."""
+        return self.state.is_over
+
+    def wait(self, within_s: float) -> bool:
+        """Wait for its end; return whether it is over."""
+        return self._over.wait(within_s)
+
+    def cancel(self, by: str) -> None:
         """End it, if it has not ended; returns at once."""
         with self._lock:
             if self.state is not JobState.RUNNING:
                 return
-            self.state = JobState.CANCELLING
+            self.state, self._cancelled_by = JobState.CANCELLING, by
         assert self._process.stdin is not None
         self._process.stdin.close()
         late = threading.Timer(KILLED_AFTER_S, self._process.kill)
         late.daemon = True
         late.start()
 
+    def end(self) -> JobEnd:
+        """Return what became of it; it is over."""
+        text, is_clean = f"by {self._cancelled_by}", None
+        if self.result is not None:
+            text, is_clean = str(self.result.get("summary", "")), bool(self.result.get("clean"))
+        elif self.problem is not None:
+            text = str(self.problem["detail"])
+        return JobEnd(self.state, text, self.ended_ms or self._wall_ms(), is_clean)
+
     def to_json(self) -> dict[str, Any]:
         """Return what is known of it."""
+        end = self.end() if self.is_over else None
         with self._lock:
             return {
                 "id": self.id,
                 "kind": "verify",
                 "link": self.order.link,
                 "state": self.state,
-                "options": self.order.options,
+                "options": dict(self.order.job.options),
+                "by": self.order.job.by,
+                "host": self.order.job.host,
+                "is_here": True,
+                "text": "" if end is None else end.text,
                 "verdict": self._verdict(),
                 "progress": self._progress,
                 "started_ms": self.started_ms,
@@ -133,6 +145,7 @@ class VerifyJob:
         with self._lock:
             self._end(code)
         self._ended(self)
+        self._over.set()
 
     def _take(self, line: str) -> None:
         """Take a line; Spark's own, which are no objects of ours, tell nothing here."""

@@ -17,6 +17,7 @@ from heliostat.handover.promotion import PROMOTED_PREFIX, Promotion, is_promotio
 from heliostat.handover.run import Runs, is_run_key
 from heliostat.names import LinkName, Offset, TopicName
 from heliostat.state_topics import wishes_topic
+from heliostat.wishes.job import JobRows, is_job_key
 from heliostat.wishes.levels import Level, is_level
 from heliostat.wishes.order import Order, Orders, is_order_key
 from heliostat.wishes.restarts import RESTARTS_KEY, RestartMemory
@@ -45,6 +46,8 @@ class WishBook:
         """The same of orders."""
         self.runs = Runs()
         """Verbs of several steps, as far as they are."""
+        self.jobs = JobRows()
+        """What services carry out beside the link."""
         self.restarts: RestartMemory | None = None
         """What is remembered of the link's restarts; None: it never halted."""
 
@@ -69,6 +72,7 @@ class WishBook:
     def read(self) -> None:
         """Read all wishes; a topic that does not exist holds none."""
         self.wishes, self.orders, self.restarts, self.runs = Wishes(), Orders(), None, Runs()
+        self.jobs = JobRows()
         for change in self._reader.read_changes():
             self._take(change)
 
@@ -92,6 +96,8 @@ class WishBook:
                 self.orders.take(change.key, change.value)
             elif is_promotion_key(change.key):
                 self._take_promotion(change)
+            elif is_job_key(change.key):
+                self.jobs.take(change.key, change.value)
             elif is_run_key(change.key):
                 self.runs.take(change.key, change.value)
             elif change.key == RESTARTS_KEY:

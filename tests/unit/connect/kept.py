@@ -33,8 +33,13 @@ class MemoryStore:
         self._copies.update(copies)
         offset = Offset(self._next)
         self._next += 1
-        self._rows[connector.name] = replace(connector, generation=offset)
+        before = self._rows.get(connector.name, connector)
+        self._rows[connector.name] = replace(connector, state=before.state, generation=offset)
         return offset
+
+    def wish(self, connector: StoredConnector) -> None:
+        before = self._rows[connector.name]
+        self._rows[connector.name] = replace(before, state=connector.state)
 
     def remove(self, name: str) -> None:
         self._next += name in self._rows

@@ -44,7 +44,30 @@ def what_its_links_copy_stays_when_it_goes(store: ConnectorStore) -> None:
     assert store.copies()[link] == copies
 
 
+def a_state_and_a_configuration_lose_nothing_of_each_other(store: ConnectorStore) -> None:
+    """Given two services that know a connector / when one pauses it, the other changes it by what
+
+    it had read / then both count.
+    """
+    (one,) = stored(HEARTBEAT, by="ann", at_ms=5)
+    store.write(one)
+    as_read = store.read()[one.name]
+    store.wish(replace(as_read, state=WishedState.PAUSED))
+    store.write(replace(as_read, config={**as_read.config, "tasks.max": "2"}))
+    now = store.read()[one.name]
+    assert (now.state, now.config["tasks.max"]) == (WishedState.PAUSED, "2")
+    store.wish(replace(as_read, state=WishedState.RUNNING))
+    now = store.read()[one.name]
+    assert (now.state, now.config["tasks.max"]) == (WishedState.RUNNING, "2")
+    store.wish(replace(now, state=WishedState.PAUSED))
+    store.remove(one.name)
+    store.write(one)
+    assert store.read()[one.name].state is WishedState.RUNNING, "a new one of that name runs"
+    store.remove(one.name)
+
+
 RULES = (
+    a_state_and_a_configuration_lose_nothing_of_each_other,
     what_its_links_copy_stays_when_it_goes,
     what_is_written_is_read_at_once,
     later_versions_have_larger_generations,

@@ -230,6 +230,9 @@ def test_what_must_be_given_is_told_by_name(config: dict[str, Any]) -> None:
 
 def test_a_row_is_read_as_it_was_written() -> None:
     (one,) = stored(SOURCE, state=WishedState.STOPPED, link=NAME, by="ann", at_ms=5)
-    assert StoredConnector.of_definition(replace(one.to_definition(), generation=Offset(0))) == one
+    row, wished = (
+        replace(each, generation=Offset(0)) for each in (one.to_definition(), one.to_state())
+    )
+    assert StoredConnector.of_definition(row, wished) == one
     assert one.plugin is not None
     assert one.plugin.name == f"{MIRROR}SourceConnector"

@@ -326,3 +326,12 @@ def test_two_kills_at_any_two_steps(name: str) -> None:
     for first in range(whole.steps):
         for second in range(first + 1, first + 25, 6):
             check(name, ASKS[name], World(first, second))
+
+
+def test_a_dry_run_tells_for_how_many_partitions() -> None:
+    WORLD[:] = [World()]
+    tried = Asked("ann", dry_run=True)
+    whole = levels.limit(CONFIG, LINK, 5, asked=tried)
+    other = levels.prefer(CONFIG, LINK, ["u*"], Priority.HIGH, asked=tried)
+    counts = [(each.topics, each.partitions) for each in (whole, other)]
+    assert counts == [(1, len(PARTITIONS)), (0, 0)]

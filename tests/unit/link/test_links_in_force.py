@@ -82,6 +82,8 @@ def test_a_changed_file_ends_no_link_of_the_home(scene: Scene) -> None:
     assert scene.running.config is not None
     assert {link.name for link in scene.running.config.links} == {"a", "b", "d"}
     assert scene.file_changes == 1
+    scene.links.change_to(file.config, scene.read("a", "d"))
+    assert scene.file_changes == 1, "the service has read the same already"
 
 
 def test_a_link_that_the_file_has_too_is_the_files(scene: Scene) -> None:

@@ -13,6 +13,7 @@ from heliostat.link.order_part import OrderPart
 from heliostat.link.wish_part import WishPart
 from heliostat.names import Offset, TopicName
 from heliostat.ops.events import Events
+from heliostat.wishes.job import Job, JobRows
 from heliostat.wishes.order import Orders
 from heliostat.wishes.restarts import RestartMemory
 from heliostat.wishes.wish import Place, Wish, WishedState, Wishes
@@ -26,6 +27,8 @@ class Book:
     def __init__(self) -> None:
         self.wishes = Wishes()
         self.orders = Orders()
+        self.jobs = JobRows()
+        self.new_jobs: list[Job] = []
         self.restarts: RestartMemory | None = None
         self.there: list[Wish] = []
         self.position = Offset(0)
@@ -44,7 +47,9 @@ class Book:
         for wish in new:
             self.wishes.take(wish)
         self.position = Offset(len(self.there))
-        return bool(new)
+        for job in self.new_jobs:
+            self.jobs.take(job.key, job.to_json())
+        return bool(new or self.new_jobs)
 
 
 class Scene:
@@ -160,3 +165,13 @@ def test_among_many_links_no_turn_waits_for_wishes() -> None:
     scene.part.turn()
     assert scene.done[-1] is WishedState.PAUSED
     assert wake.is_set()
+
+
+def test_what_services_begin_is_told_with_who_asks() -> None:
+    scene = Scene()
+    scene.part.begin()
+    scene.book.new_jobs = [Job("0" * 16, {}, "ann", 5, "here", "service")]
+    scene.part.turn()
+    scene.part.turn()
+    (line,) = scene.events.recent(9)
+    assert line.endswith(f"INFO verify: begun by ann as job {'0' * 16}")

@@ -20,7 +20,7 @@ from heliostat.errors import BrokerError, Refused
 from heliostat.operate import apply
 from heliostat.operate.apply import ApplyAnswer, HowToApply, apply_link
 from heliostat.operate.apply_parts import PartLook
-from heliostat.wishes.order import Ended, OrderStanding, OrderVerb, Stage
+from heliostat.wishes.order import Ended, Orders, OrderStanding, OrderVerb, Stage
 
 CONFIG = """
 clusters: {a: {bootstrap: [a:9092]}, b: {bootstrap: [b:9092]}}
@@ -92,7 +92,7 @@ class Scene:
         board = Mock()
         board.status.return_value = self.status
         yield SimpleNamespace(
-            book=Mock(wishes=self.wishes),
+            book=Mock(wishes=self.wishes, orders=Orders()),
             reader=SimpleNamespace(board=board),
             clock=SystemClock(),
             target=None,

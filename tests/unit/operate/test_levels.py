@@ -21,6 +21,7 @@ DONE: dict[str, Any] = {
     "places": ("the link",),
     "changed": ("the link",),
     "topics": 3,
+    "partitions": 7,
     "is_done": True,
     "waits": "",
     "took_s": 0.42,

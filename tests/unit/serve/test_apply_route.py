@@ -26,7 +26,7 @@ UNSET = Change("unset_config", "t: x", "unset x of t", "the source no longer set
 @pytest.mark.parametrize(
     ("fate", "query", "code", "how"),
     [
-        (Fate.DONE, "?allow_delete=true", 200, HowToApply("api", "w", 5.0, False, True)),
+        (Fate.DONE, "?allow_delete=true", 200, HowToApply("api", "w", 5.0, False, True, "k")),
         (Fate.HELD_BACK, "?wait_s=2", 202, HowToApply("api", "w", 2.0, False, False)),
         (Fate.PLANNED, "?dry_run=true", 200, HowToApply("api", "w", 5.0, True, False)),
     ],
@@ -49,10 +49,12 @@ def test_what_became_of_it(
     monkeypatch.setattr(apply_routes, "apply_link", applied)
     app = Guard(make_app(watch), hosts=[HOST], tokens=None)
     client = TestClient(app, base_url=f"http://{HOST}")
-    answer = client.post(f"/api/v1/links/l/apply{query}", json={"why": "w", "confirm": "l"})
+    headers = {"Idempotency-Key": how.key} if how.key else {}
+    body = {"why": "w", "confirm": "l"}
+    answer = client.post(f"/api/v1/links/l/apply{query}", json=body, headers=headers)
     assert (answer.status_code, asked) == (code, [("l", how)])
-    body: dict[str, Any] = answer.json()
-    assert ApplyOutcome(**body).changes[0].fate == fate.value
+    told: dict[str, Any] = answer.json()
+    assert ApplyOutcome(**told).changes[0].fate == fate.value
 
 
 def test_a_token_of_less_than_admin_may_only_try(

@@ -8,14 +8,17 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from starlette.exceptions import HTTPException
 
 from heliostat.errors import Refused
 from heliostat.ops.events import Events
 from heliostat.serve import beside
 from heliostat.serve.beside import ServeBeside
 from heliostat.serve.listener import bound
+from heliostat.serve.under_way import UnderWay
 
 WITHIN_S = 10.0
 SERVES = "print('serving at http://here/', flush=True); import time; time.sleep(60)"
@@ -23,6 +26,13 @@ TELLS = (
     "import sys; print('2026-01-02T03:04:05Z WARN InfluxDB is away', file=sys.stderr, flush=True); "
     + SERVES
 )
+BUSY = """
+import pathlib, signal, sys, time
+path = pathlib.Path(sys.argv[3])
+signal.signal(signal.SIGHUP, lambda *_: path.with_suffix(".asked").touch())
+print('serving at http://here/', flush=True)
+while not path.with_suffix(".idle").exists(): time.sleep(0.01)
+"""
 REFUSED = "import sys; sys.exit('it is taken')"
 Made = Callable[[str], tuple[ServeBeside, Events]]
 
@@ -111,3 +121,37 @@ def test_one_that_is_to_begin_anew_does_so_at_once(
     service.begin_anew()
     wait_for(lambda: service.pid not in (None, first) and service.url)
     assert "WARN" not in "\n".join(events.recent(9))
+
+
+def test_one_that_is_busy_begins_anew_once_it_is_not(made: Made, tmp_path: Path) -> None:
+    """Given a service with a job / when the file has changed / then it may end the job first."""
+    service, events = made(BUSY)
+    wait_for(lambda: service.url)
+    first = service.pid
+    service.begin_anew()
+    wait_for((tmp_path / "c.asked").exists)
+    assert service.pid == first
+    (tmp_path / "c.idle").touch()
+    wait_for(lambda: service.pid not in (None, first))
+    assert "WARN" not in "\n".join(events.recent(9))
+
+
+def test_nothing_is_under_way_when_a_service_begins_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a job / when the service is to begin anew / then the job ends first, and none begins
+
+    between its end and that of the service.
+    """
+    under_way, told = UnderWay(), list[str]()
+    work = under_way.begin(lambda: SimpleNamespace(is_over=False))
+    further = under_way.begin(lambda: SimpleNamespace(is_over=True))
+    assert further.is_over
+
+    def end(_: float) -> None:
+        assert under_way.begin(lambda: SimpleNamespace(is_over=True)), "it serves on meanwhile"
+        work.is_over = True
+
+    monkeypatch.setattr("heliostat.serve.under_way.time.sleep", end)
+    under_way.close_once_idle(told.append)
+    assert (len(told), work.is_over) == (1, True)
+    with pytest.raises(HTTPException, match="begins anew"):
+        under_way.begin(lambda: SimpleNamespace(is_over=True))

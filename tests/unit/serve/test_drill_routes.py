@@ -95,9 +95,12 @@ def test_the_links_name_is_typed_before_anything_begins(client: TestClient, verb
 def test_a_drill_is_followed_until_its_report(client: TestClient, verb: Verb) -> None:
     assert client.get(URL).status_code == 404
     verb.is_kept = True
-    answer = client.post(URL, json={"confirm": "l"})
+    key = {"Idempotency-Key": "k"}
+    answer = client.post(URL, json={"confirm": "l"}, headers=key)
     assert answer.status_code == 202
     assert answer.headers["Location"] == URL
+    assert client.post(URL, json={"confirm": "l"}, headers=key).status_code == 202
+    assert len(verb.asked) == 1, "it is the same one"
     view = DrillView.model_validate(answer.json())
     assert (view.is_over, view.report) == (False, None)
     assert view.steps

@@ -48,7 +48,7 @@ class Verbs:
         places, done = tuple(topics) or ("the link",), self.is_done and not asked.dry_run
         told = "" if self.is_done else "no owner"
         return LevelAnswer(
-            LinkName(link.name), str(level), places, places, 3, done, told, 0.1, asked.dry_run
+            LinkName(link.name), str(level), places, places, 3, 7, done, told, 0.1, asked.dry_run
         )
 
 

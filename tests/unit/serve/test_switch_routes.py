@@ -145,3 +145,17 @@ def test_only_an_admin_switches(watch: Watch, verb: Verb, tmp_path: Path) -> Non
     answer = client.post(f"{URL}?dry_run=true", json={}, headers=headers)
     assert answer.status_code == 403
     assert not verb.asked
+
+
+def test_the_same_key_means_the_same_switch(client: TestClient, verb: Verb) -> None:
+    """Given a lost answer / when it is asked again under its key / then nothing else is begun."""
+    key, body = {"Idempotency-Key": "k"}, {"confirm": "l"}
+    first = client.post(URL, json=body, headers=key)
+    again = client.post(URL, json=body, headers=key)
+    assert (first.status_code, again.status_code, len(verb.asked)) == (202, 202, 1)
+    assert again.json()["id"] == first.json()["id"]
+    assert client.post(URL, json={**body, "still_s": 3}, headers=key).status_code == 422
+    verb.error = ConnectionLost("gone")
+    assert client.post(URL, json=body, headers={"Idempotency-Key": "m"}).status_code == 503
+    verb.error = None
+    assert client.post(URL, json=body, headers={"Idempotency-Key": "m"}).status_code == 202

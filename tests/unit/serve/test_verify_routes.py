@@ -105,7 +105,7 @@ def test_a_job_tells_how_far_it_is_and_its_result(
     page = client.get("/api/v1/jobs?link=l").json()
     assert [item["id"] for item in JobPage.model_validate(page).model_dump()["items"]] == [job.id]
     texts = [event.text for event in watch.events(LinkName("l"), 0)]
-    assert texts[-2:] == [f"verify: begun by API as job {job.id}", "verify: verified: 9 records"]
+    assert texts[-2:] == [f"verify: begun by api as job {job.id}", "verify: verified: 9 records"]
 
 
 STARTS = {TopicPartition(TopicName("t"), PartitionId(1)): Offset(7)}
@@ -142,7 +142,7 @@ def test_a_switch_of_the_service_compares_by_a_job(
 ) -> None:
     monkeypatch.setattr(compared_by_job, "LOOK_S", 0.01)
     client, jobs = begun(script)
-    compare = ComparedByJob(jobs, LinkName("l"))
+    compare = ComparedByJob(jobs, LinkName("l"), "anne")
     topics = [TopicName("t"), TopicName("u")]
     if isinstance(expected, Answer):
         assert compare(topics, STARTS, True) == expected
@@ -159,7 +159,7 @@ def test_two_comparisons_of_a_link_at_once_are_refused(
     client, jobs = begun(WAITS)
     assert client.post(VERIFY).status_code == 202
     with pytest.raises(Refused, match="being compared already"):
-        ComparedByJob(jobs, LinkName("l"))([], {}, False)
+        ComparedByJob(jobs, LinkName("l"), "anne")([], {}, False)
 
 
 def test_a_job_is_cancelled_by_the_end_of_its_input(

@@ -270,6 +270,9 @@ export async function change(method, path, body) {
  */
 export const post = (path, body, leaving, key = "") => write({ method: "POST", path, body, tag: "" }, leaving, key);
 
+/** A key under which the same is done once. */
+export const newKey = () => `${Date.now()}-${Math.random()}`;
+
 /**
  * The same by any method.
  * @param {{method: string, path: string, body: object | undefined, tag: string}} request `tag`: the ETag of what is meant

@@ -77,7 +77,7 @@ def connectors_of(watch: Watch, file: FileClusters, port: int) -> Connectors:
         store = HomeConnectors(DefinitionBook(config.clusters[home].access()))
     worker_id = f"{socket.gethostname()}:{port}"
     shown = ShownConnectors(store, WatchedLinks(watch), lambda: file, worker_id)
-    return Connectors(store, shown, watch.clock)
+    return Connectors(store, shown, watch.clock, watch.service_events.info)
 
 
 def home_cluster_id(config: Config) -> Callable[[], str]:

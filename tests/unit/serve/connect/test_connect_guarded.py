@@ -63,6 +63,13 @@ def test_a_token_is_the_password_and_names_who_asks(service: Service, guarded: T
     assert guarded.put(f"{C}/pause", headers=basic("ann")).status_code == 202
     assert service.links.wished == [(LINK, "destn", "paused", "ann")]
     assert guarded.get("/api/v1/links", headers=basic("bob")).json()["items"]
+    changed = {"topics": "other"}
+    assert guarded.patch(f"{C}/config", json=changed, headers=basic("ann")).status_code == 200
+    assert guarded.delete(C, headers=basic("bob")).status_code == 403
+    assert guarded.delete(C, headers=basic("ann")).status_code == 204
+    of = f"connector {SOURCE['name']} (link {LINK})"
+    did = ("created", "changed", "deleted")
+    assert service.told == [f"{of} is {each}: ann asks so" for each in did]
 
 
 def test_other_sites_and_other_types_are_refused(guarded: TestClient) -> None:

@@ -40,7 +40,8 @@ class Service:
         self.store = MemoryStore()
         store = self.store if home else None
         shown = ShownConnectors(store, self.links, lambda: file, "here:8083")
-        connectors = Connectors(store, shown, StillClock())
+        self.told: list[str] = []
+        connectors = Connectors(store, shown, StillClock(), self.told.append)
         self.app = connect_app(connectors, Loggers(StillClock()), lambda: "id")
         paths = ConnectPaths(no_page, self.app)
         self.client = TestClient(paths, base_url=f"http://{HOST}", raise_server_exceptions=False)

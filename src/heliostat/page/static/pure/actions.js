@@ -199,8 +199,8 @@ export function foretold(told) {
   const lines = [];
   const { changed, places, partitions, topics, lanes, stopped } = told;
   if (changed && changed.length < places.length) lines.push(`${whole(changed.length)} of ${counted(places.length, "topic")} ${changed.length === 1 ? "changes" : "change"}; of the others it is wished already.`);
-  if (partitions !== undefined) lines.push(partitions > 0 ? `${counted(partitions, "partition")}${places.length > 1 ? " in all" : ""}.` : "No partition of it was reported yet; it counts for those to come.");
-  if (topics !== undefined) lines.push(topics > 0 ? `${counted(topics, "topic")}.` : "No topic of it was reported yet; it counts for those to come.");
+  if (topics !== undefined) lines.push(topics > 0 ? `${counted(topics, "topic")}${partitions === undefined ? "" : ` with ${counted(partitions, "partition")}`}.` : "No topic of it was reported yet; it counts for those to come.");
+  else if (partitions !== undefined) lines.push(partitions > 0 ? `${counted(partitions, "partition")}${places.length > 1 ? " in all" : ""}.` : "No partition of it was reported yet; it counts for those to come.");
   if (lanes) lines.push(`${counted(lanes, "lane")}.`);
   if (stopped !== undefined && stopped > 0) lines.push(`${counted(stopped, "stopped partition is", "stopped partitions are")} tried again.`);
   return lines;

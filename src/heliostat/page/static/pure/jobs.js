@@ -1,7 +1,7 @@
 // A comparison of both sides as a job: how far it is, and what it found.
 
 /** @typedef {{phase: string, topics: number, topics_done: number, partitions: number, partitions_done: number, offsets: number, offsets_done: number, records: number, partitions_different: number, partitions_unread: number, verdict: string}} Progress */
-/** @typedef {{id: string, state: string, options: Record<string, any>, verdict: string, progress: Progress | null, started_ms: number, ended_ms: number | null, result: Record<string, any> | null, problem: {code: string, detail: string, hint: string | null} | null}} Job */
+/** @typedef {{id: string, state: string, options: Record<string, any>, verdict: string, progress: Progress | null, started_ms: number, ended_ms: number | null, by: string, host: string, is_here: boolean, text: string, result: Record<string, any> | null, problem: {code: string, detail: string, hint: string | null} | null}} Job */
 /** @typedef {{glyph: string, word: string, tone: import("./states.js").Tone}} Shown */
 
 /** @type {Record<string, Shown>} */
@@ -15,11 +15,12 @@ const STATES = {
   cancelling: { glyph: "◐", word: "is being cancelled", tone: "wait" },
   failed: { glyph: "▲", word: "failed", tone: "bad" },
   cancelled: { glyph: "–", word: "cancelled", tone: "quiet" },
+  cut_short: { glyph: "▲", word: "cut short", tone: "bad" },
 };
 
 /** @param {Job} job @returns {Shown} */
 export function shownJob(job) {
-  if (job.state === "running") return { glyph: "◐", word: job.progress?.phase ?? "starting", tone: "wait" };
+  if (job.state === "running") return { glyph: "◐", word: job.is_here ? job.progress?.phase ?? "starting" : `runs by the service at ${job.host}`, tone: "wait" };
   if (job.state === "done") return VERDICTS[job.verdict] ?? { glyph: "?", word: job.verdict, tone: "unknown" };
   return STATES[job.state] ?? { glyph: "?", word: job.state, tone: "unknown" };
 }

@@ -3,7 +3,7 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { html } from "../html.js";
 import * as pure from "../pure/actions.js";
 import { counted, span } from "../pure/format.js";
-import { now, post, service, usePolled } from "../service.js";
+import { newKey, now, post, service, usePolled } from "../service.js";
 import { Mark, Time, Trouble } from "./parts.js";
 
 /** @typedef {import("../pure/actions.js").Action} Action */
@@ -58,6 +58,7 @@ export function Change({ action, place, standing, link, close }) {
   const [course, setCourse] = useState(BEGUN);
   const [given, setGiven] = useState(/** @type {Record<string, string>} */ ({}));
   const [turn, setTurn] = useState(0);
+  const keyed = useRef({ text: "", key: "" }); // pressed again after a lost answer it is the same order
   const fields = action.fields ?? [];
   const isWhole = fields.every(({ name }) => given[name]);
   const { step, told, problem } = course;
@@ -84,7 +85,10 @@ export function Change({ action, place, standing, link, close }) {
     if (!mayGo) return;
     const why = /** @type {HTMLInputElement} */ (dialog.current?.querySelector("[data-why]")).value;
     setCourse({ step: "sending", told, problem: null });
-    const answer = await post(pure.pathOf(action, place), pure.bodyOf(action, place, why, given));
+    const body = pure.bodyOf(action, place, why, given);
+    const text = JSON.stringify(body);
+    if (keyed.current.text !== text) keyed.current = { text, key: newKey() };
+    const answer = await post(pure.pathOf(action, place), body, undefined, keyed.current.key);
     if (answer.data) setCourse({ step: "sent", told: answer.data, problem: null });
     else setCourse({ step: "ready", told, problem: answer.problem });
   };

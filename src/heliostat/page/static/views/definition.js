@@ -3,7 +3,7 @@ import { useEffect, useId, useRef, useState } from "preact/hooks";
 import { html } from "../html.js";
 import * as pure from "../pure/definitions.js";
 import { ofPart } from "../pure/route.js";
-import { useAsked, ofApi, usePolled, write } from "../service.js";
+import { newKey, useAsked, ofApi, usePolled, write } from "../service.js";
 import { useWhyNotChange } from "./actions.js";
 import { Lines } from "./moves.js";
 import { Mark, Time, Trouble } from "./parts.js";
@@ -77,7 +77,7 @@ function DefinitionDialog({ verb, definition, partitions, close }) {
   useEffect(() => dialog.current?.showModal(), []);
   const asked = JSON.stringify([given.name, given.content, given.state, given.mirrors]);
   useEffect(() => {
-    key.current = `${Date.now()}-${Math.random()}`;
+    key.current = newKey();
     setCourse(BEGUN);
     if (lacking) return;
     const leaving = new AbortController();
