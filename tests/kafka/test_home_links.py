@@ -80,7 +80,9 @@ class Scene:
 @pytest.fixture
 def scene(cluster_pair: ClusterPair, tmp_path: Path) -> Iterator[Scene]:
     made = Scene(cluster_pair, tmp_path)
-    follower = HomeFollower(lambda: made.file, made.changes.append, made.told.append)
+    follower = HomeFollower(
+        lambda: made.file, lambda look: made.changes.append(look.whole), made.told.append
+    )
     follower.start()
     yield made
     follower.stop()

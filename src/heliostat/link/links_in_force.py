@@ -12,12 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from heliostat.config import Config, ConfigFile, LinkConfig
-from heliostat.config.defined import WholeConfig
 from heliostat.connect.home_contents import home_contents
 from heliostat.definitions.follow import HomeFollower
+from heliostat.definitions.home_links import Contents, HomeLook, Rows
 from heliostat.link.held_changes import NotInForce
+from heliostat.link.home_in_force import HomeInForce
 from heliostat.names import LinkName, TopicName
-from heliostat.ops.events import Events
+from heliostat.ops.events import Events, Subject
 
 if TYPE_CHECKING:
     from heliostat.link.running import Running
@@ -55,15 +56,17 @@ class LinksInForce:
         self._file = file
         self._home = file.config.service.home
         self._in_force = file.config
-        self._defined = _defined(whole, file.config)
         self._running = running
+        self._of_home = HomeInForce(file, _defined(whole, file.config), running.source_topics)
+        self._remarks: Mapping[LinkName, NotInForce] = {}
         self._only = only
+        self._events = events
         self._on_file = on_file
         self._lock = threading.Lock()
         self._follower: HomeFollower | None = None
         if self._home is not None:
             self._follower = HomeFollower(
-                self.file, self.home_is, events.warn, contents=home_contents
+                self.file, self.home_is, events.warn, contents=self._contents
             )
 
     def start(self) -> None:
@@ -82,27 +85,44 @@ class LinksInForce:
         config = self._file.config.model_copy(update={"service": service})
         return replace(self._file, config=config)
 
-    def change_to(self, config: Config, file: ConfigFile) -> None:
+    def change_to(self, config: Config, file: ConfigFile, *, is_confirmed: bool = False) -> None:
         """Go by another configuration of the file; returns when links that end have ended."""
         with self._lock:
+            differs = config != self._in_force
             self._file, self._in_force = file, config
+            self._of_home.file_is(file, is_confirmed=is_confirmed)
             self._apply()
         if self._follower is not None:
             self._follower.file_changed()
-        self._on_file()
+        if differs:
+            self._on_file()
 
-    def home_is(self, whole: WholeConfig) -> None:
-        """Go by other links of the home."""
+    def home_is(self, look: HomeLook) -> None:
+        """Go by other links of the home, or by what another file makes of them."""
         with self._lock:
-            self._defined = _defined(whole.config, self._file.config)
+            before = self._of_home.held
+            self._of_home.take(look)
+            for held in self._of_home.held:
+                if held not in before and self._only in {None, held.link}:
+                    text = f"link {held.link}: {held.line()}"
+                    self._events.warn(text, Subject(link=held.link))
             self._apply()
+
+    def _contents(self, file: ConfigFile, rows: Rows) -> Contents:
+        """Return what is defined, also what is no link any more by a file that isn't confirmed."""
+        before = self._of_home.file
+        contents = home_contents(file, rows)
+        return contents if before.raw == file.raw else {**home_contents(before, rows), **contents}
 
     def _apply(self) -> None:
         of_file = self._in_force.links
         names = {link.name for link in of_file}
-        links = (*of_file, *(link for link in self._defined if link.name not in names))
+        links = (*of_file, *(link for link in self._of_home.links if link.name not in names))
         chosen = [link for link in links if self._only in {None, link.name}]
-        self._running.change_to(self._in_force.model_copy(update={"links": links}), chosen)
+        clusters = {**self._of_home.clusters, **self._in_force.clusters}
+        update = {"links": links, "clusters": clusters}
+        self._running.change_to(self._in_force.model_copy(update=update), chosen)
+        self._remark()
 
     def source_topics(self, link: LinkName) -> frozenset[TopicName] | None:
         """Return all topics of a link's source, as seen last; None: not yet."""
@@ -110,6 +130,26 @@ class LinksInForce:
 
     def remark(self, remarks: Mapping[LinkName, NotInForce]) -> None:
         """Say this in the status of links until it is called again."""
+        with self._lock:
+            self._remarks = remarks
+            self._remark()
+
+    def _remark(self) -> None:
+        """Say in the status of links what of the file is not in force, for those of the home, too.
+
+        Who asks with the new file does not see a link that the file ends: all say so.
+        """
+        ending = [held for held in self._of_home.held if not held.field]
+        of_all = tuple(f"link {held.link}: {held.line()}" for held in ending)
+        remarks = dict(self._remarks)
+        for link in (*self._in_force.links, *self._of_home.links):
+            name = LinkName(link.name)
+            told = remarks.get(name, NotInForce())
+            own = tuple(
+                held.line() for held in self._of_home.held if held.field and held.link == name
+            )
+            if of_all or own:
+                remarks[name] = replace(told, lines=(*told.lines, *of_all, *own))
         self._running.remark(remarks)
 
 
