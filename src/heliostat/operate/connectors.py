@@ -237,7 +237,7 @@ class Connectors:
             raise NoSuchConnector(f"{name}-{task}")
         named = set(shown.view.tasks[task].partitions)
         for link in self.shown.own_links(shown):
-            places = [place for place in self.shown.stopped(link) if place in named]
+            places = [place for place in self.shown.stopped(link) if str(place) in named]
             if places:
                 self.shown.links.restart(link, places, by)
 

@@ -67,7 +67,7 @@ def make_wish(
     config: Config,
     link: LinkConfig,
     wished: WishedState,
-    topics: Sequence[str] = (),
+    topics: Sequence[str | Place] = (),
     *,
     by: str,
     why: str = "",
@@ -79,7 +79,7 @@ def make_wish(
     Parameters
     ----------
     topics
-        Names at the source, or `TOPIC-PARTITION`; none: the link as a whole.
+        Names at the source, or `TOPIC-PARTITION`, or places; none: the link as a whole.
     by
         Who wishes it.
     within_s
