@@ -286,7 +286,7 @@ def _level_changes(before: Levels, now: Levels) -> Iterator[str]:
             yield f"{place} is limited to {rate_text(each.bytes_per_s)}: {told(each.said)}"
     for topic in sorted(old.keys() - new.keys(), key=str):
         yield f"{topic or 'the link'} has no limit any more"
-    known = list(before.preferences())
+    known = set(before.preferences())
     for preference in now.preferences():
         if preference not in known:
             name = preference.priority.value

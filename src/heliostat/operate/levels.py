@@ -14,6 +14,7 @@ from heliostat.operate.wish_desk import wish_desk
 from heliostat.operate.wishes import CARRIED_OUT_WITHIN_S, await_owner
 from heliostat.records.copier.lane_limits import Priority
 from heliostat.wishes.levels import (
+    ANY,
     LIMITED_TOPICS_MAX,
     PATTERN,
     Level,
@@ -23,8 +24,6 @@ from heliostat.wishes.levels import (
     Said,
 )
 from heliostat.wishes.rate import rate_text
-
-ANY = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +174,7 @@ def _wish(
             wished,
             tuple(map(place_of, levels)),
             tuple(map(place_of, changed)),
-            sum(any(_covers(each, topic) for each in levels) for topic in topics),
+            len(concerned(levels, topics)),
             is_done,
             waits,
             desk.took_s(),
@@ -189,10 +188,21 @@ def place_of(level: Level) -> str:
     return level.topics if isinstance(level, Preference) else level.topic or "the link"
 
 
-def _covers(level: Level, topic: TopicName) -> bool:
-    if isinstance(level, Preference):
-        return level.covers(topic)
-    return level.topic in {None, topic}
+def concerned(levels: Sequence[Level], topics: Collection[TopicName]) -> set[TopicName]:
+    """Return those of some topics that levels are about."""
+    names, patterns = set[str](), list[Preference]()
+    for each in levels:
+        if isinstance(each, Preference) and each.is_pattern:
+            patterns.append(each)
+        elif isinstance(each, Preference):
+            names.add(each.topics)
+        elif each.topic is None:
+            return set(topics)
+        else:
+            names.add(each.topic)
+    return {
+        topic for topic in topics if topic in names or any(each.covers(topic) for each in patterns)
+    }
 
 
 def check_count(known: Levels, changed: Sequence[Level]) -> None:
