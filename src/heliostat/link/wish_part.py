@@ -27,6 +27,7 @@ from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.lane_limits import ByteLimits, Priority
 from heliostat.wishes.levels import Levels, Said
 from heliostat.wishes.rate import rate_text
+from heliostat.wishes.reading import report_of
 from heliostat.wishes.restarts import RestartMemory
 from heliostat.wishes.wish import Place, Wish, Wishes
 from heliostat.wishes.wish_book import WishBook
@@ -37,8 +38,6 @@ WAIT_S, PENDING_WAIT_S = 1.0, 0.02
 """How long one look waits for a wish, and while lanes have not all answered one."""
 PENDING_S = 5.0
 """Lanes answer within milliseconds; after this a look waits as if they had."""
-REPORTED_MAX = 20
-"""Paused topics and partitions named in the driver's report, which is written each second."""
 Wanted = Mapping[LaneId, tuple[PartitionSpec, ...]]
 
 
@@ -227,24 +226,13 @@ class WishPart:
     def report(self) -> dict[str, Any]:
         """Return the wishes' part of the driver's report."""
         now, restarts = self.now(), self.restarts
-        pauses = sorted(now.pauses(), key=lambda wish: wish.place.key)
-        of_link, unfenced = now.of_link(), Unfenced.of(now.promotions.values())
+        unfenced = Unfenced.of(now.promotions.values())
         return {
             "answered": self._answered,
             "orders": self._orders.report(),
             "restarts": None if restarts is None else restarts.to_json(),
-            "link": None if of_link is None else of_link.to_json(),
-            "paused": [
-                {"place": str(wish.place), **wish.to_json()} for wish in pauses[:REPORTED_MAX]
-            ],
-            "paused_count": len(pauses),
             "unfenced": None if unfenced is None else unfenced.to_json(),
-            "limits": [{"topic": each.topic, **each.to_json()} for each in now.levels.limits()][
-                :REPORTED_MAX
-            ],
-            "preferences": [
-                {"topics": each.topics, **each.to_json()} for each in now.levels.preferences()
-            ][-REPORTED_MAX:],
+            **report_of(now),
         }
 
     def close(self) -> None:
