@@ -50,6 +50,9 @@ class MemoryBook:
     def exists_now(self) -> None:
         """Nothing to note."""
 
+    def ensure(self) -> None:
+        """It is there."""
+
     def close(self) -> None:
         """Nothing to close."""
 

@@ -42,6 +42,19 @@ def contents_of(definitions: Mapping[DefinitionKey, Definition]) -> dict[LinkNam
     return {name: row.content for name, row in links_in(definitions).items()}
 
 
+def said_of(rows: Rows) -> dict[LinkName, Definition]:
+    """Return the row that last said something of each link: its own, or its connector's."""
+    of_links = {
+        LinkName(row.key.name): row for row in rows.values() if row.key.kind is DefinitionKind.LINK
+    }
+    of_connectors = {
+        LinkName(str(link)): row
+        for row in rows.values()
+        if row.key.kind is DefinitionKind.CONNECTOR and (link := (row.extra or {}).get("link"))
+    }
+    return {**of_connectors, **of_links}
+
+
 class HomeLinks:
     """The configuration as the home's topic goes on: a bad change of a link changes nothing."""
 

@@ -12,16 +12,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from heliostat.config import Config, ConfigFile, LinkConfig
+from heliostat.config.changes import LinkChange, LinkFate, changes_between
 from heliostat.connect.home_contents import home_contents
 from heliostat.definitions.follow import HomeFollower
-from heliostat.definitions.home_links import Contents, HomeLook, Rows
+from heliostat.definitions.home_links import Contents, HomeLook, Rows, said_of
 from heliostat.link.held_changes import NotInForce
 from heliostat.link.home_in_force import HomeInForce
+from heliostat.link.wish_part import told
 from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events, Subject
 
 if TYPE_CHECKING:
     from heliostat.link.running import Running
+
+Said = Callable[[LinkName], str]
+"""Returns by whom a link is changed, and why; empty: that is not known."""
 
 
 class LinksInForce:
@@ -59,6 +64,10 @@ class LinksInForce:
         self._running = running
         self._of_home = HomeInForce(file, _defined(whole, file.config), running.source_topics)
         self._remarks: Mapping[LinkName, NotInForce] = {}
+        self._look: HomeLook | None = None
+        self._of_file = {link.name for link in file.config.links}
+        self._applied = whole
+        """What runs, as it was given last."""
         self._only = only
         self._events = events
         self._on_file = on_file
@@ -91,7 +100,7 @@ class LinksInForce:
             differs = config != self._in_force
             self._file, self._in_force = file, config
             self._of_home.file_is(file, is_confirmed=is_confirmed)
-            self._apply()
+            self._apply(lambda _: _by_file(file))
         if self._follower is not None:
             self._follower.file_changed()
         if differs:
@@ -100,13 +109,14 @@ class LinksInForce:
     def home_is(self, look: HomeLook) -> None:
         """Go by other links of the home, or by what another file makes of them."""
         with self._lock:
-            before = self._of_home.held
+            before, is_first = self._of_home.held, self._look is None
             self._of_home.take(look)
+            said, self._look = self._said(look), look
             for held in self._of_home.held:
                 if held not in before and self._only in {None, held.link}:
                     text = f"link {held.link}: {held.line()}"
                     self._events.warn(text, Subject(link=held.link))
-            self._apply()
+            self._apply(None if is_first else said)
 
     def _contents(self, file: ConfigFile, rows: Rows) -> Contents:
         """Return what is defined, also what is no link any more by a file that isn't confirmed."""
@@ -114,14 +124,53 @@ class LinksInForce:
         contents = home_contents(file, rows)
         return contents if before.raw == file.raw else {**home_contents(before, rows), **contents}
 
-    def _apply(self) -> None:
+    def _said(self, look: HomeLook) -> Said:
+        """Return what says by whom and why a link of the home is another one than at last look."""
+        before = self._look
+        old = {} if before is None else said_of(before.rows)
+        new = said_of(look.rows)
+        is_file = before is not None and before.file.raw != look.file.raw
+
+        def said(link: LinkName) -> str:
+            row, was = new.get(link), old.get(link)
+            if row is not None and (was is None or row.generation != was.generation):
+                return told(row)
+            return _by_file(look.file) if is_file else ""
+
+        return said
+
+    def _apply(self, said: Said | None) -> None:
+        """Have links run as they are in force; say of each of the home what changes, and by whom.
+
+        Parameters
+        ----------
+        said
+            Returns that; None: they are not changed, but only known now.
+        """
         of_file = self._in_force.links
         names = {link.name for link in of_file}
         links = (*of_file, *(link for link in self._of_home.links if link.name not in names))
         chosen = [link for link in links if self._only in {None, link.name}]
         clusters = {**self._of_home.clusters, **self._in_force.clusters}
-        update = {"links": links, "clusters": clusters}
-        self._running.change_to(self._in_force.model_copy(update=update), chosen)
+        config = self._in_force.model_copy(update={"links": links, "clusters": clusters})
+        before, self._applied = self._applied, config.model_copy(update={"links": tuple(chosen)})
+        lines: list[tuple[LinkChange, str]] = []
+        if said is not None:
+            changes = changes_between(before, self._applied).links
+            lines = [
+                (change, ": ".join(filter(None, (line, said(change.link)))))
+                for change in changes
+                if change.link not in names and change.link not in self._of_file
+                for line in change.lines()
+            ]
+        self._of_file = names
+        for change, line in lines:  # while it still runs: its history has it
+            if change.fate is not LinkFate.NEW:
+                self._running.tell(change.link, line)
+        self._running.change_to(config, chosen)
+        for change, line in lines:
+            if change.fate is LinkFate.NEW:
+                self._running.tell(change.link, line)
         self._remark()
 
     def source_topics(self, link: LinkName) -> frozenset[TopicName] | None:
@@ -151,6 +200,10 @@ class LinksInForce:
             if of_all or own:
                 remarks[name] = replace(told, lines=(*told.lines, *of_all, *own))
         self._running.remark(remarks)
+
+
+def _by_file(file: ConfigFile) -> str:
+    return f"as {file.path.name} has it"
 
 
 def _defined(whole: Config, of_file: Config) -> tuple[LinkConfig, ...]:

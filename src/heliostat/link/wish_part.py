@@ -16,6 +16,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+from heliostat.definitions.definition import Definition
 from heliostat.handover.promotion import Promotion
 from heliostat.handover.unfenced import Unfenced
 from heliostat.link.order_part import OrderPart
@@ -281,7 +282,7 @@ def _level_changes(before: Levels, now: Levels) -> Iterator[str]:
             yield f"{preference.topics} has {name} priority: {told(preference.said)}"
 
 
-def told(wish: Wish | Said | Promotion) -> str:
+def told(wish: Wish | Said | Promotion | Definition) -> str:
     """Return who wishes it and why."""
     return f"{wish.by} wishes so" + (f", {wish.why}" if wish.why else "")
 

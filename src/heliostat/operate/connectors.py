@@ -166,7 +166,7 @@ class Connectors:
         if state is not None:
             self.shown.links.wish(choice.link, choice.content["target"], state, by)
 
-    def delete(self, name: str) -> None:
+    def delete(self, name: str, by: str) -> None:
         """Remove a connector: its link ends, mirrors and state stay.
 
         Raises
@@ -178,7 +178,7 @@ class Connectors:
             store, before = self._changeable(name)
             if before is None:
                 raise NoSuchConnector(name)
-            store.remove(name)
+            store.remove(name, by, self._clock.wall_ms())
 
     def wish(self, name: str, state: WishedState, by: str) -> None:
         """Have a connector pause, stop or go on.

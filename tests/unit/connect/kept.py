@@ -36,7 +36,8 @@ class MemoryStore:
         self._rows[connector.name] = replace(connector, generation=offset)
         return offset
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, by: str, at_ms: int) -> None:
+        del by, at_ms
         self._next += name in self._rows
         self._rows.pop(name, None)
 

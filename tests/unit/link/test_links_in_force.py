@@ -11,10 +11,11 @@ import yaml
 
 from heliostat.config import Config, ConfigFile, LinkConfig, read_config_file
 from heliostat.config.defined import with_definitions
+from heliostat.definitions.definition import Definition, DefinitionKey, DefinitionKind
 from heliostat.definitions.home_links import HomeLook
 from heliostat.link.held_changes import NotInForce
 from heliostat.link.links_in_force import LinksInForce
-from heliostat.names import LinkName, TopicName
+from heliostat.names import LinkName, Offset, TopicName
 from heliostat.ops.events import Events
 
 CLUSTERS = {"east": {"bootstrap": "e:1"}, "west": {"bootstrap": "w:1"}}
@@ -28,10 +29,15 @@ class Running:
         self.runs: list[str] = []
         self.config: Config | None = None
         self.remarks: Mapping[LinkName, NotInForce] = {}
+        self.told: list[tuple[str, str, bool]] = []
+        """Of each line the link, the line, and whether the link ran then."""
 
     def change_to(self, config: Config, links: Sequence[LinkConfig]) -> None:
         self.config = config
         self.runs = [str(link.name) for link in links]
+
+    def tell(self, link: LinkName, text: str) -> None:
+        self.told.append((link, text, link in self.runs))
 
     def remark(self, remarks: Mapping[LinkName, NotInForce]) -> None:
         self.remarks = remarks
@@ -47,6 +53,7 @@ class Scene:
         self.running, self.file_changes = Running(), 0
         self.events = Events(lambda: 0, None)
         self.definitions: dict[LinkName, dict[str, Any]] = {}
+        self.rows: list[Definition] = []
         self.links = LinksInForce(
             self.file,
             self.file.config,
@@ -75,13 +82,20 @@ class Scene:
     def look(self) -> None:
         """Look at the home, as its follower does when it or the file has changed."""
         file = self.links.file()
-        self.links.home_is(HomeLook(with_definitions(file, self.definitions), file, {}))
+        rows = {row.key: row for row in self.rows}
+        self.links.home_is(HomeLook(with_definitions(file, self.definitions), file, rows))
 
     def change(self, *names: str, is_confirmed: bool = False, **sections: Any) -> None:
         """Change the file, as far as it is in force for its own links."""
         file = self.read(*names, sections=sections)
         self.links.change_to(file.config, file, is_confirmed=is_confirmed)
         self.look()
+
+    def say(self, by: str, why: str = "", name: str = "b", **kind: Any) -> None:
+        """Have somebody have written the row of a link."""
+        key = DefinitionKey(kind.get("kind", DefinitionKind.LINK), name)
+        generation = Offset(len(self.rows))
+        self.rows.append(Definition(key, {}, by, 1, why, kind.get("extra"), generation))
 
     def link(self, name: str = "b") -> LinkConfig:
         assert self.running.config is not None
@@ -228,3 +242,38 @@ def test_what_is_held_of_a_file_is_held_of_the_next_one(scene: Scene) -> None:
     assert (scene.link().gaps.policy, scene.link().lanes.count) == ("stop", 7)
     scene.change("a", defaults=MORE_LANES)
     assert not scene.remark()
+
+
+def test_who_changes_a_link_of_the_home_is_told_where_the_link_runs(scene: Scene) -> None:
+    """Given links of a home / when they are made, changed and deleted / then each line is told
+
+    of that link, with who and why, while it runs; what is there at first is no change.
+    """
+    scene.home("b")
+    assert scene.running.told == []
+    scene.say("ann", "more lanes")
+    scene.definitions[LinkName("b")] |= {"lanes": {"count": 7}}
+    scene.look()
+    line = "link b: lanes.count auto → 7 (the link begins anew): ann wishes so, more lanes"
+    assert scene.running.told == [("b", line, True)]
+    scene.say("con", name="mirror", kind=DefinitionKind.CONNECTOR, extra={"link": "c"})
+    scene.definitions[LinkName("c")] = dict(WAY)
+    scene.look()
+    assert scene.running.told[1:] == [("c", "link c begins: con wishes so", True)]
+    scene.say("ben", "not needed")
+    del scene.definitions[LinkName("b")]
+    scene.look()
+    line = "link b ends; its mirrors and its state stay: ben wishes so, not needed"
+    assert scene.running.told[2:] == [("b", line, True)]
+
+
+def test_what_a_file_changes_of_links_of_the_home_is_told_as_the_files(scene: Scene) -> None:
+    scene.home("b")
+    scene.change("a", "d", defaults=MORE_LANES)
+    line = "link b: lanes.count auto → 7 (the link begins anew): as heliostat.yaml has it"
+    assert scene.running.told == [("b", line, True)]
+    scene.change("a", defaults=MORE_LANES | RESTARTS)
+    assert len(scene.running.told) == 1, "it is held"
+    scene.change("a", is_confirmed=True, defaults=MORE_LANES | RESTARTS)
+    line = "link b: gaps.policy stop → restart (while it copies): as heliostat.yaml has it"
+    assert scene.running.told[1:] == [("b", line, True)]

@@ -156,7 +156,7 @@ class ConnectRoutes:
 
     def delete(self, asked: Asked) -> Response:
         """Remove a connector."""
-        self._connectors.delete(asked.path["name"])
+        self._connectors.delete(asked.path["name"], asked.by)
         return nothing(204)
 
     def status(self, asked: Asked) -> Response:
