@@ -83,8 +83,6 @@ class LinkFollower:
         self.events = events
         """What has happened lately, as it is seen from outside."""
         self._memory = MemoryReader(LinkName(link.name), target_access)
-        self._remembering = threading.Lock()
-        """Held while that is read: it may take longer than is waited."""
         self._changes = Changes(LinkName(link.name), self.events)
         self._state = ""
         self._known_ends = KnownEnds(partial(read_ends, source_access, target_access), clock)
@@ -152,8 +150,7 @@ class LinkFollower:
                 # What is not known is absent, in the status as in the metrics.
                 with contextlib.suppress(HeliostatError, NoAnswerYet):
                     asked.answer(LOOK_WITHIN_S)
-        if self._remembering.acquire(blocking=False):
-            self._memory.close()
+        self._memory.close()
 
     def _read_retention(self) -> None:
         self.retention.look(self.reports.board.topics())
@@ -174,12 +171,7 @@ class LinkFollower:
         """Read what is remembered of restarts and wishes, while no driver tells it."""
         board = self.reports.board
         state = board.status(self.reports.now_ms()).state
-        if not self._remembering.acquire(blocking=False):
-            return
-        try:
-            if state in NO_DRIVER or state == "halted":
-                board.know_remembered(self._memory.read())
-            else:
-                self._memory.close()
-        finally:
-            self._remembering.release()
+        if state not in {*NO_DRIVER, "halted"}:
+            self._memory.close()
+        elif (remembered := self._memory.read()) is not None:
+            board.know_remembered(remembered)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
+from contextlib import closing
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -48,7 +50,7 @@ def report_of(wishes: Wishes) -> dict[str, Any]:
 
 
 class MemoryReader:
-    """Reads what is remembered of a link, again and again. From one thread.
+    """Reads what is remembered of a link, again and again. Thread-safe.
 
     Parameters
     ----------
@@ -60,40 +62,64 @@ class MemoryReader:
         self._link = link
         self._target = target
         self._book: WishBook | None = None
+        self._reading = threading.Lock()
 
-    def read(self) -> Remembered:
-        """Return what is remembered of the link now.
+    def read(self) -> Remembered | None:
+        """Return what is remembered of the link now; None: an earlier read has not ended.
 
         Raises
         ------
         ConnectionLost, BrokerError
             The target does not answer, or refuses.
         """
+        if not self._reading.acquire(blocking=False):
+            return None
         try:
-            if self._book is None:
-                self._book = WishBook(self._link, self._target)
-            if not self._book.is_there:
-                self._book.read()
-            while self._book.consume(0):
-                pass
+            return self._read()
         except HeliostatError:
-            self.close()
+            self._end()
             raise
-        book, wishes = self._book, self._book.wishes
-        unfenced = Unfenced.of(wishes.promotions.values())
-        return Remembered(book.restarts, unfenced, report_of(wishes), book.position)
+        finally:
+            self._reading.release()
 
     def close(self) -> None:
-        """Close the connections; what is asked next opens others."""
-        if self._book is not None:
-            self._book.close()
-            self._book = None
+        """Close the connections, if none is in use; what is asked next opens others."""
+        if self._reading.acquire(blocking=False):
+            try:
+                self._end()
+            finally:
+                self._reading.release()
+
+    def _read(self) -> Remembered:
+        if self._book is None:
+            self._book = WishBook(self._link, self._target)
+        book = self._book
+        if not book.is_there:
+            book.read()
+        while book.consume(0):
+            pass
+        return remembered_in(book)
+
+    def _end(self) -> None:
+        book, self._book = self._book, None
+        if book is not None:
+            book.close()
+
+
+def remembered_in(book: WishBook) -> Remembered:
+    """Return what a book has of a link, as far as it is read."""
+    unfenced = Unfenced.of(book.wishes.promotions.values())
+    return Remembered(book.restarts, unfenced, report_of(book.wishes), book.position)
 
 
 def remembered_of(link: LinkName, target: Reachable) -> Remembered:
-    """Return what is remembered of a link; raises as `MemoryReader.read`."""
-    reader = MemoryReader(link, target)
-    try:
-        return reader.read()
-    finally:
-        reader.close()
+    """Return what is remembered of a link.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The target does not answer, or refuses.
+    """
+    with closing(WishBook(link, target)) as book:
+        book.read()
+        return remembered_in(book)
