@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from heliostat.config import Config, ConfigFile, LinkConfig
 from heliostat.config.changes import LinkChange, LinkFate, changes_between
 from heliostat.connect.home_contents import home_contents
+from heliostat.definitions.definition import DefinitionKind
 from heliostat.definitions.follow import HomeFollower
 from heliostat.definitions.home_links import Contents, HomeLook, Rows, said_of
 from heliostat.link.held_changes import NotInForce
@@ -127,14 +128,17 @@ class LinksInForce:
     def _said(self, look: HomeLook) -> Said:
         """Return what says by whom and why a link of the home is another one than at last look."""
         before = self._look
-        old = {} if before is None else said_of(before.rows)
-        new = said_of(look.rows)
         is_file = before is not None and before.file.raw != look.file.raw
+        known = {} if before is None else before.rows
+        new = {row.key: row for row in look.rows.values() if row != known.get(row.key)}
+        of_links = said_of(new)
+        connectors = [row for row in new.values() if row.key.kind is DefinitionKind.CONNECTOR]
 
         def said(link: LinkName) -> str:
-            row, was = new.get(link), old.get(link)
-            if row is not None and (was is None or row.generation != was.generation):
+            if (row := of_links.get(link)) is not None:
                 return told(row)
+            if connectors:  # several make a link
+                return told(max(connectors, key=lambda row: row.generation))
             return _by_file(look.file) if is_file else ""
 
         return said

@@ -260,11 +260,15 @@ def test_who_changes_a_link_of_the_home_is_told_where_the_link_runs(scene: Scene
     scene.definitions[LinkName("c")] = dict(WAY)
     scene.look()
     assert scene.running.told[1:] == [("c", "link c begins: con wishes so", True)]
+    scene.say("pam", name="heartbeat", kind=DefinitionKind.CONNECTOR)
+    scene.definitions[LinkName("c")] |= {"heartbeats": {"enabled": False}}
+    scene.look()
+    assert scene.running.told[2][1].endswith("(while it copies): pam wishes so")
     scene.say("ben", "not needed")
     del scene.definitions[LinkName("b")]
     scene.look()
     line = "link b ends; its mirrors and its state stay: ben wishes so, not needed"
-    assert scene.running.told[2:] == [("b", line, True)]
+    assert scene.running.told[3:] == [("b", line, True)]
 
 
 def test_what_a_file_changes_of_links_of_the_home_is_told_as_the_files(scene: Scene) -> None:
