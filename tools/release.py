@@ -71,17 +71,19 @@ def check_versions(root: Path, version: str) -> None:
 
 
 def cut(changelog: str, version: str, day: dt.date) -> str:
-    """Return the changelog with all that is unreleased as a part of its own.
+    """Return the changelog with all that is unreleased as a part of its own; it may be cut already.
 
     Raises
     ------
     NotReady
-        Nothing is unreleased, or the version has a part already.
+        Nothing is unreleased, or the version has a part already that lacks what is.
     """
-    if f"\n## {version} " in changelog:
-        raise NotReady(f"CHANGELOG.md has {version} already")
     before, begin, rest = changelog.partition(UNRELEASED)
     part, following, older = rest.partition("\n## ")
+    if f"\n## {version} " in changelog:
+        if part.strip():
+            raise NotReady(f"CHANGELOG.md has {version} already, and changes since")
+        return changelog
     if not begin or not part.strip():
         raise NotReady("CHANGELOG.md has nothing below '## Unreleased'")
     head = f"{before}{UNRELEASED}\n## {version} ({day.isoformat()})\n"

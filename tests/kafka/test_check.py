@@ -21,7 +21,7 @@ from heliostat.clusters.admin.right_calls import Right
 from heliostat.config import load_config
 from heliostat.names import Alias, TopicName
 from heliostat.operate import check as checking
-from heliostat.operate.acls import Grant, link_grants
+from heliostat.operate.acls import Grant, home_grants, link_grants
 from heliostat.operate.check_rights import all_rights, rights_asked
 from heliostat.operate.check_target import trial_topic
 from heliostat_sandbox import Cluster, ClusterSpec, Listener, Mechanism, SandboxSecurity, start_many
@@ -41,7 +41,7 @@ class Restricted:
     topic: TopicName
     folder: Path
 
-    def config(self, naming: str, **link: Any) -> Path:
+    def config(self, naming: str, home: str | None = None, **link: Any) -> Path:
         """Write a configuration; the user has exactly the rights that `acls` prints for it."""
         access = self.target.credentials.access(
             USER, Listener.SASL_PLAINTEXT, Mechanism.SCRAM_SHA_256
@@ -60,7 +60,7 @@ class Restricted:
         }
         settings = {
             "clusters": {"east": {"bootstrap": [self.source.bootstrap]}, "west": west},
-            "service": {"listen": "127.0.0.1:0"},
+            "service": {"listen": "127.0.0.1:0", "home": home},
             "links": [
                 {
                     "name": "one",
@@ -113,14 +113,14 @@ def codes(answer: Answer) -> dict[str, str]:
 def test_with_its_rights_a_link_would_run_and_nothing_was_changed(restricted: Restricted) -> None:
     config = restricted.config("open.")
     before = restricted.topics()
-    answer = heliostat(config, "check", "--json")
+    answer = heliostat(config, "check", "--no-spark", "--json")
     report = answer.json
     assert (answer.returncode, codes(answer)) == (0, {}), answer.said
     assert restricted.topics() == before
     texts = [row["text"] for row in report["findings"]]
     assert any("topics are mirrored, 1 to be created" in text for text in texts)
     assert any("rights at the target" in text for text in texts)
-    shown = heliostat(config, "check")
+    shown = heliostat(config, "check", "--no-spark")
     assert shown.stdout.endswith("it would run\n")
     assert "NOT_ENCRYPTED" in shown.stdout
 
@@ -180,21 +180,36 @@ def test_a_missing_right_is_named_with_what_it_is_for(restricted: Restricted) ->
     rules = link_grants(config, config.links[0])[1].rules
     lost = [rule for rule in rules if rule.operation is Operation.DELETE]
     assert restricted.target.accounts.take_back(lost) == 1
-    answer = heliostat(path, "check", "--json")
+    answer = heliostat(path, "check", "--no-spark", "--json")
     assert answer.returncode == 1
     assert list(codes(answer)) == ["RIGHT_MISSING"]
     assert "Delete on topic names that begin with lacking." in codes(answer)["RIGHT_MISSING"]
     assert "recreate a mirror; heliostat acls prints the commands" in answer.stdout
 
 
+def test_rights_where_links_by_api_are_kept_are_asked_for(restricted: Restricted) -> None:
+    """Given a service's home / with no right there `Read` lacks, and the others are a note."""
+    path = restricted.config("home.", home="west")
+    answer = heliostat(path, "check", "--no-spark", "--json")
+    assert codes(answer) == {
+        "RIGHT_MISSING": "the home does not give Read on topic heliostat.links"
+    }
+    (side,) = home_grants(load_config(path))
+    read = [rule for rule in side.rules if rule.operation is Operation.READ]
+    restricted.target.accounts.allow(read)
+    answer = heliostat(path, "check", "--no-spark", "--json")
+    assert (answer.returncode, codes(answer)) == (0, {}), answer.said
+    assert "the home does not give Write on topic heliostat.links" in answer.stdout
+
+
 def test_what_policies_refuse_is_told_without_and_with_a_try(restricted: Restricted) -> None:
-    answer = heliostat(restricted.config(LOCKED), "check", "--json")
+    answer = heliostat(restricted.config(LOCKED), "check", "--no-spark", "--json")
     assert "administrators' own" in codes(answer)["POLICY_VIOLATION"]
-    tried = heliostat(restricted.config(LOCKED), "check", "--try", "--json")
+    tried = heliostat(restricted.config(LOCKED), "check", "--no-spark", "--try", "--json")
     assert "it refuses message.timestamp.before.max.ms=" in tried.stdout
     assert tried.returncode == 1
     before = restricted.topics()
-    frozen = heliostat(restricted.config(FROZEN), "check", "--try", "--json")
+    frozen = heliostat(restricted.config(FROZEN), "check", "--no-spark", "--try", "--json")
     assert list(codes(frozen)) == ["POLICY_VIOLATION"], frozen.said
     assert "settings are changed by ticket" in codes(frozen)["POLICY_VIOLATION"]
     assert restricted.topics() == before
@@ -206,7 +221,7 @@ def test_a_try_leaves_nothing_and_removes_what_a_killed_one_left(restricted: Res
     left = trial_topic(load_config(path).links[0])
     with ClusterAdmin(restricted.target.bootstrap) as admin:
         assert not isinstance(admin.create_topics([NewTopic(left, 1, 1)])[left], Exception)
-    answer = heliostat(path, "check", "--try", "--json")
+    answer = heliostat(path, "check", "--no-spark", "--try", "--json")
     assert (answer.returncode, codes(answer)) == (0, {}), answer.said
     assert f"{left} of an earlier try is removed" in answer.stdout
     assert "who has written (DescribeProducers)" in answer.stdout
@@ -221,7 +236,7 @@ def test_a_cluster_that_hangs_costs_seconds_and_the_rest_is_told(
     restricted.target.brokers[0].pause()
     try:
         began_s = time.monotonic()
-        answer = heliostat(path, "check", "--json")
+        answer = heliostat(path, "check", "--no-spark", "--json")
         took_s = time.monotonic() - began_s
     finally:
         restricted.target.brokers[0].resume()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -151,11 +151,15 @@ def test_the_link_runs_as_it_is(site: Site, tmp_path: Path) -> None:
     served and in InfluxDB.
     """
     config = example_config("efd", tmp_path)
+    lines = (config.parent / "efd.env").read_text(encoding="utf-8").splitlines()
+    names = {line.partition("=")[0] for line in lines if not line.startswith("#")}
+    assert names | {"SUMMIT_PASSWORD"} == set(site.variables)
     for topic, partitions in ((TEMPERATURE, 1), (FORCES, 2), (RAFT, 1), (TEST, 1)):
         create_topic(site.summit, topic, partitions=partitions)
         site.write(topic, 1, 2, 3)
     create_topic(site.summit, VISIT, configs={"cleanup.policy": "compact"})
     group_at(site.summit, GROUP, TEMPERATURE, READ)
+    _each(config, {"acls": (), "check": ("--no-spark",), "topics": (), "adopt": ()})
     planned = heliostat(config, "plan")
     assert planned.returncode == 1, planned.said  # there is something to do
     assert f"summit.{TEMPERATURE}" in planned.stdout
@@ -175,6 +179,8 @@ def test_the_link_runs_as_it_is(site: Site, tmp_path: Path) -> None:
             run.text,
         )
         _figures(site, run)
+        until(lambda: heliostat(config, "status").returncode == 0, run.text)
+        _each(config, dict.fromkeys(("status", "history", "exposure", "schemas", "verify"), ()))
         [verified] = said(config, "schemas", "verify")
         assert (verified["differences"], verified["missing"]) == ([], [])
         assert run.stop() == 0, run.text()
@@ -186,6 +192,15 @@ def test_the_link_runs_as_it_is(site: Site, tmp_path: Path) -> None:
         f"{TEMPERATURE}-value",
         f"summit.{TEMPERATURE}-value",
     }
+
+
+def _each(config: Path, verbs: Mapping[str, tuple[str, ...]]) -> None:
+    """Call the page's commands with these verbs, and with words besides."""
+    commands = list(readme_verbs("efd", *verbs))
+    assert {words[0] for words in commands} == set(verbs)
+    for words in commands:
+        done = heliostat(config, *words, *verbs[words[0]])
+        assert done.returncode == 0, f"{words}: {done.said}"
 
 
 def _appears_and_grows(site: Site, readers: dict[str, AvroReader]) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 import yaml
+from kafka import KafkaProducer
+from support.cleaning import read_committed
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import heliostat, said
 from support.links import RunningLink, ends, wait_for
@@ -43,6 +45,41 @@ def wait_level(config: Path, sites: Mapping[str, str], topic: str, wanted: list[
     except AssertionError as error:
         there = {site: ends(each, {topic: PARTITIONS}) for site, each in sites.items()}
         raise AssertionError(f"{wanted} of {there}: {heliostat(config, 'status').said}") from error
+
+
+def assert_moves(
+    config: Path, sites: Mapping[str, str], producers: list[SiteProducer], link: str, topic: str
+) -> None:
+    """The first site's producer has stopped, the other one writes. While a transaction is open
+
+    that has not crossed; once told that it has, nothing lacks. Who wrote is named, without links.
+    """
+    words = "switch", link, "--rolling", "--json"
+    wait = *words, "--wait", topic
+    last = KafkaProducer(bootstrap_servers=sites["summit"], transactional_id=f"{topic}-last")
+    last.init_transactions()
+    last.begin_transaction()
+    last.send(topic, value=b"summit %06d" % producers[0].written[0], partition=0)
+    last.flush()
+    producers[0].written[0] += 1
+    answer = heliostat(config, *wait, "--records-wait", "1")
+    assert answer.returncode == 1, answer.said
+    problem = answer.json["problems"][0]
+    assert problem["code"] == "open_transactions", answer.said
+    assert f"({topic}-last) is open since" in problem["text"]
+    last.commit_transaction()
+    last.close()
+    answer = heliostat(config, *wait)
+    assert answer.returncode == 0, answer.said
+    for row in answer.json["partitions"]:
+        assert row["position"] >= row["end"] > 0
+        values = [each[3] or b"" for each in read_committed(sites["base"], topic, row["partition"])]
+        own = sum(value.startswith(b"summit") for value in values)
+        assert own == producers[0].written[row["partition"]]
+    answer = heliostat(config, *words, "--writers")
+    names = {each["transactional_id"]: len(each["partitions"]) for each in answer.json["writers"]}
+    assert (names, answer.json["refused"]) == ({"": PARTITIONS, f"{topic}-last": 1}, [])
+    assert "not merged" in heliostat(config, *wait[:-1], f"{topic}-keys").said
 
 
 def test_a_running_mirror_is_merged_and_its_producers_move(
@@ -101,8 +138,12 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             wait_for(
                 "both", lambda: is_level(sites, topic, [n + 200 for n in cuts[topic].values()])
             )
+            producers[0].rest()
+            assert_moves(both, sites, producers, name, topic)
             writing.close()
             wait_level(both, sites, topic, written(producers))
+            for each in (name, back["name"]):  # ends alone count a marker as well
+                assert heliostat(both, "switch", each, "--rolling", "--wait", topic).returncode == 0
             assert_merged(sites, topic, producers)
             proof = heliostat(both, "verify", "--complete", "--json", "--topic", topic)
             assert proof.returncode == 0, proof.said

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 import yaml
 from confluent_kafka import Producer
-from support.avro_clients import AvroReader, AvroWriter, open_registry
+from support.avro_clients import AvroReader, open_registry
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat, said
 from support.links import ends
 from support.records import Sample, encode, write_batches
-from support.toy import JANE, JOHN, Tour, Toy, subjects, with_own
+from support.toy import JANE, JOHN, Tour, Toy, register_own, subjects, with_own
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.names import LinkName, TopicName
@@ -46,7 +46,7 @@ def tour(cluster_pair: ClusterPair, tmp_path_factory: pytest.TempPathFactory) ->
         SandboxRegistry.start() as apicurio,
         Tour(cluster_pair, tmp_path_factory.mktemp("tour")) as made,
     ):
-        fill(apicurio.url, OWN_AT_APICURIO)
+        register_own(apicurio.url, OWN_AT_APICURIO)
         rewrite: dict[str, Any] = {"strategy": "rewrite"}
         source, target = made.serve(with_own(5)), made.serve(with_own(OWN_AT_TARGET))
         made.add("to-apicurio", source, apicurio, prefix="summit.", plain=[f".*{PLAIN}"], **rewrite)
@@ -56,15 +56,6 @@ def tour(cluster_pair: ClusterPair, tmp_path_factory: pytest.TempPathFactory) ->
         made.add("loses-its-state", source, apicurio, **rewrite)
         made.add("loses-its-map", source, apicurio, **rewrite)
         yield made
-
-
-def fill(url: str, count: int) -> None:
-    """Register schemas of the registry's own."""
-    for number in range(count):
-        name = fresh_name("Own").replace("-", "_")
-        text = json.dumps({"type": "record", "name": name, "fields": []})
-        with AvroWriter("", url, text) as writer:
-            writer.encode(f"own-{number}", {})
 
 
 def payloads(reader: AvroReader) -> dict[Any, Any]:

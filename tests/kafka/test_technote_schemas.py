@@ -5,8 +5,8 @@ real `heliostat run` in place of Connect, MirrorMaker 2 and Confluent's Replicat
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,43 +17,65 @@ from support.connect_tour import ConnectTour
 from support.links import LinkProcess
 from support.registry_double import RegistryDouble
 from support.registry_server import RegistryServer
-from support.toy import JANE, JOHN, foo, with_own
+from support.toy import JANE, JOHN, foo, register_own, with_own
 from unit.connect.technote import KEPT_NAMES, REPLICATOR, UPLOADS
 
-from heliostat_sandbox import ClusterSpec, start_many
+from heliostat_sandbox import ClusterSpec, SandboxRegistry, start_many
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
+Registries = AbstractContextManager[tuple[str, str]]
+"""Addresses of both sides' registries."""
+
 
 @contextmanager
-def _begun(folder: Path) -> Iterator[tuple[ConnectTour, Client, LinkProcess, list[str]]]:
+def _doubles() -> Iterator[tuple[str, str]]:
+    """Registries with Confluent's rules."""
+    with RegistryServer(with_own(5)) as here, RegistryServer(RegistryDouble()) as there:
+        yield here.url, there.url
+
+
+@contextmanager
+def _apicurio() -> Iterator[tuple[str, str]]:
+    """What `heliostat sandbox up --registry` starts; the target has more schemas of its own."""
+    with SandboxRegistry.start() as here, SandboxRegistry.start() as there:
+        register_own(there.url, 5)
+        yield here.url, there.url
+
+
+@contextmanager
+def _begun(
+    folder: Path, strategy: str, opened: Registries
+) -> Iterator[tuple[ConnectTour, Client, LinkProcess, tuple[str, str]]]:
     """Give clusters with a registry each, a run that knows them, and `kafkaconnect`."""
     specs = [ClusterSpec("src", heap_mb=HEAP_MB), ClusterSpec("destn", heap_mb=HEAP_MB)]
     both = start_many(specs)  # of its own: whoever runs the links of a home runs all of them
-    with (
-        both[0] as source,
-        both[1] as target,
-        RegistryServer(with_own(5)) as here,
-        RegistryServer(RegistryDouble()) as there,
-    ):
-        tour = ConnectTour(source, target, folder, (here.url, there.url))
+    with both[0] as source, both[1] as target, opened as registries:
+        tour = ConnectTour(source, target, folder, registries, strategy)
         with (
             LinkProcess(tour.config, "--plain") as run,
             Client("connect_clients", "kafkaconnect.cli:main", tour.options(), {}) as client,
         ):
             until(lambda: client.run("list")[1].strip() == "[]", run.text)
-            yield tour, client, run, [here.url, there.url]
+            yield tour, client, run, registries
             assert run.stop() == 0, run.text()
 
 
-def test_avro_records_arrive_decodable_by_mirror_maker_and_by_replicator(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("strategy", "registries"),
+    [("", _doubles), ("rewrite", _apicurio)],
+    ids=["doubles", "apicurio"],
+)
+def test_avro_records_arrive_decodable_by_mirror_maker_and_by_replicator(
+    strategy: str, registries: Callable[[], Registries], tmp_path: Path
+) -> None:
     """Given a registry beside each cluster / when the technote's connectors name `_schemas` with an
 
     empty alias and separator, and then its Replicator takes their place / then Confluent's own
 
     consumer decodes each record as soon as it sees it, under both names.
     """
-    with _begun(tmp_path) as (tour, client, run, (here, there)):
+    with _begun(tmp_path, strategy, registries()) as (tour, client, run, (here, there)):
         create_topic(tour.cluster, tour.topic)
         with (
             AvroReader(tour.target, there, tour.topic) as kept,
@@ -68,7 +90,7 @@ def test_avro_records_arrive_decodable_by_mirror_maker_and_by_replicator(tmp_pat
             until(lambda: tour.states(client)[0] == "RUNNING", run.text)
             kept.wait([JOHN, JANE])
             assert f"{tour.topic}-value" in registry.get_subjects()
-            assert min(kept.ids) > 5, "ids are the source's"
+            assert min(kept.ids) > 5, "ids are the source's, or the target's own"
 
             assert client.run("delete", "mirror-source")[0] == 0
             replicator = {

@@ -531,6 +531,8 @@ test("links of the home: what is sent, what is foretold, and what became of it",
   assert.match(definitions.became(remove, told({ topics: ["a"] })).text, /1 topic: a/);
   assert.deepEqual(definitions.became(change, told({ generation: 9, notes: ["a change by bob came in between"] })), { text: "Written, as generation 9. Runs take it over while they go on.", detail: "A change by bob came in between.", tone: "ok" });
   assert.deepEqual(["home", "file", "connector"].map((origin) => definitions.whyFixed({ origin }) !== ""), [false, true, true]);
+  assert.match(definitions.whyNoNew({ home: null }), /service\.home/);
+  assert.deepEqual([{ home: "usdf" }, null].map(definitions.whyNoNew), ["", ""], "what is not known yet is no reason");
 });
 
 test("what a dry run foretells", () => {

@@ -18,6 +18,7 @@ from support.links import LinkProcess, wait_for, wait_level
 from support.spark_links import PARTITIONS, Copied, assert_verified, configured
 from support.tools import ROOT
 
+from heliostat import __version__
 from heliostat_sandbox.ports import LOOPBACK, free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
@@ -65,7 +66,7 @@ def test_executors_pods_copy_and_one_that_dies_is_replaced(
         for pod in cluster.pods.values():
             assert pod["metadata"]["labels"]["app.kubernetes.io/name"] == "heliostat-executor"
             (container,) = pod["spec"]["containers"]
-            assert container["image"] == "heliostat:0.2.0"
+            assert container["image"] == f"heliostat:{__version__}"
             assert container["securityContext"]["readOnlyRootFilesystem"]
             assert container["resources"]["limits"]["memory"] == "2560Mi"
     assert_verified(config, copied.written * PARTITIONS)

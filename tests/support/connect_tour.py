@@ -28,10 +28,17 @@ class ConnectTour:
     ----------
     registries
         Addresses of the clusters' schema registries, if they have some.
+    strategy
+        How the file says that schemas go; without one it does not say.
     """
 
     def __init__(
-        self, source: Cluster, target: Cluster, folder: Path, registries: tuple[str, ...] = ()
+        self,
+        source: Cluster,
+        target: Cluster,
+        folder: Path,
+        registries: tuple[str, ...] = (),
+        strategy: str = "",
     ) -> None:
         self.source, self.target = source.bootstrap, target.bootstrap
         self.cluster = source
@@ -47,9 +54,10 @@ class ConnectTour:
             cluster["schema_registry"] = {"urls": [url]}
         service = {"home": "destn", "listen": f"127.0.0.1:{port}"}
         spark = {"master": "local[2]"}
-        self.config.write_text(
-            yaml.safe_dump({"clusters": clusters, "service": service, "spark": spark, "links": []})
-        )
+        file = {"clusters": clusters, "service": service, "spark": spark, "links": []}
+        if strategy:
+            file["defaults"] = {"schemas": {"strategy": strategy}}
+        self.config.write_text(yaml.safe_dump(file))
         self.topic = TopicName(fresh_name("foo"))
 
     def upload(self, client: Client, name: str, config: Mapping[str, object]) -> None:

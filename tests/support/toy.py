@@ -49,6 +49,15 @@ def with_own(count: int) -> RegistryDouble:
     return double
 
 
+def register_own(url: str, count: int) -> None:
+    """Register schemas of its own at a real registry, whose subjects begin with `own-`."""
+    for number in range(count):
+        name = fresh_name("Own").replace("-", "_")
+        text = json.dumps({"type": "record", "name": name, "fields": []})
+        with AvroWriter("", url, text) as writer:
+            writer.encode(f"own-{number}", {})
+
+
 @dataclass
 class Toy:
     """Both clusters and registries, a name for the topic, and a configuration of one link."""

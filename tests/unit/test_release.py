@@ -64,6 +64,7 @@ def test_the_changelogs_part_is_cut_and_read_again() -> None:
         "# Changelog\n\n## Unreleased\n\n## 0.2.0 (2026-11-28)\n\n### Safety\n\n- a\n\n"
         "## 0.1.0 (2026-11-20)\n\n- b\n"
     )
+    assert release.cut(text, "0.2.0", DAY) == text
     assert release.part_of(text, "0.2.0") == "### Safety\n\n- a\n"
     assert release.part_of(text, "0.1.0") == "- b\n"
     with pytest.raises(release.NotReady, match=r"no part for 0\.3\.0"):
@@ -73,7 +74,7 @@ def test_the_changelogs_part_is_cut_and_read_again() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (CHANGELOG.replace("0.1.0", "0.2.0"), "has 0.2.0 already"),
+        (CHANGELOG.replace("0.1.0", "0.2.0"), "has 0.2.0 already, and changes since"),
         ("## Unreleased\n\n## 0.1.0 (2026-11-20)\n", "nothing below"),
         ("# Changelog\n", "nothing below"),
     ],

@@ -74,7 +74,7 @@ def acls_command(
         )
         grants = grants_of_verbs if switches else link_grants
         both = grants(config, link, principal, peer if adopts else None)
-        found[link.name] = (*both, *home_grants(config, link, principal))
+        found[link.name] = (*both, *home_grants(config, principal))
     if as_json:
         answer = [
             {"link": name, "sides": [side.to_json() for side in sides]}

@@ -28,7 +28,12 @@ SIGNS = {"fine": "ok", "note": "note", "problem": "FAIL"}
     is_flag=True,
     help="Also try at the target what a link does, on a topic that is removed again.",
 )
-@click.option("--spark", "starts_spark", is_flag=True, help="Also start Spark, which takes 5 s.")
+@click.option(
+    "--spark/--no-spark",
+    "starts_spark",
+    default=True,
+    help="Start Spark as `run` does, which takes 5 s; without it only its address is tried.",
+)
 @click.option("--problems", "only_problems", is_flag=True, help="Show no line that is fine.")
 @json_option
 def check_command(
@@ -40,7 +45,7 @@ def check_command(
     only_problems: bool,
     as_json: bool,
 ) -> None:
-    r"""Say whether a configuration would run: clusters, rights, registries, Java, service, files.
+    r"""Say whether a configuration would run: clusters, rights, registries, Spark, service, files.
 
     Changes nothing, and says all problems at once, each with a code and a hint. Rights are those of
     `heliostat acls`: brokers are asked for each, by requests that could do nothing. All is asked at
@@ -54,7 +59,7 @@ def check_command(
     Examples:
       heliostat check -c heliostat.yaml
       heliostat check -c heliostat.yaml --link summit-to-usdf --try
-      heliostat check --problems --json | jq '.findings[] | {subject, code, hint}'
+      heliostat check --no-spark --problems --json | jq '.findings[] | {subject, code, hint}'
     """
     from heliostat.operate.check import check
     from heliostat.operate.links import links_of

@@ -19,7 +19,7 @@ from heliostat.config import STATE_TOPIC_PREFIX, Config, LinkConfig, StartAtGrou
 from heliostat.groups.naming import GROUP, group_naming_of
 from heliostat.groups.progress import progress_group
 from heliostat.mm2.adopt_plan import Peer
-from heliostat.names import LinkName, TopicName
+from heliostat.names import Alias, LinkName, TopicName
 from heliostat.state_topics import DEFINITIONS_TOPIC, PRODUCERS_TOPIC
 from heliostat.topics.naming import TOPIC, naming_of
 from heliostat.topics.reach import Reach, reach_of
@@ -314,14 +314,12 @@ def link_grants(
             wanted.append((topic, Reach(name), operations))
     target += _adoption(peer)
     return (
-        _side(config, "source", link, principal, source),
-        _side(config, "target", link, principal, target),
+        _side(config, ("source", link.source), principal, source, link),
+        _side(config, ("target", link.target), principal, target, link),
     )
 
 
-def home_grants(
-    config: Config, link: LinkConfig, principal: str | None = None
-) -> tuple[ClusterGrants, ...]:
+def home_grants(config: Config, principal: str | None = None) -> tuple[ClusterGrants, ...]:
     """Return what is needed where links by API are kept; nothing without such a cluster.
 
     Who only runs links may do with `Read`.
@@ -329,7 +327,7 @@ def home_grants(
     if config.service.home is None:
         return ()
     wanted: list[_Wanted] = [(ResourceKind.TOPIC, Reach(DEFINITIONS_TOPIC), HOME_TOPIC)]
-    return (_side(config, "home", link, principal, wanted),)
+    return (_side(config, ("home", config.service.home), principal, wanted),)
 
 
 def _rights(link: LinkConfig) -> Iterator[tuple[str, Mapping[Operation, str]]]:
@@ -403,14 +401,12 @@ def _renamed(reach: Reach, rule: str, variable: str) -> Reach:
 
 def _side(
     config: Config,
-    side: str,
-    link: LinkConfig,
+    place: tuple[str, Alias],
     principal: str | None,
     wanted: Iterable[_Wanted],
+    link: LinkConfig | None = None,
 ) -> ClusterGrants:
-    aliases = {"source": link.source, "target": link.target, "home": config.service.home}
-    alias = aliases[side]
-    assert alias is not None
+    side, alias = place
     cluster = config.clusters[alias]
     user = cluster.security.known_principal
     who = principal or user or PRINCIPAL_DEFAULT
@@ -419,13 +415,13 @@ def _side(
     for kind, reach, operations in wanted:
         for operation, why in operations.items():
             grants.append(Grant(AclRule(who, operation, kind, reach.name, reach.pattern), why))
-        if operations in (SOURCE_TOPIC, MIRROR_TOPIC):
+        if link is not None and operations in (SOURCE_TOPIC, MIRROR_TOPIC):
             notes.extend(_notes(reach, link))
         elif kind is ResourceKind.GROUP and not reach.exact:
             notes.append(f"all groups that begin with {reach.name} are allowed")
         elif operations == POSITIONS_TOPIC:
             notes.append(f"Write on {reach.name} is for `adopt --back` only")
-    if link.heartbeats.are_mirrored and side != "home":
+    if link is not None and link.heartbeats.are_mirrored:
         notes.append("heartbeats topics of clusters further upstream need these permissions, too")
     if principal is None and user is None:
         notes.append(f"no user name is configured: replace {who} by the principal that connects")

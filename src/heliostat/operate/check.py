@@ -7,21 +7,24 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeVar
 
+from heliostat.clusters.acl import Operation
 from heliostat.clusters.admin import BrokerInfo, ClusterAdmin, NewTopic
 from heliostat.clusters.keyed_topic import COMPACTED, STATE_REPLICAS, kept_safe
 from heliostat.config import ClusterConfig, Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, code_of
 from heliostat.names import Alias, LinkName, TopicName
-from heliostat.operate.acls import ClusterGrants, link_grants
+from heliostat.operate.acls import ClusterGrants, home_grants, link_grants
 from heliostat.operate.check_machine import machine_findings, spark_findings
 from heliostat.operate.check_rights import all_rights, rights_asked, rights_findings
 from heliostat.operate.check_target import try_target
 from heliostat.operate.finding import (
     CheckReport,
     Finding,
+    Standing,
     fine,
     note,
     problem,
@@ -34,7 +37,7 @@ from heliostat.schemas import HttpRegistry
 from heliostat.schemas.registry import calls
 from heliostat.schemas.registry.over_http import Timeouts
 from heliostat.schemas.registry.retries import Retries
-from heliostat.state_topics import control_topic, progress_topic, state_topic
+from heliostat.state_topics import DEFINITIONS_TOPIC, control_topic, progress_topic, state_topic
 from heliostat.topics.topic_plan import TopicPlan
 
 CLIENT_ID = "heliostat-check"
@@ -50,6 +53,7 @@ SKEW_S = 5.0
 """Clocks that differ by more make lag and starts by time wrong by that much."""
 OLDEST = (2, 8)
 NAMED = 3
+HOME = "links by API, kept on "
 
 T = TypeVar("T")
 Service = Callable[[Config], Iterable[Finding]]
@@ -93,6 +97,10 @@ def check(
         for link in links
         if not {f"cluster {link.source}", f"cluster {link.target}"} & dead
     }
+    if f"cluster {home}" not in dead:
+        asks |= {
+            f"{HOME}{side.cluster}": partial(_of_home, config, side) for side in home_grants(config)
+        }
     of_links = _all_within(asks, TRY_WITHIN_S if tries else LINK_WITHIN_S, LINKS_AT_ONCE)
     skipped = [
         note(
@@ -240,6 +248,23 @@ def _rights(
     with ClusterAdmin(config.clusters[alias].access(), CLIENT_ID) as admin:
         answers = admin.may(all_rights([asked]))
     return rights_findings(subject, side, asked, answers)
+
+
+def _of_home(config: Config, side: ClusterGrants) -> list[Finding]:
+    """Return what lacks where links by API are kept; who only runs them may do with `Read`."""
+    findings: list[Finding] = []
+    subject = f"{HOME}{side.cluster}"
+    for is_read in (True, False):
+        grants = [
+            each for each in side.grants if (each.rule.operation is Operation.READ) == is_read
+        ]
+        part = replace(side, grants=tuple(grants))
+        for each in _rights(
+            config, Alias(side.cluster), subject, part, [TopicName(DEFINITIONS_TOPIC)]
+        ):
+            lacks = each.standing is Standing.PROBLEM and not is_read
+            findings.append(replace(each, standing=Standing.NOTE) if lacks else each)
+    return findings
 
 
 def _planned(subject: str, plan: TopicPlan) -> Iterator[Finding]:

@@ -139,7 +139,7 @@ def spark_findings(config: Config, *, starts: bool) -> Iterator[Finding]:
     if starts:
         yield _started(config)
     elif is_local(master):
-        yield fine(MACHINE, f"Spark {master} (not started; --spark starts it)")
+        yield fine(MACHINE, f"Spark {master} (not started)")
     else:
         yield _reached(master)
 
@@ -153,7 +153,7 @@ def _reached(master: str) -> Finding:
     match = STANDALONE.match(master)
     if match is None:
         return note(
-            *("Spark", "SPARK_NOT_TRIED", f"{master} was not tried"), "check --spark starts it"
+            *("Spark", "SPARK_NOT_TRIED", f"{master} was not tried"), "heliostat check starts it"
         )
     host, port = match["host"].strip("[]"), int(match["port"])
     try:
@@ -163,7 +163,7 @@ def _reached(master: str) -> Finding:
             *("Spark", "SPARK_UNAVAILABLE", f"{master} does not answer: {error}"),
             "start its master, or correct spark.master",
         )
-    return fine("Spark", f"{master} answers (not started; --spark starts it)")
+    return fine("Spark", f"{master} answers (not started)")
 
 
 def _started(config: Config) -> Finding:

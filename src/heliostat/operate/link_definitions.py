@@ -25,6 +25,7 @@ from heliostat.errors import ConfigError, HeliostatError, Refused
 from heliostat.names import LinkName, Offset
 from heliostat.operate.definition_change import differing_fields, merge_patch, notes_on
 from heliostat.operate.home import home_book
+from heliostat.operate.idempotency import KeyUsed
 
 NAME_CHARS_MAX, WHY_CHARS_MAX = 200, 1_000
 KEY_KEPT_MS = 24 * 3_600_000
@@ -60,8 +61,8 @@ class StaleGeneration(Refused):
     """The definition is another one than the one that was to be changed."""
 
 
-class KeyUsed(Refused):
-    """Something else was asked under that idempotency key."""
+class NameRefused(ConfigError):
+    """A link can't be called that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +220,7 @@ def create_link(
     """
     require_not_in_file(file, name)
     if _LINK_NAME.fullmatch(name) is None:
-        raise ConfigError(
+        raise NameRefused(
             f"link {name!r} is refused",
             problems=(f"name: up to 100 letters, digits and - (got {name!r})",),
         )
@@ -228,7 +229,10 @@ def create_link(
             return answer
         names = {link.casefold() for link in home_contents(file, book.definitions)}
         if name.casefold() in names:
-            raise LinkExists(f"there is a link {name} already", hint="change it, or take a name")
+            raise LinkExists(
+                f"there is a link {name} already",
+                hint=f"change it by `heliostat links change {name}`, or take another name",
+            )
         content = _fitting(file, book, name, content)
         answer = DefinitionAnswer(LinkName(name), "created", None, content)
         if asker.dry_run:
@@ -422,14 +426,14 @@ def _row(key: DefinitionKey, content: Mapping[str, Any], asker: Asker) -> Defini
     return Definition(key, content, by, SystemClock().wall_ms(), why)
 
 
-def _digest(name: str, content: Mapping[str, Any]) -> str:
-    text = json.dumps([name, _without_name(content)], sort_keys=True)
+def _digest(name: str, content: Mapping[str, Any], why: str) -> str:
+    text = json.dumps([name, content, why], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _request(name: str, content: Mapping[str, Any], asker: Asker) -> Definition:
     key = DefinitionKey(DefinitionKind.REQUEST, asker.key)
-    return _row(key, {"link": name, "digest": _digest(name, content)}, asker)
+    return _row(key, {"link": name, "digest": _digest(name, content, asker.why)}, asker)
 
 
 def _repeated(
@@ -441,11 +445,8 @@ def _repeated(
     request = book.definitions.get(DefinitionKey(DefinitionKind.REQUEST, asker.key))
     if request is None or SystemClock().wall_ms() - request.at_ms > KEY_KEPT_MS:
         return None
-    if request.content.get("digest") != _digest(name, content):
-        raise KeyUsed(
-            f"another request was made under the key {asker.key}",
-            hint="take a new key for each request; keys are kept for a day",
-        )
+    if request.content.get("digest") != _digest(name, content, asker.why):
+        raise KeyUsed(f"another request was made under the key {asker.key}")
     now = links_in(book.definitions).get(LinkName(name))
     return DefinitionAnswer(
         LinkName(name),

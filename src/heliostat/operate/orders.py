@@ -12,8 +12,8 @@ from typing import Any
 
 from heliostat.clock import SystemClock
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import Refused
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.operate.idempotency import KeyUsed
 from heliostat.operate.named_places import ask_source, places_named
 from heliostat.operate.wish_desk import wish_desk
 from heliostat.operate.wishes import CARRIED_OUT_WITHIN_S, READ_S
@@ -96,8 +96,9 @@ def order_restart(
     Raises
     ------
     Refused
-        There is no such topic or partition in the link, or something else was ordered under the
-        same key.
+        There is no such topic or partition in the link.
+    KeyUsed
+        Something else was ordered under the same key.
     ConnectionLost, BrokerError
         The target does not answer, or refuses.
     """
@@ -107,15 +108,15 @@ def order_restart(
         wished = desk.book.wishes.places()
         places = places_named(topics, partitions, wished, ask_source(config, link)) or [Place()]
         lanes, stopped = _concerned(desk.reader.board, places, desk.clock.wall_ms())
-        keys = [f"{key}\n{number}" if key else "" for number in range(len(places))]
+        now_ms = desk.clock.wall_ms()
         orders = [
-            Order.new(place, by, desk.clock.wall_ms(), why, key=each)
-            for place, each in zip(places, keys, strict=True)
+            Order.new(place, by, now_ms, why, key=_key_of(key, number))
+            for number, place in enumerate(places)
         ]
         standings: tuple[OrderStanding, ...] = ()
         waits, is_repeated = "", False
         if not dry_run:
-            new = new_orders(desk.book.orders, orders)
+            new = new_orders(desk.book.orders, orders, key)
             is_repeated = not new
             if new:
                 desk.book.order(new, link.state.replication_factor)
@@ -134,25 +135,38 @@ def order_restart(
         )
 
 
-def new_orders(known: Orders, orders: Sequence[Order]) -> list[Order]:
-    """Return the orders that were not given before.
+def _key_of(key: str, number: int) -> str:
+    """Return the key of one of several orders."""
+    return f"{key}\n{number}" if key else ""
+
+
+def new_orders(known: Orders, orders: Sequence[Order], key: str = "") -> list[Order]:
+    """Return the orders that were not given before, in the order in which they are to be written.
+
+    Parameters
+    ----------
+    key
+        Under which they are asked.
 
     Raises
     ------
-    Refused
-        One of the same key was for another place.
+    KeyUsed
+        Others were ordered under the same key, or for another reason.
     """
-    new: list[Order] = []
-    for order in orders:
-        before = known.standing(order.order_id)
-        if before is None:
-            new.append(order)
-        elif before.order.place != order.place:
-            raise Refused(
-                f"a restart of {before.order.place} was ordered under that idempotency key",
-                hint="take a key of its own for each",
-            )
-    return new
+    before = [known.standing(order.order_id) for order in orders]
+    beyond = Order.new(Place(), "", 0, key=_key_of(key, len(orders)))
+    one_more = known.standing(beyond.order_id)
+    # The last is written first: a write that was cut short leaves the last ones, never the first.
+    is_longer = before[0] is not None and before[-1] is None
+    for order, standing in zip(orders, before, strict=True):
+        if standing is None:
+            continue
+        given = standing.order
+        if is_longer or one_more or (given.place, given.why) != (order.place, order.why):
+            why = f" ({given.why})" if given.why else ""
+            raise KeyUsed(f"a restart of {given.place}{why} was ordered under that idempotency key")
+    new = [order for order, standing in zip(orders, before, strict=True) if standing is None]
+    return new[::-1]
 
 
 def _concerned(board: StatusBoard, places: Sequence[Place], now_ms: int) -> tuple[int, int]:

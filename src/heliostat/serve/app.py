@@ -15,7 +15,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
-from starlette.types import ASGIApp
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Scope
 
 from heliostat import __version__
 from heliostat.config import Config, ConfigFile, LinkConfig
@@ -336,8 +337,10 @@ def _add_partitions(app: FastAPI, watch: Watch, bodies: Bodies) -> None:
 
 def _add_problems(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
-    async def refused(_: Request, error: HTTPException) -> Response:
+    async def refused(request: Request, error: HTTPException) -> Response:
         headers = dict(error.headers or {})
+        if error.status_code == 405:  # the framework names those of the first route only
+            headers["Allow"] = ", ".join(sorted(_methods_of(app, request.scope)))
         if isinstance(error, FieldRefused):
             return problem(422, str(error.detail), field=error.field, hint=error.hint)
         return problem(error.status_code, str(error.detail), headers=headers)
@@ -345,8 +348,11 @@ def _add_problems(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def invalid(_: Request, error: RequestValidationError) -> Response:
         first = error.errors()[0]
+        if first["type"] == "json_invalid":  # its place is a position in the text
+            at = first["loc"][-1]
+            return problem(422, f"the body is no JSON: {first['ctx']['error']} (character {at})")
         field = "/".join(str(part) for part in first["loc"][1:])
-        return problem(422, str(first["msg"]), field=field)
+        return problem(422, str(first["msg"]), field=field or None)
 
     @app.exception_handler(HeliostatError)
     async def failed(_: Request, error: HeliostatError) -> Response:
@@ -367,6 +373,16 @@ def _add_problems(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]  # as FastAPI describes
+
+
+def _methods_of(app: FastAPI, scope: Scope) -> set[str]:
+    """Return the methods that a path takes, of all its routes."""
+    return {
+        method
+        for route in app.routes
+        if isinstance(route, Route) and route.matches(scope)[0] is not Match.NONE
+        for method in route.methods or ()
+    }
 
 
 def _summary(link: LinkConfig, status: LinkStatus, max_lag_s: float) -> LinkSummary:

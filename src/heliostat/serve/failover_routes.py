@@ -221,6 +221,7 @@ def _add_begin(app: FastAPI, asking: Asking, verbs: LongVerbs[FailoverReport]) -
             ),
             by=by,
             key=idempotency_key,
+            asked=(order, drain_s),
             is_tried=dry_run,
         )
         return answered(begun, wait_s, f"/api/v1/links/{of.name}/failover")

@@ -5,6 +5,7 @@ A definition's ETag is its generation; what changes it says which one it means (
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable
 from typing import Annotated, Any, Literal
@@ -20,8 +21,8 @@ from heliostat.operate.link_definitions import (
     WHY_CHARS_MAX,
     Asker,
     DefinitionAnswer,
-    KeyUsed,
     LinkDefinition,
+    NameRefused,
     NoSuchLink,
     Origin,
     StaleGeneration,
@@ -140,15 +141,13 @@ class LinkRoutes:
         try:
             return ask(self._file())
         except ConfigError as error:
-            first = error.problems[0] if error.problems else ""
-            field = first.partition(":")[0].replace(".", "/") or None
-            return problem(422, error.text, code=error.code, field=field, hint=error.hint)
+            return problem(
+                422, error.text, code=error.code, field=_field(error), hint=error.hint or None
+            )
         except NoSuchLink as error:
             return problem(404, error.text, hint=error.hint)
         except StaleGeneration as error:
             return problem(412, error.text, hint=error.hint)
-        except KeyUsed as error:
-            return problem(422, error.text, hint=error.hint)
         finally:
             self._at_once.release()
 
@@ -350,6 +349,14 @@ def _expected(if_match: str | None) -> int | None:
     if text != f'"{number}"' or not (number.isascii() and number.isdecimal() and len(number) < 20):
         raise HTTPException(412, "the definition has another ETag: If-Match takes one, or *")
     return int(number)
+
+
+def _field(error: ConfigError) -> str | None:
+    """Return which part of a body is wrong first; the link's name stands beside the content."""
+    first = error.problems[0].partition(":")[0] if error.problems else ""
+    if isinstance(error, NameRefused) or not first:
+        return first or None
+    return "content/" + re.sub(r"\[(\d+)\]", r"/\1", first).replace(".", "/")
 
 
 def _shown(link: LinkDefinition) -> dict[str, Any]:

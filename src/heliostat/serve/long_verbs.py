@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse, Response
 from heliostat.clock import Clock
 from heliostat.errors import HeliostatError
 from heliostat.names import LinkName
+from heliostat.operate.idempotency import KeyUsed
 from heliostat.ops.asked import NoAnswerYet, PendingAnswer
 from heliostat.serve.job_messages import JobProblem
 
@@ -75,6 +76,8 @@ class LongVerb(Generic[OutcomeT]):
         Who asks.
     key
         Another request with this key means this one; empty: none does.
+    asked
+        All that was asked of it.
     is_tried
         Whether it changes nothing.
     """
@@ -87,10 +90,12 @@ class LongVerb(Generic[OutcomeT]):
         *,
         by: str,
         key: str,
+        asked: object,
         is_tried: bool,
     ) -> None:
         self.id = secrets.token_hex(6)
         self.key = key
+        self.asked = asked
         self.is_tried = is_tried
         self._by = by
         self._text = text
@@ -172,18 +177,28 @@ class LongVerbs(Generic[OutcomeT]):
         *,
         by: str,
         key: str | None,
+        asked: object,
         is_tried: bool,
     ) -> LongVerb[OutcomeT]:
         """Begin one, or return the one that was begun under this key.
 
+        Parameters
+        ----------
+        asked
+            All that was asked of it; under one key always the same.
+
         Raises
         ------
+        KeyUsed
+            Something else was asked under this key.
         HTTPException
             Another one of this link runs (409), or too many do (429).
         """
         with self._lock:
             last = self._last.get(link)
             if last is not None and key and (key, is_tried) == (last.key, last.is_tried):
+                if asked != last.asked:
+                    raise KeyUsed(f"another request was made under the key {key}")
                 return last
             if last is not None and not last.is_over:
                 raise HTTPException(409, f"another one of link {link} is under way already")
@@ -191,7 +206,13 @@ class LongVerbs(Generic[OutcomeT]):
                 text = f"{AT_ONCE} of them are under way already"
                 raise HTTPException(429, text, headers={"Retry-After": "5"})
             begun = LongVerb(
-                carry_out, self._text, self._clock, by=by, key=key or "", is_tried=is_tried
+                carry_out,
+                self._text,
+                self._clock,
+                by=by,
+                key=key or "",
+                asked=asked,
+                is_tried=is_tried,
             )
             self._last[link] = begun
             return begun

@@ -21,6 +21,7 @@ from heliostat.errors import (
     RegistryUnreachable,
     StateIncomplete,
 )
+from heliostat.operate.idempotency import KeyUsed
 
 TYPE = "about:blank"
 MEDIA_TYPE = "application/problem+json"
@@ -39,7 +40,7 @@ class Problem(BaseModel):
     code: str
     """Our code of it; those in capitals stand in docs/reference/errors.md."""
     field: str | None = None
-    """JSON pointer, or name of the parameter, that is wrong."""
+    """The parameter that is wrong, or the place in the body, as `content/topics/include/0`."""
     hint: str | None = None
     """What to do."""
 
@@ -107,9 +108,11 @@ def problem(
 
 def of_error(error: HeliostatError) -> JSONResponse:
     """Return the answer about one of our errors."""
-    status = (
-        503 if isinstance(error, NO_ANSWER) else 409 if isinstance(error, AS_THINGS_ARE) else 500
-    )
+    if isinstance(error, KeyUsed):
+        status = 422
+    else:
+        is_refused = isinstance(error, AS_THINGS_ARE)
+        status = 503 if isinstance(error, NO_ANSWER) else 409 if is_refused else 500
     return problem(status, error.text, code=error.code, hint=error.hint or None)
 
 

@@ -145,6 +145,7 @@ def add_reverse(app: FastAPI, asking: Asking) -> None:
             ),
             by=by,
             key=idempotency_key,
+            asked=body,
             is_tried=dry_run,
         )
         return answered(begun, wait_s, f"/api/v1/links/{of.name}/reverse")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 import venv
@@ -10,6 +12,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 from support.tools import ROOT
 
@@ -18,6 +21,11 @@ pytestmark = pytest.mark.thorough
 PACKAGE = ROOT / "src" / "heliostat"
 TAKEN_ALONG = {"docs/examples": "heliostat/examples", "deploy": "heliostat/deploy"}
 UV = Path(sys.executable).with_name("uv")
+ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+/")
+CONFIG = {
+    "clusters": {"east": {"bootstrap": "127.0.0.1:1"}, "west": {"bootstrap": "127.0.0.1:2"}},
+    "links": [{"name": "one", "source": "east", "target": "west", "topics": {"include": "a"}}],
+}
 CONSTRAINTS = ROOT / "requirements.build.lock"
 
 
@@ -75,9 +83,14 @@ def test_the_program_runs_from_it(wheel: Path, tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_it_is_installed_without_a_network(wheel: Path, tmp_path: Path) -> None:
-    """As docs/install.md says: wheels are made where there is one, and installed where not."""
+    """As docs/install.md says: wheels are made where there is one, and installed where not.
+
+    The page comes from there, the sandbox on demand, and `uv tool` installs the same.
+    """
     wheels, place = tmp_path / "wheels", tmp_path / "venv"
-    done(sys.executable, "-m", "pip", "wheel", "-q", "-w", wheels, wheel)
+    done(UV, "build", "-q", "--wheel", "-o", wheels, ROOT / "sandbox")
+    extra = f"heliostat[sandbox] @ {wheel.as_uri()}"
+    done(sys.executable, "-m", "pip", "wheel", "-q", "-f", wheels, "-w", wheels, extra)
     venv.create(place, with_pip=True)
     nowhere = {"HOME": str(tmp_path), "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(wheels)}
 
@@ -87,3 +100,25 @@ def test_it_is_installed_without_a_network(wheel: Path, tmp_path: Path) -> None:
     assert done(place / "bin" / "heliostat", "--version", PYTHONPATH="").startswith("heliostat ")
     lines = done(place / "bin" / "heliostat", "prepare", folder=tmp_path, PYTHONPATH="")
     assert "kept loops that copy records" in lines
+    assert "<title>Heliostat</title>" in page_of(place / "bin" / "heliostat", tmp_path)
+    done(place / "bin" / "pip", "install", "-q", "--no-cache-dir", "heliostat[sandbox]", **nowhere)
+    assert "up" in done(place / "bin" / "heliostat", "sandbox", "--help", PYTHONPATH="")
+    tools = {"UV_TOOL_DIR": str(tmp_path / "tools"), "UV_TOOL_BIN_DIR": str(tmp_path / "bin")}
+    tool = "tool", "install", "-q", "--offline", "--no-index", "--find-links", wheels, "heliostat"
+    done(UV, *tool, **tools)
+    assert done(tmp_path / "bin" / "heliostat", "--version", PYTHONPATH="").startswith("heliostat ")
+
+
+def page_of(program: Path, folder: Path) -> str:
+    """Return what `heliostat serve` of an installation shows in a browser."""
+    config = folder / "heliostat.yaml"
+    config.write_text(json.dumps(CONFIG))
+    words = [program, "serve", "--listen", "127.0.0.1:0", "-c", config]
+    environment = {**os.environ, "PYTHONPATH": ""}
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        try:
+            address = next(filter(None, map(ADDRESS.search, process.stdout)))[0]
+            return httpx.get(address, headers={"Accept": "text/html"}).text
+        finally:
+            process.terminate()

@@ -23,7 +23,7 @@ from heliostat.operate.acls import (
     home_grants,
     link_grants,
 )
-from heliostat.operate.verb_acls import grants_of_verbs
+from heliostat.operate.verb_acls import WRITERS, grants_of_verbs
 
 
 def written(topics: dict[str, Any], **source: Any) -> dict[str, Any]:
@@ -289,6 +289,20 @@ def test_a_switch_has_rights_of_its_own() -> None:
     assert any("reverse needs" in note for note in more[0].notes)
 
 
+def test_a_rolling_switch_names_transactional_ids() -> None:
+    """Given a link / when it merges / then it may see who still writes; others may not."""
+    for topics, count in (({"naming": "merge"}, 1), ({}, 0)):
+        parsed = Config.model_validate(written({"include": ["a"], **topics}))
+        source, _ = grants_of_verbs(parsed, parsed.links[0])
+        found = [each for each in source.grants if each.why in WRITERS.values()]
+        assert len(found) == count
+        for each in found:
+            assert (each.verb, each.rule.kind.name, each.rule.name) == (
+                *("switch", "TRANSACTIONAL_ID", "*"),
+            )
+            assert each.rule.operation.name == "DESCRIBE"
+
+
 def test_the_way_back_has_the_rights_of_its_link() -> None:
     config = written({"include": ["a"]})
     config["links"].append(
@@ -317,11 +331,11 @@ def test_rights_of_verbs_are_printed_by_verb(tmp_path: Path) -> None:
 
 def test_links_by_api_need_rights_on_their_home() -> None:
     config = Config.model_validate(written({"include": ["a"]}))
-    assert home_grants(config, config.links[0]) == ()
+    assert home_grants(config) == ()
     raw = written({"include": ["a"]})
     raw["clusters"]["third"] = {"bootstrap": ["t:1"]}
     config = Config.model_validate({**raw, "service": {"home": "third"}})
-    (side,) = home_grants(config, config.links[0], "User:x")
+    (side,) = home_grants(config, "User:x")
     assert (side.side, side.cluster, side.bootstrap) == ("home", "third", "t:1")
     assert {(rule.name, rule.operation) for rule in side.rules} == {
         ("heliostat.links", operation) for operation in HOME_TOPIC

@@ -142,7 +142,7 @@ def test_dead_clusters_and_this_machine_are_told_at_once(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         listen = f"127.0.0.1:{taken.getsockname()[1]}"
         service = {"listen": listen, "tokens_file": str(tmp_path / "none")}
-        answer = heliostat(written(tmp_path, service=service), "check", "--json")
+        answer = heliostat(written(tmp_path, service=service), "check", "--no-spark", "--json")
     findings = answer.json["findings"]
     problems = [(row["subject"], row["code"]) for row in findings if row["standing"] == "problem"]
     assert answer.returncode == 1

@@ -117,6 +117,8 @@ def test_one_that_takes_long_is_followed(
     assert (course.state, course.told) == ("running", ["its leases are waited out"])
     again = client.post(f"{PATH}?wait_s=0", json=body, headers=once)
     assert again.json()["id"] == begun.json()["id"], "the same, once"
+    other = client.post(PATH, json={**body, "why": "another"}, headers=once)
+    assert (other.status_code, len(calls)) == (422, 1), "not taken for the first one"
     assert client.post(PATH, json=body).status_code == 409
     may_end.set()
     assert client.post(PATH, json=body, headers=once).status_code == 200

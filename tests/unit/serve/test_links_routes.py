@@ -141,8 +141,13 @@ def test_links_of_the_file_are_refused(client: TestClient) -> None:
 @pytest.mark.parametrize(
     ("body", "field"),
     [
-        ({**NEW, "content": {**TWO, "target": "moon"}}, "target"),
-        ({**NEW, "content": {**TWO, "topics": {"includ": []}}}, "topics/includ"),
+        ({**NEW, "content": {**TWO, "target": "moon"}}, "content/target"),
+        ({**NEW, "content": {**TWO, "topics": {"includ": []}}}, "content/topics/includ"),
+        (
+            {**NEW, "content": {**TWO, "topics": {"include": ["b", "("]}}},
+            "content/topics/include/1",
+        ),
+        ({**NEW, "content": {**TWO, "name": "x"}}, "content/name"),
         ({**NEW, "name": "a.b"}, "name"),
         ({**NEW, "x": 1}, "x"),
         ({**NEW, "content": []}, "content"),
@@ -152,7 +157,31 @@ def test_links_of_the_file_are_refused(client: TestClient) -> None:
 def test_what_is_wrong_names_its_field(client: TestClient, body: Any, field: str) -> None:
     answer = client.post("/api/v1/links", json=body)
     assert (answer.status_code, answer.json()["field"]) == (422, field)
+    assert "hint" not in answer.json(), "each problem says what to do"
     assert answer.headers["Content-Type"] == "application/problem+json"
+
+
+def test_a_body_that_is_no_json_has_no_field(client: TestClient) -> None:
+    headers = {"Content-Type": "application/json"}
+    said = client.post("/api/v1/links", content=b'{"name"', headers=headers).json()
+    assert (said["status"], said.get("field")) == (422, None)
+    assert said["detail"] == "the body is no JSON: Expecting ':' delimiter (character 7)"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("DELETE", "/api/v1/links", "GET, POST"),
+        ("POST", L, "DELETE, GET, PATCH, PUT"),
+        ("GET", "/api/v1/links/one/restart", "POST"),
+    ],
+)
+def test_a_method_that_a_path_lacks_is_answered_with_those_it_has(
+    client: TestClient, method: str, path: str, allowed: str
+) -> None:
+    answer = client.request(method, path)
+    assert (answer.status_code, answer.headers["Allow"]) == (405, allowed)
+    assert answer.json()["code"] == "method_not_allowed"
 
 
 def test_what_is_asked_again_is_done_once(client: TestClient, log: HomeLog) -> None:
@@ -161,9 +190,13 @@ def test_what_is_asked_again_is_done_once(client: TestClient, log: HomeLog) -> N
     again = client.post("/api/v1/links", json=NEW, headers=key)
     assert (again.status_code, again.json()["is_repeated"]) == (201, True)
     assert again.headers["ETag"] == first.headers["ETag"]
-    other = client.post("/api/v1/links", json={**NEW, "name": "three"}, headers=key)
-    assert (other.status_code, len(log.rows)) == (422, 2)
-    assert client.post("/api/v1/links", json=NEW).status_code == 409
+    for change in ({"name": "three"}, {"why": "another"}, {"content": {**TWO, "name": "two"}}):
+        other = client.post("/api/v1/links", json={**NEW, **change}, headers=key)
+        assert (other.status_code, len(log.rows)) == (422, 2), change
+        assert "new key" in other.json()["hint"]
+    taken = client.post("/api/v1/links", json=NEW)
+    assert taken.status_code == 409
+    assert "heliostat links change two" in taken.json()["hint"]
 
 
 def test_a_home_that_is_away(client: TestClient, log: HomeLog) -> None:

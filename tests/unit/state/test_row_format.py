@@ -43,6 +43,8 @@ def test_rows_of_merged_topics_are_refused_by_versions_before_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     check_format(TOPIC, {FORMAT_KEY: MERGED})
+    first, this = (tuple(map(int, each.split("."))) for each in (MERGED["version"], __version__))
+    assert first <= this, "it names the first version that reads this format"
     monkeypatch.setattr(row_format, "FORMAT", 1)
     with pytest.raises(Refused, match=r"are of Heliostat 0\.3\.0, in format 2"):
         check_format(TOPIC, {FORMAT_KEY: MERGED})

@@ -46,7 +46,7 @@ NAMED_MAX = 3
 AT_TARGET = "can't be read at the target's registry yet"
 IN_PIPELINE = "is not known to the pipeline yet"
 UNCLEAR = (
-    "would be replaced, and no subject is named after the topic: say with schemas.framed or "
+    "would be replaced, and no subject named after the topic is known: say with schemas.framed or "
     "schemas.plain whether its values begin with ids"
 )
 

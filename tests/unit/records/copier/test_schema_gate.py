@@ -312,8 +312,8 @@ def test_a_value_that_only_seems_to_have_an_id_waits_where_ids_are_replaced() ->
     gate.fetched(item, answer(item, data), 0.0, NOW)
     assert waits(item)
     assert item.standing.reason == (
-        "source offset 0: schema id 7 would be replaced, and no subject is named after the topic: "
-        "say with schemas.framed or schemas.plain whether its values begin with ids"
+        "source offset 0: schema id 7 would be replaced, and no subject named after the topic is "
+        "known: say with schemas.framed or schemas.plain whether its values begin with ids"
     )
     assert gate.missed([item]) == (KNOWN,)
     item.spec = replace(item.spec, frames=VALUES | REPLACED)

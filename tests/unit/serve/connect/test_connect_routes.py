@@ -336,6 +336,8 @@ def test_requests_that_can_not_be_read(service: Service) -> None:
         ("GET", "/connectors/a%2Fb", 400),
     ):
         assert service.client.request(method, path).status_code == wanted, path
+    not_allowed = service.client.put("/connectors").json()
+    assert not_allowed == {"error_code": 405, "message": "HTTP 405 Method Not Allowed"}
 
 
 def test_without_a_home_links_of_the_file_are_shown_and_nothing_is_made() -> None:

@@ -120,3 +120,8 @@ export function whyFixed({ origin }) {
   if (origin === "file") return "It stands in the file, and is changed there: a run takes the file over while it goes on.";
   return origin === "connector" ? "It is a connector, and is changed by Kafka Connect’s API." : "";
 }
+
+/** Why no link can be made here; empty: one can, or it is not known yet. @param {{home: string | null} | null} listing all links that are defined */
+export function whyNoNew(listing) {
+  return listing?.home === null ? "Links made here lie on a home cluster, and there is none: set service.home in the configuration file, then start the service again." : "";
+}

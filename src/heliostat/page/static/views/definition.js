@@ -32,14 +32,16 @@ export function Definition({ name }) {
   </section>`;
 }
 
-/** A button that makes a link. */
+/** A button that makes a link, or why there can be none. */
 export function NewLink() {
-  return html`<${Buttons} verbs=${[CREATE]} definition=${null} partitions=${null} ended=${() => {}} />`;
+  const { data } = useAsked("definitions");
+  return html`<${Buttons} verbs=${[CREATE]} definition=${null} partitions=${null} lacks=${pure.whyNoNew(data)} ended=${() => {}} />`;
 }
 
-/** @param {{verbs: Verb[], definition: DefinitionRow | null, partitions: number | null, ended: (verb: Verb | null) => void}} props `ended`: with what was done; null: nothing */
-function Buttons({ verbs, definition, partitions, ended }) {
-  const whyNot = useWhyNotChange();
+/** @param {{verbs: Verb[], definition: DefinitionRow | null, partitions: number | null, lacks?: string, ended: (verb: Verb | null) => void}} props `lacks`: why nobody may; `ended`: with what was done; null: nothing */
+function Buttons({ verbs, definition, partitions, lacks = "", ended }) {
+  const mayNot = useWhyNotChange();
+  const whyNot = mayNot || lacks;
   const id = useId();
   const [opened, setOpened] = useState(/** @type {Verb | null} */ (null));
   const close = (/** @type {boolean} */ isSent) => {
