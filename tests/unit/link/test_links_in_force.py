@@ -261,7 +261,7 @@ def test_who_changes_a_link_of_the_home_is_told_where_the_link_runs(scene: Scene
     scene.look()
     assert scene.running.told[1:] == [("c", "link c begins: con wishes so", True)]
     scene.say("pam", name="heartbeat", kind=DefinitionKind.CONNECTOR)
-    scene.definitions[LinkName("c")] |= {"heartbeats": {"enabled": False}}
+    scene.definitions[LinkName("c")] |= {"groups": {"sync": True}}
     scene.look()
     assert scene.running.told[2][1].endswith("(while it copies): pam wishes so")
     scene.say("ben", "not needed")
