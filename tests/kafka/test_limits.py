@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 MB = 1_000_000
 RECORD_BYTES, PARTITIONS, BATCH_RECORDS = 10_000, 2, 10
-SECONDS = 7.0
+SECONDS = 6.0
 
 
 class Scene:
@@ -86,7 +86,7 @@ def test_a_topic_is_limited_beside_a_free_one_while_it_runs(scene: Scene) -> Non
     at once, the limit changes while it runs, beside one of the link; `none` lifts each, and no
     round begins anew.
     """
-    scene.write(scene.slow, batches=450)
+    scene.write(scene.slow, batches=250)
     told = heliostat(
         scene.config, "limit", scene.name, "2MB/s", "--topic", scene.slow, "--why", "x"
     )
@@ -95,7 +95,7 @@ def test_a_topic_is_limited_beside_a_free_one_while_it_runs(scene: Scene) -> Non
     with RunningLink(scene.config) as link:
         until(lambda: scene.bytes_of(scene.slow) > MB, link.text)
         before = scene.status()["driver"]["generations"]
-        scene.write(scene.free, batches=100)
+        scene.write(scene.free, batches=50)
         began_s = time.monotonic()
         wait_level(link, scene.source, scene.target, {scene.free: PARTITIONS})
         assert time.monotonic() - began_s < 5.0, "the free topic waited for the limited one"
