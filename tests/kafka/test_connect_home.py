@@ -39,7 +39,7 @@ def test_the_home_keeps_what_memory_keeps(cluster_pair: ClusterPair) -> None:
         (connector,) = stored(SOURCE)
         one.write(connector)
         assert other.read() == one.read()
-        other.remove(connector.name)
+        other.remove(connector.name, "ann", 7)
         assert connector.name not in one.read()
 
 

@@ -109,7 +109,10 @@ class Show:
         link: str = LINK,
         within_s: float = SEEN_WITHIN_S,
     ) -> None:
-        """Change something by one face, and measure when each other one shows it."""
+        """Change something by one face, and measure when each other one shows it.
+
+        However long the change itself takes, the last one shows it within two seconds of the first.
+        """
         others = [face for face in self.faces if face is not actor and what in face.shows]
         early = [face.name for face in others if holds(face.shown(what, link))]
         assert not early, f"{change} by {actor.name} is shown before it is done, by {early}"
@@ -136,6 +139,9 @@ class Show:
                     f"{change} by {actor.name}: {name} shows it after {took_s:.1f} s: {last}"
                 )
         assert late == [], f"{late}\n{self.standby.text()[-2000:]}"
+        shown_s = {name: seen_s - actor.began_s for name, (seen_s, _) in at_s.items()}
+        apart_s = max(shown_s.values()) - min(shown_s.values())
+        assert apart_s <= SEEN_WITHIN_S, f"{change}: faces are {apart_s:.1f} s apart: {shown_s}"
         if what in actor.shows:
             until(lambda: holds(actor.shown(what, link)), f"{actor.name} shows its own {change}")
 

@@ -80,7 +80,9 @@ class Scene:
 @pytest.fixture
 def scene(cluster_pair: ClusterPair, tmp_path: Path) -> Iterator[Scene]:
     made = Scene(cluster_pair, tmp_path)
-    follower = HomeFollower(lambda: made.file, made.changes.append, made.told.append)
+    follower = HomeFollower(
+        lambda: made.file, lambda look: made.changes.append(look.whole), made.told.append
+    )
     follower.start()
     yield made
     follower.stop()
@@ -171,6 +173,9 @@ def test_verbs_and_a_run_know_the_links_of_the_home(scene: Scene) -> None:
     paused = heliostat(scene.file.path, "pause", scene.name, "--wait", "0")
     assert paused.returncode == 1, paused.said
     assert "has no owner now" in paused.stdout
+    [status] = heliostat(scene.file.path, "status", "--link", scene.name, "--json").json
+    assert (status["state"], status["wish"]["state"]) == ("unknown", "paused")
+    assert "has no owner now" in status["wish_waits"]
     only = scene.file.path.read_text().replace(
         "links: []", "links: []\nspark: {master: 'local[3]'}"
     )

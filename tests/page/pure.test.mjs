@@ -204,6 +204,13 @@ test("a link's state as a sentence", () => {
   assert.equal(says.linkSentence(link({ unknown: 2 }), at, null).more.length, 1, "what is not known is said");
 });
 
+test("a wish that waits says why", () => {
+  const why = "the link has no owner now";
+  assert.equal(says.wishWaits({ wish: { state: "paused" }, wish_waits: why }), "It waits: the link has no owner now.");
+  assert.equal(says.wishWaits({ wish: null, wish_waits: why }), "What is wished waits: the link has no owner now.");
+  assert.equal(says.wishWaits({ wish: null, wish_waits: "" }), "");
+});
+
 test("what would be lost is never better than the truth", () => {
   const loss = (records, truth, age_s = null) => ({ records, age_s, truth });
   const text = (changes, atMs) => exposure.exposureSentences(link(changes), atMs).map(plain);

@@ -44,13 +44,21 @@ class MemoryBook:
         self._log = log
         self.position = Offset(0)
         self.definitions: dict[DefinitionKey, Definition] = {}
+        self._taken_out: dict[DefinitionKey, Definition] = {}
         self.is_there = True
 
     def exists_now(self) -> None:
         """Nothing to note."""
 
+    def ensure(self) -> None:
+        """It is there."""
+
     def close(self) -> None:
         """Nothing to close."""
+
+    def taken_out(self) -> dict[DefinitionKey, Definition]:
+        rows, self._taken_out = self._taken_out, {}
+        return rows
 
     def read(self) -> None:
         self.position, self.definitions = Offset(0), {}
@@ -82,7 +90,8 @@ class MemoryBook:
         rows = self._log.rows[self.position :]
         for row in rows:
             if row.definition is None:
-                self.definitions.pop(row.key, None)
+                if (last := self.definitions.pop(row.key, None)) is not None:
+                    self._taken_out[row.key] = last
             else:
                 self.definitions[row.key] = row.definition
         self.position = Offset(len(self._log.rows))

@@ -78,6 +78,7 @@ def more_words(status: LinkStatus) -> str:
     if status.wish and status.state == status.wish["state"]:
         why = f" ({status.wish['why']})" if status.wish["why"] else ""
         words += f"  as {status.wish['by']} wishes{why}"
+    words += waiting_words(status)
     if status.state == "running" and status.restarts and status.restarts["count"]:
         words += f"  began again {status.restarts['count']} times, after {last_halt(status)}"
     if status.open_records:
@@ -89,6 +90,16 @@ def more_words(status: LinkStatus) -> str:
     if status.driver.get("schemas"):
         words += f"  {_schemas(status.driver['schemas'])}"
     return words
+
+
+def waiting_words(status: LinkStatus) -> str:
+    """Return what is wished of a link that no driver runs, and why it waits."""
+    if not status.wish_waits:
+        return ""
+    wish = status.wish
+    why = f" ({wish['why']})" if wish and wish["why"] else ""
+    what = f"{wish['state']}, as {wish['by']} wishes{why}," if wish else "what is wished"
+    return f"  {what} waits: {status.wish_waits}"
 
 
 def last_halt(status: LinkStatus) -> str:

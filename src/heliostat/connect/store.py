@@ -44,8 +44,8 @@ class ConnectorStore(Protocol):
         """Write the state of one that is there; its configuration stays."""
         ...
 
-    def remove(self, name: str) -> None:
-        """Remove one; nothing happens if there is none."""
+    def remove(self, name: str, by: str, at_ms: int) -> None:
+        """Remove one, by this word at this time; nothing happens if there is none."""
         ...
 
 
@@ -119,13 +119,14 @@ class HomeConnectors:
             offset = self._book.write(connector.to_state())
             self._look(Offset(offset + 1))
 
-    def remove(self, name: str) -> None:
-        """Remove one; nothing happens if there is none."""
+    def remove(self, name: str, by: str, at_ms: int) -> None:
+        """Remove one, by this word at this time; nothing happens if there is none."""
         with self._lock:
             self._look(Offset(0))
             found = self._connectors().get(name)
             if found is None:
                 return
+            self._book.write(self._book.definitions[found.key].leaving(by, at_ms))
             self._book.remove([found.state_key, found.key])
             for _ in range(LOOKS_MAX):
                 if name not in self._connectors():
@@ -160,7 +161,7 @@ def connectors_in(
     return {
         key.name: _connector(row, definitions.get(DefinitionKey(DefinitionKind.STATE, key.name)))
         for key, row in definitions.items()
-        if key.kind is DefinitionKind.CONNECTOR
+        if key.kind is DefinitionKind.CONNECTOR and not row.is_leaving
     }
 
 

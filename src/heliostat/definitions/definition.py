@@ -7,7 +7,7 @@ never by a clock. Its generation is its place in that order, so no two versions 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, Self
 
@@ -61,7 +61,8 @@ class DefinitionKey:
 
 NOT_WRITTEN = Offset(-1)
 LEAVING = "leaving"
-"""In what a link's row keeps beside its content: it is gone but for topics that it leaves."""
+"""In what a row keeps beside its content: it is deleted, by whom and why its row says, before it is
+removed. Of a link topics may still be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +82,19 @@ class Definition:
 
     @property
     def is_leaving(self) -> bool:
-        """Whether the link is deleted, and only topics of it are still to be."""
+        """Whether it is deleted: who did so, and why, is what is left of it."""
         return LEAVING in (self.extra or {})
+
+    def leaving(self, by: str, at_ms: int, why: str = "", what: object = None) -> Self:
+        """Return the row to write before it is removed: who deletes it, when and why.
+
+        Parameters
+        ----------
+        what
+            What else goes with it.
+        """
+        extra = {**(self.extra or {}), LEAVING: what or {}}
+        return replace(self, extra=extra, by=by, at_ms=at_ms, why=why)
 
     def to_json(self) -> dict[str, Any]:
         """Return its row."""

@@ -42,6 +42,7 @@ class DefinitionBook:
         self._topic = KeyedTopic(home, DEFINITIONS_TOPIC, CLIENT_ID, OwnRows((), self._foreign))
         self._reader = self._topic.reader()
         self._definitions: dict[DefinitionKey, Definition] = {}
+        self._taken_out: dict[DefinitionKey, Definition] = {}
 
     def ensure(self, replication_factor: int | None = None) -> None:
         """Create the topic if it is missing."""
@@ -65,6 +66,11 @@ class DefinitionBook:
     def definitions(self) -> Mapping[DefinitionKey, Definition]:
         """What was read so far."""
         return self._definitions
+
+    def taken_out(self) -> Mapping[DefinitionKey, Definition]:
+        """Return those removed since the last call, as they were last."""
+        rows, self._taken_out = self._taken_out, {}
+        return rows
 
     def read(self) -> None:
         """Read all definitions; a topic that does not exist holds none."""
@@ -108,7 +114,8 @@ class DefinitionBook:
                 self._foreign.note(self._topic.topic, change.offset, change.key, error)
                 continue
             if row is None:
-                self._definitions.pop(key, None)
+                if (last := self._definitions.pop(key, None)) is not None:
+                    self._taken_out[key] = last
             else:
                 self._definitions[key] = row
             rows.append(DefinitionRow(key, row, change.offset))

@@ -6,15 +6,13 @@ What runs goes on while the home does not answer (I7); that is told once.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 
 from heliostat.clusters.foreign_records import ForeignRecords
 from heliostat.config import Config, ConfigFile
-from heliostat.config.defined import WholeConfig
-from heliostat.definitions.definition import Definition, DefinitionKey
 from heliostat.definitions.definition_book import DefinitionBook
-from heliostat.definitions.home_links import Contents, HomeLinks, contents_of
+from heliostat.definitions.home_links import Contents, HomeLinks, HomeLook, Rows, contents_of
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, ProtocolError
 
 WAIT_S = 0.5
@@ -22,7 +20,7 @@ AGAIN_S = 3.0
 """Between two tries, when the home does not answer."""
 ENDS_WITHIN_S = 3.0
 Tell = Callable[[str], None]
-ReadContents = Callable[[ConfigFile, Mapping[DefinitionKey, Definition]], Contents]
+ReadContents = Callable[[ConfigFile, Rows], Contents]
 OpenBook = Callable[[Config, ForeignRecords], DefinitionBook]
 
 
@@ -32,7 +30,7 @@ def open_home(config: Config, foreign: ForeignRecords) -> DefinitionBook:
     return DefinitionBook(config.clusters[config.service.home].access(), foreign)
 
 
-def _contents(_: ConfigFile, definitions: Mapping[DefinitionKey, Definition]) -> Contents:
+def _contents(_: ConfigFile, definitions: Rows) -> Contents:
     return contents_of(definitions)
 
 
@@ -44,8 +42,7 @@ class HomeFollower:
     file
         Returns the configuration file as it is in force; `service.home` of it must be set.
     on_change
-        Receives the configuration once the home is read, then when it differs from the one before,
-        and which definitions are left out.
+        Receives what a look has come to once the home is read, then when that or the file differs.
     tell
         Receives lines for the log.
     open_book
@@ -57,7 +54,7 @@ class HomeFollower:
     def __init__(
         self,
         file: Callable[[], ConfigFile],
-        on_change: Callable[[WholeConfig], None],
+        on_change: Callable[[HomeLook], None],
         tell: Tell,
         open_book: OpenBook = open_home,
         contents: ReadContents = _contents,
@@ -69,7 +66,7 @@ class HomeFollower:
         self._contents = contents
         self._foreign = ForeignRecords(tell)
         self._links = HomeLinks()
-        self._before: WholeConfig | None = None
+        self._before: HomeLook | None = None
         self._was_there = False
         self._lost = ""
         self._file_changed = threading.Event()
@@ -117,14 +114,16 @@ class HomeFollower:
 
     def _take(self, book: DefinitionBook) -> None:
         self._file_changed.clear()
-        whole = self._links.whole(self._file(), self._contents(self._file(), book.definitions))
-        before, self._before = self._before, whole
-        waits = {} if before is None else before.waits
+        file = self._file()
+        whole = self._links.whole(file, self._contents(file, book.definitions))
+        look = HomeLook(whole, file, {**book.taken_out(), **book.definitions})
+        before, self._before = self._before, look
+        waits = {} if before is None else before.whole.waits
         for name, problems in whole.waits.items():
             if waits.get(name) != problems:
                 self._tell(f"link {name} of the home waits: {'; '.join(problems)}")
-        if whole != before:
-            self._on_change(whole)
+        if before is None or (whole, file) != (before.whole, before.file):
+            self._on_change(look)
 
     def _note_lost(self, error: HeliostatError) -> None:
         if not self._lost and not self._stopping.is_set():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from heliostat.config import ConfigFile
@@ -11,6 +12,19 @@ from heliostat.definitions.definition import Definition, DefinitionKey, Definiti
 from heliostat.names import LinkName
 
 Contents = Mapping[LinkName, Mapping[str, Any]]
+Rows = Mapping[DefinitionKey, Definition]
+
+
+@dataclass(frozen=True, slots=True)
+class HomeLook:
+    """What a look at the home has come to."""
+
+    whole: WholeConfig
+    """The file's configuration with the home's links."""
+    file: ConfigFile
+    """The file that it was read with."""
+    rows: Rows
+    """What the home holds, and what was removed since the look before, as it was last."""
 
 
 def links_in(definitions: Mapping[DefinitionKey, Definition]) -> dict[LinkName, Definition]:
@@ -26,6 +40,19 @@ def links_in(definitions: Mapping[DefinitionKey, Definition]) -> dict[LinkName, 
 def contents_of(definitions: Mapping[DefinitionKey, Definition]) -> dict[LinkName, Any]:
     """Return what each of these links has under `links:`."""
     return {name: row.content for name, row in links_in(definitions).items()}
+
+
+def said_of(rows: Rows) -> dict[LinkName, Definition]:
+    """Return the row that last said something of each link: its own, or its connector's."""
+    of_links = {
+        LinkName(row.key.name): row for row in rows.values() if row.key.kind is DefinitionKind.LINK
+    }
+    of_connectors = {
+        LinkName(str(link)): row
+        for row in rows.values()
+        if row.key.kind is DefinitionKind.CONNECTOR and (link := (row.extra or {}).get("link"))
+    }
+    return {**of_connectors, **of_links}
 
 
 class HomeLinks:

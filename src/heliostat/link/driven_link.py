@@ -90,34 +90,34 @@ class DrivenLink:
         self.wanted = WantedLink(link)
         name, clock = LinkName(link.name), process.clock
         board = self.board = StatusBoard(name)
-        self._events = KeptEvents(process.events.of(link.name), link.name, clock.wall_ms)
+        self.events = KeptEvents(process.events.of(link.name), link.name, clock.wall_ms)
         aliases = {each.described: each.alias for each in (source, target)}
-        self._troubles = Troubles(aliases, clock, self._events, self._behind)
+        self._troubles = Troubles(aliases, clock, self.events, self._behind)
         restarts = RestartKeeper(
             name,
             link.restarts.max,
             RestartBook(link, target),
             board,
             clock=clock,
-            events=self._events,
+            events=self.events,
         )
         self.kept = KeptLink(
             self.wanted,
             self._service,
             board,
             restarts=restarts,
-            events=self._events,
+            events=self.events,
             troubles=self._troubles,
             scheduler=process.scheduler,
         )
         self._ends = KnownEnds(functools.partial(read_ends, source, target), clock)
-        foreign = ForeignRecords(self._events.warn)
+        foreign = ForeignRecords(self.events.warn)
         self._reader = ReportReader(
             name,
             lambda: RecentRecords(target, progress_topic(name), foreign),
             board,
             clock=clock,
-            events=self._events,
+            events=self.events,
             troubles=self._troubles,
             stopping=self._stopping,
         )
@@ -163,7 +163,7 @@ class DrivenLink:
             Resources(process.runner, self._lanes, self._claims, self._states()),
             board=self.board,
             clock=process.clock,
-            events=self._events,
+            events=self.events,
             troubles=self._troubles,
             processes=process.processes,
             scheduler=process.scheduler,

@@ -30,8 +30,14 @@ ENDS_WITHIN_S = 5.0
 class FileUsers(Protocol):
     """What goes by the file: the links of a process."""
 
-    def change_to(self, config: Config, file: ConfigFile) -> None:
-        """Go by another configuration, taken from this file; returns when links have ended."""
+    def change_to(self, config: Config, file: ConfigFile, *, is_confirmed: bool) -> None:
+        """Go by another configuration, taken from this file; returns when links have ended.
+
+        Parameters
+        ----------
+        is_confirmed
+            Whether nothing of the file is to be held back.
+        """
         ...
 
     def source_topics(self, link: LinkName) -> frozenset[TopicName] | None:
@@ -121,8 +127,9 @@ class FollowedFile:
             taken = hold_back(self._in_force, wanted, self._users.source_topics)
         changes = changes_between(self._of_ours(self._in_force), self._of_ours(taken.config))
         self._tell(changes, taken)
-        if taken.config != self._in_force:  # of other links, too: they write to the same targets
-            self._users.change_to(taken.config, file)
+        # Of other links, too: they write to the same targets. Some of the home may be held.
+        if taken.config != self._in_force or is_confirmed:
+            self._users.change_to(taken.config, file, is_confirmed=is_confirmed)
         self._in_force = taken.config
         self._remark(taken)
 

@@ -7,7 +7,7 @@ delete records: held back are
     a selection that leaves more than a tenth of the topics that it selects now
     a policy that deletes at the target: `restart` of gaps, and further followed deletions
 
-All else of the file takes effect meanwhile.
+All else of the file takes effect meanwhile. What it does to links of the home: `home_in_force`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def hold_back(in_force: Config, wanted: Config, source_topics: SourceTopics) -> 
         if was is None:
             links.append(link)
             continue
-        taken, some = _of_link(was, link, source_topics)
+        taken, some = hold_back_link(was, link, source_topics)
         links.append(taken)
         held += some
     for link in in_force.links:
@@ -85,9 +85,10 @@ def hold_back(in_force: Config, wanted: Config, source_topics: SourceTopics) -> 
     return TakenConfig(wanted.model_copy(update=update) if held else wanted, tuple(held))
 
 
-def _of_link(
+def hold_back_link(
     old: LinkConfig, new: LinkConfig, source_topics: SourceTopics
 ) -> tuple[LinkConfig, list[HeldChange]]:
+    """Return what of a link's new configuration takes effect by itself, and what is held back."""
     name = LinkName(new.name)
     if (old.source, old.target) != (new.source, new.target):
         way = f"{old.source} → {old.target} becomes {new.source} → {new.target}"

@@ -10,7 +10,7 @@ from heliostat.clusters.wire.connection import DialSettings
 from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import LinkConfig
 from heliostat.names import LinkName
-from heliostat.wishes.order import Stage
+from heliostat.wishes.order import Orders, OrderVerb, Stage
 from heliostat.wishes.restarts import RestartMemory
 from heliostat.wishes.wish_book import CLIENT_ID, WishBook
 
@@ -32,7 +32,7 @@ class RestartStore(Protocol):
         ...
 
     def orders(self) -> Collection[str]:
-        """Return the ids of orders for the link as a whole that no owner has begun."""
+        """Return the ids of orders to begin the whole link anew that no owner has begun."""
         ...
 
     def close(self) -> None:
@@ -67,8 +67,7 @@ class RestartBook:
 
     def orders(self) -> Collection[str]:
         """See `RestartStore.orders`."""
-        waiting = self._read().orders.of(Stage.WAITS)
-        return [each.order.order_id for each in waiting if each.order.place.topic is None]
+        return restarts_ordered(self._read().orders)
 
     def close(self) -> None:
         """See `RestartStore.close`."""
@@ -97,3 +96,12 @@ class RestartBook:
             self.close()  # it is read from its start next time
             raise
         return book
+
+
+def restarts_ordered(orders: Orders) -> list[str]:
+    """Return the ids of orders to begin the whole link anew that wait: none of another verb."""
+    return [
+        each.order.order_id
+        for each in orders.of(Stage.WAITS)
+        if each.order.verb is OrderVerb.RESTART and each.order.place.topic is None
+    ]

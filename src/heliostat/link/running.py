@@ -177,6 +177,11 @@ class Running:
             self._begin_links()
         return changes
 
+    def tell(self, link: LinkName, text: str) -> None:
+        """Tell what is changed of a link: in its history too, if it is one of these."""
+        of = (driven.events for driven in list(self.driven) if driven.name == link)
+        next(of, self._events.of(link)).info(text)
+
     def remark(self, remarks: Mapping[LinkName, NotInForce]) -> None:
         """Say this in the status of links until it is called again."""
         for driven in list(self.driven):

@@ -16,6 +16,7 @@ from dataclasses import replace
 from time import monotonic
 from typing import Any
 
+from heliostat.definitions.definition import Definition
 from heliostat.handover.promotion import Promotion
 from heliostat.handover.unfenced import Unfenced
 from heliostat.link.order_part import OrderPart
@@ -28,6 +29,7 @@ from heliostat.records.copier.lane_limits import ByteLimits, Priority
 from heliostat.wishes.job import told_between
 from heliostat.wishes.levels import Levels, Said
 from heliostat.wishes.rate import rate_text
+from heliostat.wishes.reading import report_of
 from heliostat.wishes.restarts import RestartMemory
 from heliostat.wishes.wish import Place, Wish, Wishes
 from heliostat.wishes.wish_book import WishBook
@@ -38,8 +40,6 @@ WAIT_S, PENDING_WAIT_S = 1.0, 0.02
 """How long one look waits for a wish, and while lanes have not all answered one."""
 PENDING_S = 5.0
 """Lanes answer within milliseconds; after this a look waits as if they had."""
-REPORTED_MAX = 20
-"""Paused topics and partitions named in the driver's report, which is written each second."""
 Wanted = Mapping[LaneId, tuple[PartitionSpec, ...]]
 
 
@@ -230,24 +230,13 @@ class WishPart:
     def report(self) -> dict[str, Any]:
         """Return the wishes' part of the driver's report."""
         now, restarts = self.now(), self.restarts
-        pauses = sorted(now.pauses(), key=lambda wish: wish.place.key)
-        of_link, unfenced = now.of_link(), Unfenced.of(now.promotions.values())
+        unfenced = Unfenced.of(now.promotions.values())
         return {
             "answered": self._answered,
             "orders": self._orders.report(),
             "restarts": None if restarts is None else restarts.to_json(),
-            "link": None if of_link is None else of_link.to_json(),
-            "paused": [
-                {"place": str(wish.place), **wish.to_json()} for wish in pauses[:REPORTED_MAX]
-            ],
-            "paused_count": len(pauses),
             "unfenced": None if unfenced is None else unfenced.to_json(),
-            "limits": [{"topic": each.topic, **each.to_json()} for each in now.levels.limits()][
-                :REPORTED_MAX
-            ],
-            "preferences": [
-                {"topics": each.topics, **each.to_json()} for each in now.levels.preferences()
-            ][-REPORTED_MAX:],
+            **report_of(now),
         }
 
     def close(self) -> None:
@@ -289,14 +278,14 @@ def _level_changes(before: Levels, now: Levels) -> Iterator[str]:
             yield f"{place} is limited to {rate_text(each.bytes_per_s)}: {told(each.said)}"
     for topic in sorted(old.keys() - new.keys(), key=str):
         yield f"{topic or 'the link'} has no limit any more"
-    known = list(before.preferences())
+    known = set(before.preferences())
     for preference in now.preferences():
         if preference not in known:
             name = preference.priority.value
             yield f"{preference.topics} has {name} priority: {told(preference.said)}"
 
 
-def told(wish: Wish | Said | Promotion) -> str:
+def told(wish: Wish | Said | Promotion | Definition) -> str:
     """Return who wishes it and why."""
     return f"{wish.by} wishes so" + (f", {wish.why}" if wish.why else "")
 

@@ -83,6 +83,14 @@ LINK_RESTART_NEXT = _family(
     LINK,
     "When a link that is halted begins again; absent if it runs, or if a person must say so.",
 )
+LINK_HALTED = _family(
+    "link_halted",
+    GAUGE,
+    (*LINK, "phase", "code"),
+    "1 while the link has halted; absent while it runs. How it goes on: it `waits`, to begin again "
+    "by itself, is `refused` until its configuration changes, or `gave_up` until a restart is "
+    "ordered; and the error that halted it, a code of docs/reference/errors.md.",
+)
 CONFIGURATION_LIVE = _family(
     "configuration_live_timestamp_seconds",
     GAUGE,

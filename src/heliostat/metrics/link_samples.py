@@ -109,6 +109,9 @@ class LinkSamples:
         next_ms = restarts.get("next_ms")
         samples.add(f.LINK_RESTARTS, mine, restarts.get("total"))
         samples.add(f.LINK_RESTART_NEXT, mine, None if next_ms is None else next_ms / 1000)
+        if status.state == "halted":
+            phase, code = restarts.get("phase", ""), restarts.get("code", "")
+            samples.add(f.LINK_HALTED, labels({**self._names, "phase": phase, "code": code}), 1)
         samples.add(f.LANES, mine, len(status.lanes))
         for lane in status.lanes:
             labelled = f'{mine},lane="{lane["lane"]}"'

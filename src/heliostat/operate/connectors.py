@@ -189,7 +189,7 @@ class Connectors:
             store, before = self._changeable(name)
             if before is None:
                 raise NoSuchConnector(name)
-            store.remove(name)
+            store.remove(name, by, self._clock.wall_ms())
             link = LinkName(before.link) if before.link else None
             self._tell(f"connector {name}{_of(link)} is deleted: {by} asks so")
 
@@ -251,7 +251,7 @@ class Connectors:
             raise NoSuchConnector(f"{name}-{task}")
         named = set(shown.view.tasks[task].partitions)
         for link in self.shown.own_links(shown):
-            places = [place for place in self.shown.stopped(link) if place in named]
+            places = [place for place in self.shown.stopped(link) if str(place) in named]
             if places:
                 self.shown.links.restart(link, places, by)
 

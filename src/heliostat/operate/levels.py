@@ -15,6 +15,7 @@ from heliostat.operate.wish_desk import wish_desk
 from heliostat.operate.wishes import CARRIED_OUT_WITHIN_S, await_owner
 from heliostat.records.copier.lane_limits import Priority
 from heliostat.wishes.levels import (
+    ANY,
     LIMITED_TOPICS_MAX,
     PATTERN,
     Level,
@@ -24,8 +25,6 @@ from heliostat.wishes.levels import (
     Said,
 )
 from heliostat.wishes.rate import rate_text
-
-ANY = "*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,14 +173,14 @@ def _wish(
             if changed:
                 end = book.write(changed, link.state.replication_factor)
             is_done, waits = await_owner(desk.reader, end, desk.clock, asked.within_s)
-        concerned = [topic for topic in topics if any(_covers(each, topic) for each in levels)]
+        about = concerned(levels, topics)
         return LevelAnswer(
             desk.link,
             wished,
             tuple(map(place_of, levels)),
             tuple(map(place_of, changed)),
-            len(concerned),
-            sum(topics[topic] for topic in concerned),
+            len(about),
+            sum(topics[topic] for topic in about),
             is_done,
             waits,
             desk.took_s(),
@@ -195,10 +194,21 @@ def place_of(level: Level) -> str:
     return level.topics if isinstance(level, Preference) else level.topic or "the link"
 
 
-def _covers(level: Level, topic: TopicName) -> bool:
-    if isinstance(level, Preference):
-        return level.covers(topic)
-    return level.topic in {None, topic}
+def concerned(levels: Sequence[Level], topics: Collection[TopicName]) -> set[TopicName]:
+    """Return those of some topics that levels are about."""
+    names, patterns = set[str](), list[Preference]()
+    for each in levels:
+        if isinstance(each, Preference) and each.is_pattern:
+            patterns.append(each)
+        elif isinstance(each, Preference):
+            names.add(each.topics)
+        elif each.topic is None:
+            return set(topics)
+        else:
+            names.add(each.topic)
+    return {
+        topic for topic in topics if topic in names or any(each.covers(topic) for each in patterns)
+    }
 
 
 def check_count(known: Levels, changed: Sequence[Level]) -> None:

@@ -18,7 +18,7 @@ from heliostat.clusters.wire.lent import LentClusters
 from heliostat.config import STATE_TOPIC_PREFIX, ClusterConfig, Config, ConfigFile, LinkConfig
 from heliostat.config.defined import with_definitions
 from heliostat.connect.home_contents import home_contents
-from heliostat.definitions.definition import LEAVING, Definition, DefinitionKey, DefinitionKind
+from heliostat.definitions.definition import Definition, DefinitionKey, DefinitionKind
 from heliostat.definitions.definition_book import DefinitionBook
 from heliostat.errors import BrokerError, Refused
 from heliostat.names import LinkName, TopicName
@@ -102,8 +102,8 @@ def delete_link(
         answer = DefinitionAnswer(LinkName(name), "deleted", None, None, topics=topics, notes=notes)
         if asker.dry_run:
             return replace(answer, is_tried=True)
+        notes = (*notes, *_leave(book, row, asker, removal))
         if link is not None:
-            notes = (*notes, *_leave(book, row, asker, removal))
             topics = _delete_topics(file, link, removal, within_s)
         generation = book.remove([key])
         notes = (*notes, *notes_between(book, key, generation))
@@ -126,10 +126,9 @@ def _link(file: ConfigFile, book: DefinitionBook, row: Definition) -> LinkConfig
 def _leave(
     book: DefinitionBook, row: Definition, asker: Asker, removal: Removal
 ) -> tuple[str, ...]:
-    """Write that the link is gone but for its topics; return what others did meanwhile."""
-    extra = {**(row.extra or {}), LEAVING: removal.to_json()}
+    """Write who deletes the link, when and why; return what others did meanwhile."""
     now_ms = SystemClock().wall_ms()
-    generation = book.write(replace(row, extra=extra, by=asker.by, why=asker.why, at_ms=now_ms))
+    generation = book.write(row.leaving(asker.by, now_ms, asker.why, removal.to_json()))
     return notes_between(book, row.key, generation)
 
 

@@ -1,4 +1,4 @@
-"""Topics and partitions as operators name them: `TOPIC`, or `TOPIC-PARTITION`.
+"""Topics and partitions as operators name them: `TOPIC`, or `TOPIC-PARTITION`; or as a place.
 
 What a link's driver has reported says which is meant. A link that has just begun has reported
 nothing yet, or not all: then what is wished already says it, or else the source.
@@ -24,7 +24,7 @@ AskSource = Callable[[Collection[TopicName]], Mapping[TopicName, int]]
 
 
 def places_named(
-    texts: Sequence[str],
+    named: Sequence[str | Place],
     reported: Collection[TopicPartition],
     wished: Collection[Place],
     ask: AskSource,
@@ -33,6 +33,8 @@ def places_named(
 
     Parameters
     ----------
+    named
+        A place is meant as it is; a text names a topic of that name, else a partition.
     reported
         Partitions of which the link's driver has reported.
     wished
@@ -51,9 +53,9 @@ def places_named(
     known = {each.topic: 0 for each in reported}
     for each in reported:
         known[each.topic] = max(known[each.topic], each.partition + 1)
-    missing = [text for text in texts if _place_in(text, known, wished) is None]
+    missing = [each for each in named if _place_in(each, known, wished) is None]
     known |= _asked(missing, ask)
-    return [_found(text, known, wished, topics) for text in texts]
+    return [_found(each, known, wished, topics) for each in named]
 
 
 def require_topics(names: Sequence[str], reported: Collection[TopicName], ask: AskSource) -> None:
@@ -65,11 +67,11 @@ def require_topics(names: Sequence[str], reported: Collection[TopicName], ask: A
             raise Refused(f"the link has no topic {name}", hint=nearest(name, reported))
 
 
-def _asked(missing: Sequence[str], ask: AskSource) -> Mapping[TopicName, int]:
+def _asked(missing: Sequence[str | Place], ask: AskSource) -> Mapping[TopicName, int]:
     if not missing:
         return {}
     try:
-        return ask({name for text in missing for name in _names_in(text)})
+        return ask({place.topic for each in missing for place in _meant(each) if place.topic})
     except ConnectionLost as error:
         raise Refused(
             f"whether the link has {missing[0]} is not known: its driver has not reported it, and "
@@ -98,32 +100,40 @@ def nearest(text: str, topics: Iterable[str]) -> str:
     return f"did you mean {close[0]}?" if close else "`heliostat status --all` lists its topics"
 
 
-def _place_in(text: str, known: Mapping[TopicName, int], wished: Collection[Place]) -> Place | None:
-    """Return the place that a text names among those that are known; a topic's name goes first."""
-    topic, *parents = _names_in(text)
-    if topic in known or Place(topic) in wished:
-        return Place(topic)
-    for parent in parents:
-        place = Place(parent, PartitionId(int(text[len(parent) + 1 :])))
-        if known.get(parent, 0) > (place.partition or 0) or place in wished:
+def _place_in(
+    named: str | Place, known: Mapping[TopicName, int], wished: Collection[Place]
+) -> Place | None:
+    """Return the place that is named among those that are known."""
+    for place in _meant(named):
+        count = 0 if place.topic is None else known.get(place.topic, 0)
+        if place in wished or (place.partition is None and place.topic in known):
+            return place
+        if place.partition is not None and count > place.partition:
             return place
     return None
 
 
-def _names_in(text: str) -> list[TopicName]:
-    """Return the topics that a text may mean: of that name, or with a partition's number at it."""
-    match = _PARTITION.fullmatch(text)
-    return [TopicName(text)] + ([] if match is None else [TopicName(match[1])])
+def _meant(named: str | Place) -> list[Place]:
+    """Return what may be meant; of a text a topic of that name first, then a partition."""
+    if isinstance(named, Place):
+        return [named]
+    places = [Place(TopicName(named))]
+    if (match := _PARTITION.fullmatch(named)) is not None:
+        places.append(Place(TopicName(match[1]), PartitionId(int(match[2]))))
+    return places
 
 
 def _found(
-    text: str, known: Mapping[TopicName, int], wished: Collection[Place], topics: Iterable[str]
+    named: str | Place,
+    known: Mapping[TopicName, int],
+    wished: Collection[Place],
+    topics: Iterable[str],
 ) -> Place:
-    place = _place_in(text, known, wished)
+    place = _place_in(named, known, wished)
     if place is not None:
         return place
-    for name in _names_in(text):
-        if name in known:
-            number = text[len(name) + 1 :]
-            raise Refused(f"{name} has no partition {number} in this link")
+    for place in _meant(named):
+        if place.topic in known:
+            raise Refused(f"{place.topic} has no partition {place.partition} in this link")
+    text = named if isinstance(named, str) else str(named.topic)
     raise Refused(f"the link has no topic {text}", hint=nearest(text, topics))

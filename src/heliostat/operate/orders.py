@@ -70,7 +70,7 @@ class OrderAnswer:
 def order_restart(
     config: Config,
     link: LinkConfig,
-    topics: Sequence[str] = (),
+    topics: Sequence[str | Place] = (),
     *,
     by: str,
     why: str = "",
@@ -83,7 +83,7 @@ def order_restart(
     Parameters
     ----------
     topics
-        Names at the source, or `TOPIC-PARTITION`; none: the link as a whole.
+        Names at the source, or `TOPIC-PARTITION`, or places; none: the link as a whole.
     by
         Who orders it.
     within_s

@@ -18,9 +18,9 @@ from heliostat.connect.statuses import ConnectorView, link_view, partner_view, r
 from heliostat.connect.store import ConnectorStore
 from heliostat.errors import Refused
 from heliostat.mm2.config_connectors import SOURCE
-from heliostat.names import LinkName
+from heliostat.names import LinkName, PartitionId, TopicName
 from heliostat.status.values import LinkStatus, PartitionStatus
-from heliostat.wishes.wish import WishedState
+from heliostat.wishes.wish import Place, WishedState
 
 _ALIAS = "source.cluster.alias"
 
@@ -48,7 +48,7 @@ class Links(Protocol):
         """Write what is wished of a link, whose target has this alias."""
         ...
 
-    def restart(self, link: LinkName, places: Sequence[str], by: str) -> None:
+    def restart(self, link: LinkName, places: Sequence[Place], by: str) -> None:
         """Order that a link, or what is stopped of these topics of it, begins anew."""
         ...
 
@@ -193,11 +193,15 @@ class ShownConnectors:
             worker_id = f"{status.owner['host']}:{worker_id.rpartition(':')[2]}"
         return link_view(status, self.links.partitions(link), worker_id)
 
-    def stopped(self, link: LinkName) -> list[str]:
-        """Return the partitions of a link that wait for a person, as verbs name them."""
+    def stopped(self, link: LinkName) -> list[Place]:
+        """Return the partitions of a link that wait for a person."""
         status = self.links.status(link)
         problems = [] if status is None else status.problems
-        return [f"{each.source}-{each.partition}" for each in problems if each.is_stopped]
+        return [
+            Place(TopicName(each.source), PartitionId(each.partition))
+            for each in problems
+            if each.is_stopped
+        ]
 
     def target(self, link: LinkName) -> str:
         """Return the alias of a link's target."""

@@ -18,6 +18,7 @@ from heliostat.operate.wish_desk import wish_desk
 from heliostat.status.board import StatusBoard
 from heliostat.status.reader import StatusReader
 from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S
+from heliostat.status.standing_wishes import HAS_NO_OWNER, IS_SILENT
 from heliostat.wishes.wish import Place, Wish, WishedState
 
 CARRIED_OUT_WITHIN_S = 15.0
@@ -67,7 +68,7 @@ def make_wish(
     config: Config,
     link: LinkConfig,
     wished: WishedState,
-    topics: Sequence[str] = (),
+    topics: Sequence[str | Place] = (),
     *,
     by: str,
     why: str = "",
@@ -79,7 +80,7 @@ def make_wish(
     Parameters
     ----------
     topics
-        Names at the source, or `TOPIC-PARTITION`; none: the link as a whole.
+        Names at the source, or `TOPIC-PARTITION`, or places; none: the link as a whole.
     by
         Who wishes it.
     within_s
@@ -137,12 +138,12 @@ def await_owner(
             return True, ""
         now_s = clock.monotonic_s()
         if (at_ms := reader.board.driver_at_ms) is None:
-            return False, "the link has no owner now: it is carried out once a driver runs the link"
+            return False, HAS_NO_OWNER
         if now_s >= until_s or (now_s >= silent_s and at_ms == heard_ms):
             break
         reader.read(READ_S)
     if at_ms == heard_ms:
-        return False, "the link's driver does not report: it, or another one, carries it out"
+        return False, IS_SILENT
     return False, f"the link's driver has not carried it out within {within_s:g} s, and still tries"
 
 

@@ -396,6 +396,7 @@ def _summary(link: LinkConfig, status: LinkStatus, max_lag_s: float) -> LinkSumm
         wish=StandingWish(**status.wish) if status.wish else None,
         paused=[PausedPlace(**each) for each in status.paused],
         paused_count=status.paused_count,
+        wish_waits=status.wish_waits,
         restarts=LinkRestarts(**status.restarts) if status.restarts else None,
         limits=[LinkLimit(**each) for each in status.limits],
         preferences=[TopicPreference(**each) for each in status.preferences],

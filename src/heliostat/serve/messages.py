@@ -117,6 +117,8 @@ class LinkFigures(BaseModel):
     paused: list[PausedPlace]
     """Topics and partitions that are paused by name; 20 at most."""
     paused_count: int
+    wish_waits: str
+    """Why what is wished now is not carried out, where no driver runs the link; empty: it is."""
     restarts: LinkRestarts | None
     """Null: it never halted."""
     limits: list[LinkLimit]

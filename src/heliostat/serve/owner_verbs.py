@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Protocol
 
 from fastapi import Body, FastAPI, Path, Query, Request
@@ -12,12 +12,13 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from heliostat.config import Config, LinkConfig
+from heliostat.names import PartitionId, TopicName
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.guard import caller_of
 from heliostat.serve.pages import PARTITION_MAX
 from heliostat.serve.problems import documented
 from heliostat.serve.questions import AT_ONCE, Asking
-from heliostat.wishes.wish import WHY_CHARS_MAX
+from heliostat.wishes.wish import WHY_CHARS_MAX, Place
 
 WAIT_S, WAIT_MAX_S = 5.0, 15.0
 FAILS = (403, 404, 409, 413, 415, 429, 503)
@@ -74,8 +75,8 @@ class OwnerAnswer(Protocol):
 
 Ask = Callable[[Config, LinkConfig, str], OwnerAnswer]
 """Asks it of a link, by the name of who asks."""
-PlaceVerb = Callable[[Request, Given, list[str]], Response]
-"""Asks something of topics and partitions, named as `TOPIC` and `TOPIC-PARTITION`."""
+PlaceVerb = Callable[[Request, Given, Sequence[str | Place]], Response]
+"""Asks something of topics and partitions: places, or named as `TOPIC` and `TOPIC-PARTITION`."""
 
 
 class OwnerVerbs:
@@ -170,4 +171,5 @@ def add_place_verb(
         wait_s: Wait = WAIT_S,
     ) -> Response:
         why = "" if body is None else body.why
-        return ask(request, Given(link, why, dry_run, wait_s), [f"{topic}-{partition}"])
+        place = Place(TopicName(topic), PartitionId(partition))
+        return ask(request, Given(link, why, dry_run, wait_s), [place])

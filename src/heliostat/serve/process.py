@@ -14,11 +14,11 @@ from starlette.applications import Starlette
 
 from heliostat.clock import SystemClock
 from heliostat.config import Config, ConfigFile, ServiceConfig
-from heliostat.config.defined import WholeConfig
 from heliostat.config.service import HOST_NAMES, ServiceTls, is_loopback, parts_of
 from heliostat.connect.file_clusters import FileClusters
 from heliostat.connect.home_contents import home_contents
 from heliostat.definitions.follow import HomeFollower
+from heliostat.definitions.home_links import HomeLook
 from heliostat.metrics.voice import Place
 from heliostat.ops.events import LogFormat
 from heliostat.serve.app import health_app, make_app
@@ -106,8 +106,8 @@ def _home_follower(watch: Watch, file: ConfigFile, only: str | None) -> HomeFoll
     if file.config.service.home is None or any(each.name == only for each in file.config.links):
         return None
 
-    def change(whole: WholeConfig) -> None:
-        links = tuple(each for each in whole.config.links if only in (None, each.name))
+    def change(look: HomeLook) -> None:
+        links = tuple(each for each in look.whole.config.links if only in (None, each.name))
         watch.change_to(watch.config.model_copy(update={"links": links}))
 
     follower = HomeFollower(lambda: file, change, watch.service_events.warn, contents=home_contents)

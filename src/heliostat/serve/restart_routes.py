@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import Body, FastAPI, Header, Request
@@ -23,6 +24,7 @@ from heliostat.serve.owner_verbs import (
 )
 from heliostat.serve.problems import problem
 from heliostat.serve.questions import Asking
+from heliostat.wishes.wish import Place
 
 KEY_CHARS_MAX = 200
 _ONCE = "The same under the same key is ordered once; kept for a day."
@@ -83,7 +85,7 @@ def add_restarts(app: FastAPI, asking: Asking) -> None:
     """Answer what operators order."""
     verbs = OwnerVerbs(asking, "orders")
 
-    def order(request: Request, given: Given, places: list[str]) -> Response:
+    def order(request: Request, given: Given, places: Sequence[str | Place]) -> Response:
         key = given.key or request.headers.get("Idempotency-Key", "")
         if len(key) > KEY_CHARS_MAX:
             return problem(422, f"Idempotency-Key has more than {KEY_CHARS_MAX} characters")

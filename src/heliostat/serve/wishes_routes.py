@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import Body, FastAPI, Request
@@ -24,7 +25,7 @@ from heliostat.serve.owner_verbs import (
     responses_of,
 )
 from heliostat.serve.questions import Asking
-from heliostat.wishes.wish import WishedState
+from heliostat.wishes.wish import Place, WishedState
 
 VERBS = {
     "pause": WishedState.PAUSED,
@@ -77,7 +78,7 @@ def add_wishes(app: FastAPI, asking: Asking) -> None:
 
 
 def _writer(verbs: OwnerVerbs, wished: WishedState) -> PlaceVerb:
-    def wish(request: Request, given: Given, places: list[str]) -> Response:
+    def wish(request: Request, given: Given, places: Sequence[str | Place]) -> Response:
         return verbs.answer(
             request,
             given,

@@ -12,7 +12,6 @@ from typing import Any
 
 from heliostat.errors import HeliostatError
 from heliostat.handover.fence_forecast import fence_forecast
-from heliostat.handover.unfenced import Unfenced
 from heliostat.names import LinkName, Offset, TopicName, TopicPartition
 from heliostat.offsets.landed import Landed
 from heliostat.records.copier.lane import PartitionReport, PartitionSpec, RoundReport
@@ -26,6 +25,7 @@ from heliostat.status.loss import LOSS_NOT_KNOWN
 from heliostat.status.progress_watch import report_of
 from heliostat.status.reports import Reports, Totals
 from heliostat.status.snapshot import NO_ENDS, Snapshot, Stops, standing
+from heliostat.status.standing_wishes import show_wishes
 from heliostat.status.sums import problems_of
 from heliostat.status.values import LinkStatus, PartitionProblem, PartitionStatus
 from heliostat.wishes.reading import Remembered
@@ -58,7 +58,7 @@ class StatusBoard:
         self._stops: Stops = {}
         """The stops in the link's state topic."""
         self._restarts: RestartMemory | None = None
-        self._unfenced: Unfenced | None = None
+        self._remembered = Remembered(None, None)
         self._can_deny = False
         self.changes = 0
         """How often what is reported of steering was another one than before."""
@@ -122,7 +122,8 @@ class StatusBoard:
         """Set what is known of the link while no driver reports it."""
         self.know_restarts(remembered.restarts)
         with self._lock:
-            self._unfenced = remembered.unfenced
+            self.changes += remembered.wishes != self._remembered.wishes
+            self._remembered = remembered
 
     def know_denial(self, *, can_deny: bool) -> None:
         """Set whether rules can keep the link out of its mirrors, while no driver answers."""
@@ -144,10 +145,11 @@ class StatusBoard:
         with self._lock:
             status = Snapshot(self._reports, self._stops, now_ms, ends).status(self._link)
             show_restarts(status, self._restarts)
+            show_wishes(status, self._remembered)
             status.failover_fence = fence_forecast(
                 status.state, status.driver, can_deny=self._can_deny
             )
-            status.unfenced = status.unfenced or self._unfenced
+            status.unfenced = status.unfenced or self._remembered.unfenced
             return status
 
     def partitions(self, now_ms: int, ends: Ends = NO_ENDS) -> list[PartitionStatus]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import threading
 from contextlib import closing
 from dataclasses import dataclass
@@ -28,10 +29,12 @@ from heliostat.status.reports import Totals
 from heliostat.status.snapshot import NO_ENDS
 from heliostat.status.source_retention import SourceRetention
 from heliostat.status.values import LinkStatus, PartitionStatus
-from heliostat.wishes.reading import remembered_of
+from heliostat.wishes.reading import MemoryReader
 
-LOOK_EVERY_S = 5.0
-"""Between two looks whether the stops in the link's state must be read."""
+LOOK_EVERY_S = 1.5
+"""Between two looks for what is wished of a link without a driver."""
+OTHERS_EACH = 3
+"""Of so many looks one is also for the stops in the link's state, and what its source keeps."""
 LOOK_WITHIN_S = 4.0
 
 
@@ -79,6 +82,7 @@ class LinkFollower:
         self.reports = ReportFollower(LinkName(link.name), target_access, clock)
         self.events = events
         """What has happened lately, as it is seen from outside."""
+        self._memory = MemoryReader(LinkName(link.name), target_access)
         self._changes = Changes(LinkName(link.name), self.events)
         self._state = ""
         self._known_ends = KnownEnds(partial(read_ends, source_access, target_access), clock)
@@ -137,12 +141,16 @@ class LinkFollower:
     # -- what reports don't tell ---------------------------------------------------------------
 
     def _look(self) -> None:
-        while not self._stopping.wait(LOOK_EVERY_S):
-            for look in (self._read_stops, self._read_restarts, self._read_retention):
+        for turn in itertools.count(1):
+            if self._stopping.wait(LOOK_EVERY_S):
+                break
+            others = () if turn % OTHERS_EACH else (self._read_stops, self._read_retention)
+            for look in (self._read_restarts, *others):
                 asked = PendingAnswer(look, f"{self.link.name} looks")
                 # What is not known is absent, in the status as in the metrics.
                 with contextlib.suppress(HeliostatError, NoAnswerYet):
                     asked.answer(LOOK_WITHIN_S)
+        self._memory.close()
 
     def _read_retention(self) -> None:
         self.retention.look(self.reports.board.topics())
@@ -160,9 +168,10 @@ class LinkFollower:
         self._stops_of = whose
 
     def _read_restarts(self) -> None:
-        """Read what is remembered of restarts, while no driver tells it."""
+        """Read what is remembered of restarts and wishes, while no driver tells it."""
         board = self.reports.board
         state = board.status(self.reports.now_ms()).state
-        if state in NO_DRIVER or state == "halted":
-            target = self._config.clusters[self.link.target].access()
-            board.know_remembered(remembered_of(LinkName(self.link.name), target))
+        if state not in {*NO_DRIVER, "halted"}:
+            self._memory.close()
+        elif (remembered := self._memory.read()) is not None:
+            board.know_remembered(remembered)

@@ -178,6 +178,9 @@ class LinkStatus:
     """Topics and partitions that are paused on their own: `place` and the same; 20 at most."""
     paused_count: int = 0
     """How many there are."""
+    wish_waits: str = ""
+    """Why what is wished now is not carried out, where no driver runs the link; empty: it is, or
+    nothing else is wished than its last driver carried out."""
     restarts: dict[str, Any] | None = None
     """None: it never halted. Else `phase` (`runs`, `waits`, `refused`, `gave_up`), `count`
     since the last quiet time and its `limit`, `total`, `code` and `reason` of the last halt,

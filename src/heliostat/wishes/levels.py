@@ -24,6 +24,7 @@ NAME_CHARS_MAX, WHY_CHARS_MAX = 200, 1_000
 LIMIT, PRIORITY = "limit", "priority"
 TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 PATTERN = re.compile(r"[a-zA-Z0-9._*-]{1,249}")
+ANY = "*"
 LIMITED_TOPICS_MAX = 100
 """Each limited topic has connections of its own in each lane that has partitions of it; further
 ones are ignored."""
@@ -94,6 +95,11 @@ class Preference:
         """Its key in the topic."""
         return f"{PRIORITY}/{self.topics}"
 
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it may be about several topics."""
+        return ANY in self.topics
+
     def covers(self, topic: TopicName) -> bool:
         """Return whether it is about a topic."""
         return fnmatchcase(topic, self.topics)
@@ -124,6 +130,10 @@ class Levels:
 
     def __init__(self) -> None:
         self._by_key: dict[str, Level] = {}
+        self._count = 0
+        self._numbers: dict[str, int] = {}
+        """Which row it was, by the key of a priority: names may be thousands, patterns are few."""
+        self._patterns: dict[str, Preference] = {}
 
     def take(self, key: str, value: Mapping[str, Any] | None) -> None:
         """Take the newest row of a key; None: there is none any more.
@@ -135,21 +145,29 @@ class Levels:
         """
         kind = Limit if key.partition("/")[0] == LIMIT else Preference
         level = None if value is None else kind.from_json(key, value)
-        self._by_key.pop(key, None)  # the newest is last
+        for rows in (self._by_key, self._numbers, self._patterns):
+            rows.pop(key, None)  # the newest is last
         if level is not None:
             self._by_key[key] = level
+        if isinstance(level, Preference):
+            self._count += 1
+            self._numbers[key] = self._count
+            if level.is_pattern:
+                self._patterns[key] = level
 
     def copy(self) -> Levels:
         """Return them as they are now."""
         copied = Levels()
-        copied._by_key = dict(self._by_key)
+        copied._by_key, copied._patterns = dict(self._by_key), dict(self._patterns)
+        copied._numbers, copied._count = dict(self._numbers), self._count
         return copied
 
     def is_wished(self, level: Level) -> bool:
         """Return whether just this is wished already."""
         if isinstance(level, Limit):
             return self.limit_of(level.topic) == level.bytes_per_s
-        *_, newest = [None, *self.preferences()]
+        rows = reversed(self._by_key.values())
+        newest = next((each for each in rows if isinstance(each, Preference)), None)
         if newest is None:
             return level.priority is Priority.NORMAL
         return (newest.topics, newest.priority) == (level.topics, level.priority)
@@ -186,7 +204,11 @@ class Levels:
 
     def priority_of(self, topic: TopicName) -> Priority:
         """Return the priority of a topic."""
-        for each in reversed(list(self.preferences())):
-            if each.covers(topic):
-                return each.priority
-        return Priority.NORMAL
+        own = self._by_key.get(f"{PRIORITY}/{topic}")
+        number = self._numbers.get(f"{PRIORITY}/{topic}", 0)
+        for key, pattern in reversed(self._patterns.items()):
+            if self._numbers[key] < number:
+                break
+            if pattern.covers(topic):
+                return pattern.priority
+        return own.priority if isinstance(own, Preference) else Priority.NORMAL

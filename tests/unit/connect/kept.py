@@ -12,7 +12,7 @@ from heliostat.connect.link_copies import Copies, LinkCopies
 from heliostat.connect.store import NO_COPIES
 from heliostat.names import LinkName, Offset
 from heliostat.status.values import LinkStatus, PartitionProblem, PartitionStatus, TopicStatus
-from heliostat.wishes.wish import WishedState
+from heliostat.wishes.wish import Place, WishedState
 
 
 class MemoryStore:
@@ -41,7 +41,8 @@ class MemoryStore:
         before = self._rows[connector.name]
         self._rows[connector.name] = replace(before, state=connector.state)
 
-    def remove(self, name: str) -> None:
+    def remove(self, name: str, by: str, at_ms: int) -> None:
+        del by, at_ms
         self._next += name in self._rows
         self._rows.pop(name, None)
 
@@ -70,8 +71,8 @@ class PlainLinks:
         if link in self.statuses:
             self.statuses[link].state = state.value
 
-    def restart(self, link: LinkName, places: Sequence[str], by: str) -> None:
-        self.restarted.append((link, list(places), by))
+    def restart(self, link: LinkName, places: Sequence[Place], by: str) -> None:
+        self.restarted.append((link, [str(place) for place in places], by))
 
     def runs(self, link: str, *rows: PartitionStatus, state: str = "running") -> None:
         """Have a link run with these partitions, in the lanes that they name."""

@@ -20,18 +20,18 @@ def what_is_written_is_read_at_once(store: ConnectorStore) -> None:
 
 def later_versions_have_larger_generations(store: ConnectorStore) -> None:
     one, other = stored(SOURCE, HEARTBEAT)
-    store.remove(one.name)
+    store.remove(one.name, "ann", 7)
     first = store.write(one)
     store.write(other)
-    store.remove(one.name)
+    store.remove(one.name, "ann", 7)
     assert one.name not in store.read()
     assert store.write(one) > first
-    store.remove(one.name)
+    store.remove(one.name, "ann", 7)
 
 
 def what_is_not_there_is_removed_without_a_word(store: ConnectorStore) -> None:
     before = dict(store.read())
-    store.remove("nobody")
+    store.remove("nobody", "ann", 7)
     assert store.read() == before
 
 
@@ -40,7 +40,7 @@ def what_its_links_copy_stays_when_it_goes(store: ConnectorStore) -> None:
     link, copies = LinkName("a-to-b"), LinkCopies(Alias("a"), Alias("b"), "a.${topic}")
     store.write(one, {link: copies})
     store.write(one)
-    store.remove(one.name)
+    store.remove(one.name, "ann", 7)
     assert store.copies()[link] == copies
 
 
@@ -60,10 +60,10 @@ def a_state_and_a_configuration_lose_nothing_of_each_other(store: ConnectorStore
     now = store.read()[one.name]
     assert (now.state, now.config["tasks.max"]) == (WishedState.RUNNING, "2")
     store.wish(replace(now, state=WishedState.PAUSED))
-    store.remove(one.name)
+    store.remove(one.name, "ann", 7)
     store.write(one)
     assert store.read()[one.name].state is WishedState.RUNNING, "a new one of that name runs"
-    store.remove(one.name)
+    store.remove(one.name, "ann", 7)
 
 
 RULES = (

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
+from support.home import HomeLog, MemoryBook
 from unit.connect.kept import MemoryStore
 from unit.connect.store_contract import RULES
-from unit.connect.technote import HEARTBEAT, stored
+from unit.connect.technote import HEARTBEAT, SOURCE, stored
 
 from heliostat.connect.store import HomeConnectors, connectors_in
 from heliostat.definitions.definition import Definition, DefinitionKey, DefinitionKind
-from heliostat.names import Offset
+from heliostat.definitions.definition_book import DefinitionBook
 from heliostat.wishes.wish import WishedState
 
 
@@ -21,36 +23,9 @@ def test_in_memory(rule: Callable[..., None]) -> None:
     rule(MemoryStore())
 
 
-class Log:
-    """The home's topic as one service reads it."""
-
-    def __init__(self) -> None:
-        self.definitions: dict[DefinitionKey, Definition] = {}
-        self.position = Offset(0)
-
-    def ensure(self) -> None:
-        """It is there."""
-
-    def read(self) -> None:
-        """All is read."""
-
-    def consume(self, _: float) -> bool:
-        return False
-
-    def write(self, *rows: Definition) -> Offset:
-        for row in rows:
-            self.definitions[row.key] = replace(row, generation=self.position)
-            self.position = Offset(self.position + 1)
-        return Offset(self.position - 1)
-
-    def remove(self, keys: Sequence[DefinitionKey]) -> None:
-        for key in keys:
-            self.definitions.pop(key, None)
-
-
-def at_home() -> tuple[HomeConnectors, Log]:
-    log = Log()
-    return HomeConnectors(log), log  # type: ignore[arg-type]  # stands for it
+def at_home() -> tuple[HomeConnectors, MemoryBook]:
+    book = MemoryBook(HomeLog())
+    return HomeConnectors(cast("DefinitionBook", book)), book
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -63,18 +38,32 @@ def test_the_state_in_a_row_of_an_earlier_version_is_kept() -> None:
 
     neither is lost, and what an earlier version writes after that counts.
     """
-    store, log = at_home()
+    store, book = at_home()
     (one,) = stored(HEARTBEAT, by="ann", at_ms=5)
     paused = replace(one.to_definition(), extra={"state": "paused", "link": ""})
-    log.write(paused)
+    book.write(paused)
     assert store.read()[one.name].state is WishedState.PAUSED
     store.write(store.read()[one.name])
-    assert log.definitions[one.key].extra == {"link": ""}
+    assert book.definitions[one.key].extra == {"link": ""}
     assert store.read()[one.name].state is WishedState.PAUSED
     store.wish(one)
     assert store.read()[one.name].state is WishedState.RUNNING
-    log.write(paused)
+    book.write(paused)
     assert store.read()[one.name].state is WishedState.PAUSED
+
+
+def test_who_removes_a_connector_is_written_before_it_goes() -> None:
+    """Given a connector / when it is removed / then its last row says who and when; none has it."""
+    log = HomeLog()
+    store = HomeConnectors(cast("DefinitionBook", MemoryBook(log)))
+    (one,) = stored(SOURCE, by="ann", at_ms=5)
+    store.write(one)
+    store.remove(one.name, "ben", 9)
+    *_, last, _, removal = log.rows
+    assert removal.definition is None
+    assert last.definition is not None
+    assert (last.definition.by, last.definition.at_ms) == ("ben", 9)
+    assert connectors_in({last.key: last.definition}) == {}
 
 
 def test_a_row_that_is_none_is_shown_as_one_that_can_be_no_link() -> None:

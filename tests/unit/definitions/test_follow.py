@@ -41,7 +41,7 @@ class Scene:
         self.changes: list[WholeConfig] = []
         self.follower = HomeFollower(
             lambda: self.file,
-            self.changes.append,
+            lambda look: self.changes.append(look.whole),
             self.told.append,
             lambda *_: cast("DefinitionBook", MemoryBook(self.log)),
         )

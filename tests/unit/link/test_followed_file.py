@@ -37,6 +37,7 @@ class Process:
         self.remarks: dict[str, tuple[str, ...]] = {}
         self.refused: set[str] = set()
         self.taken: list[Config] = []
+        self.confirmations: list[bool] = []
         self.write(*links)
         changed = ChangedFile(self.file, self.clock)
         self.followed = FollowedFile(
@@ -75,8 +76,9 @@ class Process:
 
     # -- what the links of a process do --------------------------------------------------------
 
-    def change_to(self, config: Config, file: ConfigFile) -> None:
+    def change_to(self, config: Config, file: ConfigFile, *, is_confirmed: bool) -> None:
         self.taken.append(config)
+        self.confirmations.append(is_confirmed)
 
     def source_topics(self, link: LinkName) -> frozenset[TopicName] | None:
         del link
@@ -170,6 +172,8 @@ def test_a_person_need_not_wait_for_the_file_to_rest(process: Process) -> None:
     assert process.taken[-1].link("a").topics.include == ("t1",)
     process.rest()
     assert len(process.taken) == 1
+    process.hang_up()
+    assert process.confirmations == [True, True], "links of the home may wait for it"
 
 
 def test_what_needs_another_process_is_told_until_then(process: Process) -> None:
@@ -198,7 +202,7 @@ def test_a_process_of_one_link_tells_nothing_of_others(tmp_path: Path) -> None:
 
 
 def test_a_fault_of_its_own_ends_no_link_and_is_told(process: Process) -> None:
-    def fail(config: Config, file: ConfigFile) -> None:
+    def fail(config: Config, file: ConfigFile, *, is_confirmed: bool) -> None:
         raise ValueError("what")
 
     process.change_to = fail  # type: ignore[method-assign]  # links that fail

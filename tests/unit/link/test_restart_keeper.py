@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from heliostat.errors import ConfigError, ConnectionLost, LinkTakenOver, ProtocolError
+from heliostat.link.restart_book import restarts_ordered
 from heliostat.link.restart_keeper import RestartKeeper
-from heliostat.names import LinkName
+from heliostat.names import LinkName, TopicName
 from heliostat.ops.events import Events
 from heliostat.status.board import StatusBoard
+from heliostat.wishes.order import Order, Orders, OrderVerb
 from heliostat.wishes.restarts import Phase, RestartMemory
+from heliostat.wishes.wish import Place
 
 BAD = ProtocolError("a record that is not ours")
 
@@ -174,3 +179,14 @@ def test_a_status_shows_it_while_no_driver_runs(phase: Phase) -> None:
     if phase is Phase.WAITS:
         [first, *_] = status.why_not_in_sync()
         assert first == "the link has halted: bad; it begins again in 60 s (restart 1 of 3)"
+
+
+def test_only_an_order_to_restart_the_link_begins_it_anew() -> None:
+    """Given orders to apply, to give way, and to restart a topic / then none of them is one."""
+    orders = Orders()
+    restart, topic = Order.new(Place(), "ann", 1), Order.new(Place(TopicName("t")), "ann", 1)
+    others = [replace(Order.new(Place(), "ann", 1), verb=verb) for verb in OrderVerb]
+    for each in (restart, topic, *others):
+        orders.take(each.key, each.to_json())
+    ids = {each.order_id for each in others if each.verb is OrderVerb.RESTART}
+    assert set(restarts_ordered(orders)) == {restart.order_id, *ids}

@@ -91,6 +91,15 @@ def topic(name: str, **fields: Any) -> TopicStatus:
     return replace(TopicStatus(name, name), states={"copying": 1}, **fields)
 
 
+def test_a_link_that_has_halted_says_how_it_goes_on_and_why() -> None:
+    status = status_of([])
+    assert f.LINK_HALTED.name not in {name for name, _ in samples_of(status)}
+    status.state = "halted"
+    how = {"phase": "gave_up", "code": "PROTOCOL", "reason": "x", "text": "it has given up"}
+    status.restarts = {**how, "total": 7, "next_ms": None}
+    assert samples_of(status)[at(f.LINK_HALTED, phase="gave_up", code="PROTOCOL")] == 1
+
+
 def test_topics_without_series_of_their_own_are_summed_up() -> None:
     """Given at most one topic, and one that is left out / then the others are `(other)`."""
     config = MetricsConfig.model_validate({"topics": {"include": ["a.*", "b.*"], "max": 1}})

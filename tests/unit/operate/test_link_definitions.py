@@ -191,7 +191,13 @@ def test_deleting_keeps_topics_by_itself(file: ConfigFile, log: HomeLog) -> None
         delete_link(file, "two", ANN, Removal(), expected=7)
     tried = delete_link(file, "two", Asker("ann", dry_run=True), Removal())
     assert (tried.did, tried.is_tried, len(log.rows)) == ("deleted", True, 1)
-    assert delete_link(file, "two", ANN, Removal(), expected=0).topics == ()
+    who = Asker("ben", why="not needed")
+    assert delete_link(file, "two", who, Removal(), expected=0).topics == ()
+    *_, last, removal = log.rows
+    assert removal.definition is None
+    assert last.definition is not None
+    assert (last.definition.by, last.definition.why) == ("ben", "not needed")
+    assert last.definition.is_leaving
     with pytest.raises(NoSuchLink):
         delete_link(file, "two", ANN, Removal())
     with pytest.raises(LinkOfFile):

@@ -64,6 +64,17 @@ def test_what_was_paused_goes_on_though_no_cluster_says_what_it_is() -> None:
         places_named(["t-2"], set(), paused, source)
 
 
+def test_a_place_is_meant_as_it_is_beside_a_topic_of_such_a_name() -> None:
+    """Given a topic t-0 beside t / when partition 0 of t is meant / then no other topic is hit."""
+    reported = partitions(T, 1) | partitions(T0, 1)
+    assert places_named([place(T, 0)], reported, (), Source()) == [place(T, 0)]
+    assert places_named([place(T, 0)], set(), {place(T0)}, Source(t=1)) == [place(T, 0)]
+    other = TopicPartition(TopicName("t-3"), PartitionId(0))
+    for topic, told in ((T, "t has no partition 3"), (TopicName("x"), "no topic x ")):
+        with pytest.raises(Refused, match=told):
+            places_named([place(topic, 3)], reported | {other}, (), Source(t=1))
+
+
 @pytest.mark.parametrize(
     ("text", "told"), [("t-9", "t has no partition 9"), ("x-0", "no topic x-0"), ("x", "topic x")]
 )

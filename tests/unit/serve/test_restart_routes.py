@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 from unit.serve.test_app import HOST, watch
 
 from heliostat.config import LinkConfig
-from heliostat.names import LinkName
+from heliostat.names import LinkName, PartitionId, TopicName
 from heliostat.operate.orders import OrderAnswer
 from heliostat.serve import restart_routes
 from heliostat.serve.app import make_app
@@ -21,6 +21,7 @@ from heliostat.wishes.wish import Place
 
 __all__ = ["watch"]
 L = "/api/v1/links/l"
+PLACE = Place(TopicName("a.b"), PartitionId(7))
 
 
 class Verb:
@@ -69,7 +70,7 @@ def client(watch: Watch, verb: Verb) -> TestClient:
         ("/restart", None, []),
         ("/restart", {"topics": ["t", "u-1"], "why": "x"}, ["t", "u-1"]),
         ("/topics/a.b/restart", {"why": "x"}, ["a.b"]),
-        ("/topics/a.b/partitions/7/restart", None, ["a.b-7"]),
+        ("/topics/a.b/partitions/7/restart", None, [PLACE]),
         ("/topics/a.b-7/restart", None, ["a.b-7"]),
     ],
 )

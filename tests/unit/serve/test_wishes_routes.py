@@ -12,7 +12,7 @@ from unit.serve.test_app import HOST, watch
 
 from heliostat.config import LinkConfig
 from heliostat.errors import ConnectionLost, Refused
-from heliostat.names import LinkName
+from heliostat.names import LinkName, PartitionId, TopicName
 from heliostat.operate.wishes import WishAnswer
 from heliostat.serve import wishes_routes
 from heliostat.serve.app import make_app
@@ -21,7 +21,7 @@ from heliostat.serve.questions import AT_ONCE
 from heliostat.serve.tokens import Tokens
 from heliostat.serve.watch import Watch
 from heliostat.serve.wishes_routes import WishOutcome
-from heliostat.wishes.wish import WishedState
+from heliostat.wishes.wish import Place, WishedState
 
 __all__ = ["watch"]
 TOKEN = "s3cret"  # noqa: S105  # a test's own
@@ -42,7 +42,7 @@ class Verb:
         _config: object,
         link: LinkConfig,
         wished: WishedState,
-        topics: list[str],
+        topics: list[str | Place],
         *,
         by: str,
         why: str,
@@ -53,7 +53,7 @@ class Verb:
         assert self.go_on.wait(10)
         if self.error is not None:
             raise self.error
-        places = tuple(topics) or ("the link",)
+        places = tuple(map(str, topics)) or ("the link",)
         waits = "" if self.is_done else "no owner"
         name, done = LinkName(link.name), self.is_done and not dry_run
         return WishAnswer(name, wished, places, places, 3, done, waits, (), 0.1, dry_run)
@@ -72,6 +72,7 @@ def client(watch: Watch, verb: Verb) -> TestClient:
 
 
 L = "/api/v1/links/l"
+PLACE = Place(TopicName("a.b"), PartitionId(7))
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,7 @@ L = "/api/v1/links/l"
         ("/stop", {"why": "moved"}, ("stopped", [], "moved")),
         ("/start", None, ("running", [], "")),
         ("/topics/a.b/pause", {"why": "x"}, ("paused", ["a.b"], "x")),
-        ("/topics/a.b/partitions/7/resume", None, ("running", ["a.b-7"], "")),
+        ("/topics/a.b/partitions/7/resume", None, ("running", [PLACE], "")),
     ],
 )
 def test_each_path_is_a_wish_for_its_place(

@@ -10,12 +10,15 @@ import pytest
 
 from heliostat.cli.view import plain_line, problem_lines
 from heliostat.errors import ConnectionLost
-from heliostat.names import LaneId, LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.names import LaneId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.ops.request_times import SIDE_NUMBERS
 from heliostat.records.copier.lane import LineUse, PartitionReport, PartitionState, RoundReport
 from heliostat.records.transport.progress_reports import encode_progress
 from heliostat.status.board import StatusBoard, unreachable
 from heliostat.status.snapshot import SILENT_AFTER_S
+from heliostat.wishes.reading import Remembered, report_of
+from heliostat.wishes.restarts import Phase, RestartMemory
+from heliostat.wishes.wish import Wishes
 
 NOW_MS = 1_700_000_000_000
 
@@ -251,3 +254,76 @@ def test_what_is_steered_is_counted_and_figures_are_not() -> None:
     for report, changes in reports:
         board.consume("driver", {"state": "running", **report})
         assert board.changes == changes, report
+
+
+SAID = {"by": "ann", "at_ms": 5, "why": "so"}
+WISHED: dict[str, Any] = {
+    "link": {"state": "paused", **SAID},
+    "paused": [{"place": "t-0", "state": "paused", **SAID}],
+    "paused_count": 1,
+    "limits": [{"topic": None, "bytes_per_second": 5_000, **SAID}],
+    "preferences": [{"topics": "t", "priority": "high", **SAID}],
+}
+
+
+def remember(board: StatusBoard, end: int = 9, **wishes: Any) -> None:
+    board.know_remembered(Remembered(None, None, {**NONE_WISHED, **wishes}, Offset(end)))
+
+
+NONE_WISHED = report_of(Wishes())
+
+
+@pytest.mark.parametrize("driver", [None, {"state": "ended"}, {"state": "running", "at_ms": 1}])
+def test_wishes_of_a_link_without_a_driver_are_shown_as_waiting(driver: Any) -> None:
+    """Given no driver, or one that ended or is silent / when its link is paused, limited and so on
+
+    then all of it is shown with the reason why it waits; once it reports, its word counts.
+    """
+    board = StatusBoard(LinkName("l"))
+    if driver is not None:
+        board.consume("driver", {**driver, "wishes": {"answered": 4, **NONE_WISHED}})
+    changes = board.changes
+    assert board.status(NOW_MS).wish_waits == ""
+    remember(board, **WISHED)
+    status = board.status(NOW_MS)
+    assert status.state in {"unknown", "no_owner", "silent"}
+    assert (status.wish, status.paused, status.paused_count) == (
+        WISHED["link"],
+        WISHED["paused"],
+        1,
+    )
+    assert status.limits == [{**WISHED["limits"][0], "used_bytes_per_second": 0, "throttled_s": 0}]
+    assert status.preferences == WISHED["preferences"]
+    reason = "does not report" if status.state == "silent" else "no owner now"
+    assert reason in status.wish_waits
+    assert f"paused, as ann wishes (so), waits: {status.wish_waits}" in plain_line(status)
+    assert board.changes == changes + 1
+    running = {"state": "running", "at_ms": NOW_MS, "wishes": {"answered": 9, **WISHED}}
+    board.consume("driver", running)
+    assert (board.status(NOW_MS).state, board.status(NOW_MS).wish_waits) == ("paused", "")
+
+
+def test_what_a_former_driver_carried_out_does_not_wait() -> None:
+    """Given a link that was paused by its driver, which then ended / then no wish waits;
+
+    one to go on does, and what was remembered before the driver's last report does not count.
+    """
+    board = StatusBoard(LinkName("l"))
+    board.consume("driver", {"state": "ended", "wishes": {"answered": 6, **WISHED}})
+    remember(board, end=7, **WISHED)
+    assert board.status(NOW_MS).wish_waits == ""
+    remember(board, end=8)
+    status = board.status(NOW_MS)
+    assert (status.wish, status.paused_count) == (None, 0)
+    assert "what is wished waits: the link has no owner" in plain_line(status)
+    remember(board, end=6)
+    assert board.status(NOW_MS).wish == WISHED["link"]
+
+
+def test_a_wish_for_a_link_that_has_halted_waits_for_its_restart() -> None:
+    board = StatusBoard(LinkName("l"))
+    memory = RestartMemory(Phase.GAVE_UP, reason="x")
+    board.know_remembered(Remembered(memory, None, {**NONE_WISHED, **WISHED}, Offset(3)))
+    status = board.status(NOW_MS)
+    assert (status.state, status.wish) == ("halted", WISHED["link"])
+    assert "once it begins again" in status.wish_waits

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import Any
 from unittest.mock import Mock
 
@@ -9,8 +10,10 @@ import pytest
 
 from heliostat.link.wish_part import Steering, changes_between
 from heliostat.names import LaneId, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.operate.levels import concerned
 from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.lane_limits import ByteLimits, Priority
+from heliostat.wishes import levels
 from heliostat.wishes.levels import (
     LIMITED_TOPICS_MAX,
     Level,
@@ -202,3 +205,33 @@ def test_changes_are_told_in_a_line_each() -> None:
         "the link has no limit any more",
         "t has no limit any more",
     ]
+
+
+def test_thousands_of_names_are_looked_up_and_only_patterns_are_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given a pattern amid 3,000 names / when 3,000 topics ask / then each compares it at most."""
+    compared: list[str] = []
+
+    def match(name: str, pattern: str) -> bool:
+        compared.append(pattern)
+        return fnmatchcase(name, pattern)
+
+    monkeypatch.setattr(levels, "fnmatchcase", match)
+    names = [TopicName(f"t{n}") for n in range(3_000)]
+    old, new = names[:1_500], names[1_500:]
+    older, newer = ([prefer(name, LOW) for name in some] for some in (old, new))
+    known = taken(*older, prefer("*", HIGH), *newer)
+    assert [known.priority_of(name) for name in old] == [HIGH] * len(old)
+    assert compared == ["*"] * len(old)
+    assert [known.priority_of(name) for name in new] == [LOW] * len(new)
+    assert len(compared) == len(old)
+    assert concerned(newer, names) == set(new)
+    assert len(compared) == len(old)
+
+
+def test_levels_concern_the_topics_that_they_name() -> None:
+    names = [TopicName(name) for name in ("a.b", "a.c", "d")]
+    assert concerned([limit(None, 5_000)], names) == set(names)
+    assert concerned([limit(names[0], 5_000), limit(TopicName("x"), 5_000)], names) == {"a.b"}
+    assert concerned([prefer("a.*", LOW), prefer("d", LOW)], names) == set(names)

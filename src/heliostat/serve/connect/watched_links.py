@@ -18,7 +18,7 @@ from heliostat.operate.shown_connectors import ShownConnectors
 from heliostat.operate.wishes import make_wish
 from heliostat.serve.watch import Watch
 from heliostat.status.values import LinkStatus, PartitionStatus
-from heliostat.wishes.wish import WishedState
+from heliostat.wishes.wish import Place, WishedState
 
 WITHIN_S = 0.0
 """Connect answers once a wish is recorded; that it is carried out, the status tells."""
@@ -54,7 +54,7 @@ class WatchedLinks:
         wished = self.known().get(link) or _barely(config, link, target)
         make_wish(config, wished, state, by=by, within_s=WITHIN_S)
 
-    def restart(self, link: LinkName, places: Sequence[str], by: str) -> None:
+    def restart(self, link: LinkName, places: Sequence[Place], by: str) -> None:
         """Order that a link, or what is stopped of these topics of it, begins anew."""
         known = self.known().get(link)
         if known is None:

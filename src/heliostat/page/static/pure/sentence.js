@@ -155,6 +155,9 @@ export function movingOf(field) {
   return sums;
 }
 
+/** Why what is wished is not carried out yet; empty: it is. @param {{wish: object | null, wish_waits: string}} link */
+export const wishWaits = ({ wish, wish_waits: why }) => (why ? `${wish ? "It" : "What is wished"} waits: ${why}.` : "");
+
 /** Samples of what is missing: (ms, records). @typedef {[number, number]} Sample */
 const LEAST_SPAN_MS = 8_000;
 const LEVEL_RECORDS = 20;

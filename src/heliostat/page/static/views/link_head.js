@@ -5,6 +5,7 @@ import { counted, whole } from "../pure/format.js";
 import { ofLink, ofPart, ofTopics } from "../pure/route.js";
 import { ofApi, usePolled } from "../service.js";
 import { linkStanding } from "../pure/actions.js";
+import { wishWaits } from "../pure/sentence.js";
 import { Actions, Rests } from "./actions.js";
 import { State, useCurrentInSight } from "./parts.js";
 
@@ -18,6 +19,7 @@ export function LinkHead({ name, summary }) {
   const { view } = route.value;
   const nav = useCurrentInSight(view);
   const owner = data?.owner?.host;
+  const waits = shown ? wishWaits(shown) : "";
   const tabs = [
     ["link", "Overview", ofLink(name), ""],
     ["topics", "Topics", ofTopics(name), shown ? whole(shown.topics) : ""],
@@ -40,6 +42,7 @@ export function LinkHead({ name, summary }) {
     ${shown && html`<${Actions} place=${{ kind: "link", link: name }} standing=${linkStanding(shown)} link=${shown} label="the link" />`}
     ${shown && html`<p class="flow dim">${shown.source} → ${shown.target} · ${counted(shown.topics, "topic")} · ${counted(shown.partitions, "partition")}${data ? ` · ${counted(data.lanes.length, "lane")}` : ""}${owner ? ` · owner ${owner}` : ""}</p>`}
     ${shown?.wish && html`<${Rests} wish=${shown.wish} />`}
+    ${waits && html`<p class="dim">${waits}</p>`}
     <nav class="tabs" ref=${nav} aria-label="Views of ${name}">${tabs.map(([key, word, href, count]) => html`<a key=${key} href=${href} aria-current=${(ABOVE[view] ?? view) === key ? "page" : undefined}>${word}${count && html` <span class="dim num">${count}</span>`}</a>`)}</nav>
   </div>`;
 }
