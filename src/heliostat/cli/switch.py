@@ -47,6 +47,13 @@ def _wait(name: str, default: float, what: str) -> Callable[[_Command], _Command
     help="Only turn the mirrors into merged topics, in place: both sites may be written from then "
     "on. There is no way back.",
 )
+@click.option(
+    "--finish",
+    "finishes",
+    is_flag=True,
+    help="With --rolling: end it, in steps as a planned switch. The source is fenced, the rest "
+    "copied, and then both links leave the topics to the target, the one that leads back first.",
+)
 @click.option("--yes", is_flag=True, help="Do not ask for the link's name.")
 @click.option(
     "--lag-threshold",
@@ -95,6 +102,7 @@ def switch_command(**options: Any) -> None:
       heliostat switch summit-to-usdf --topics orders,payments --lag-threshold 100
       heliostat switch summit-to-usdf --back
       heliostat switch summit-to-usdf --rolling --topics orders > cuts.txt
+      heliostat switch summit-to-usdf --rolling --finish --dry-run
     """
     _switch(**options)
 
@@ -109,6 +117,7 @@ def _switch(
     takes_over: bool,
     last: bool,
     rolling: bool,
+    finishes: bool,
     yes: bool,
     by: str,
     report_file: Path | None,
@@ -121,12 +130,14 @@ def _switch(
     config = known_config(config_file, link)
     of = link_of(config, link)
     names = tuple(name for name in (topics or "").split(",") if name)
-    if rolling:
+    if finishes and not rolling:
+        raise click.BadParameter("--finish ends a rolling switch: --rolling --finish")
+    if rolling and not finishes:
         if dry_run or goes_back or takes_over or last or report_file is not None:
             raise click.BadParameter("--rolling takes --topics, --yes, --by and --json only")
         _turn(config, of, names, by, is_agreed=yes, as_json=as_json)
         return
-    wish = SwitchWish(names, _options(**options), by, goes_back, takes_over)
+    wish = SwitchWish(names, _options(**options), by, goes_back, takes_over, finishes)
     if last:
         before = last_run(config, of)
         if before is None:

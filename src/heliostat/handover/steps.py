@@ -1,6 +1,7 @@
 """The steps of a planned switch: each may be done again, by another process too; pure.
 
 preflight, lag, comparison   nothing is changed
+rest                         only where a rolling switch is finished: the link back copies no more
 fence ... last_look          copying goes on; all is taken back by lifting the fence
 promotion, opening, watch    there is no way back; `heliostat reverse` is another switch
 """
@@ -21,7 +22,7 @@ from heliostat.handover.desk import (
     SwitchOptions,
     Weight,
 )
-from heliostat.handover.run import Run, RunState, Step, StepState
+from heliostat.handover.run import Run, RunKind, RunState, Step, StepState
 from heliostat.names import Offset, TopicName, TopicPartition
 
 LOOK_S = 1.0
@@ -122,6 +123,12 @@ def comparison(now: Moment) -> Answer:
     rest = desk.offsets(starts)
     left = f"{rest:,} offsets have come since, some {rest / max(now.compared_each_s, 1.0):.0f} s"
     return Answer(f"{answer.text}; {left}", {"offsets": count, "left": rest, **answer.facts})
+
+
+def rest(now: Moment) -> Answer:
+    """Let the link back rest: what it writes at the source would look like a producer's."""
+    now.tell("waits for the link back to rest")
+    return now.desk.rest()
 
 
 def fence(now: Moment) -> Answer:
@@ -284,10 +291,12 @@ def watch(now: Moment) -> Answer:
 STEPS: Mapping[str, Callable[[Moment], Answer]] = {
     each.__name__: each
     for each in (
-        *(preflight, lag, comparison, fence, still, records, groups),
+        *(preflight, lag, comparison, rest, fence, still, records, groups),
         *(contents, last_look, promotion, opening, watch),
     )
 }
+ONLY_IN: Mapping[str, RunKind] = {"rest": RunKind.FINISH}
+"""Steps that runs of another kind do not have."""
 CHANGES_NOTHING = frozenset({"preflight", "lag", "comparison"})
 NO_WAY_BACK = frozenset({"promotion", "opening", "watch"})
 
@@ -349,8 +358,7 @@ class Conductor:
         if self.run.state is RunState.GOING_BACK:
             return self.go_back()
         if self.may_go_back:  # what was seen by another process may have changed since
-            fresh = tuple(Step(name) for name in STEPS)
-            self._put(replace(self.run, steps=fresh))
+            self._put(replace(self.run, steps=tuple(new_steps(self.run.kind))))
         moment = Moment(self._desk, self._options, self.run, self._progress)
         begun = {step.name for step in self.run.steps}  # an older version's has fewer
         for name in STEPS:
@@ -436,6 +444,6 @@ class Conductor:
         self._told(run)
 
 
-def new_steps() -> Sequence[Step]:
+def new_steps(kind: RunKind = RunKind.SWITCH) -> Sequence[Step]:
     """Return the steps of a new run."""
-    return tuple(Step(name) for name in STEPS)
+    return tuple(Step(name) for name in STEPS if ONLY_IN.get(name, kind) is kind)

@@ -69,6 +69,8 @@ class LinkDesk:
         The link's reports.
     """
 
+    how = PromotedBy.SWITCH
+
     def __init__(
         self,
         order: Order,
@@ -154,8 +156,10 @@ class LinkDesk:
         partitions, unknown = self.partitions()
         reports = {report.source: report for report in self._reader.board.reports()}
         ends = self._source.list_log_ends(partitions, confirmed=confirmed)
-        mirrors = [reports[each].target for each in partitions if each in reports]
-        landed = self._target.list_log_ends(mirrors, confirmed=confirmed)
+        landed: Mapping[TopicPartition, Offset | BrokerError] = {}
+        if not self._order.link.topics.merges:  # else others write there as well
+            mirrors = [reports[each].target for each in partitions if each in reports]
+            landed = self._target.list_log_ends(mirrors, confirmed=confirmed)
         there: dict[TopicPartition, Offset] = {}
         missing: dict[TopicPartition, int] = {}
         for partition in partitions:
@@ -169,7 +173,7 @@ class LinkDesk:
                 unknown[partition] = "the link has not reported it yet"
             elif end > report.position:
                 missing[partition] = end - report.position
-            elif why := _why_not_landed(report, landed[report.target]):
+            elif why := _why_not_landed(report, landed.get(report.target)):
                 unknown[partition] = why
         return Copied(there, missing, unknown)
 
@@ -212,6 +216,10 @@ class LinkDesk:
             if isinstance(answer, BrokerError)
         ]
         return lines, refused
+
+    def rest(self) -> Answer:
+        """Let no link rest: none leads back into what only producers write."""
+        return Answer("no link leads back")
 
     def put_up_fence(self) -> FenceAnswer:
         """Keep the source's producers out by rules, as far as there may be any."""
@@ -266,7 +274,7 @@ class LinkDesk:
             order.config,
             order.link,
             order.topics,
-            PromotedBy.SWITCH,
+            self.how,
             by=order.by,
             why=order.why,
         )
@@ -305,8 +313,13 @@ class LinkDesk:
         return [*seen.lines(), *earlier]
 
 
-def _why_not_landed(report: PartitionReport, landed: Offset | BrokerError) -> str:
-    """Return why a mirror's own log does not show what was reported; empty: it does."""
+def _why_not_landed(report: PartitionReport, landed: Offset | BrokerError | None) -> str:
+    """Return why a mirror's own log does not show what was reported; empty: it does.
+
+    Of a merged topic only the link can say it, and not where it has stopped.
+    """
+    if landed is None:
+        return f"it is {report.state.value}: {report.reason}" * report.state.is_stopped
     if isinstance(landed, BrokerError):
         return f"the end of {report.target} is not known: {landed.text}"
     if landed == report.target_end:
@@ -315,8 +328,8 @@ def _why_not_landed(report: PartitionReport, landed: Offset | BrokerError) -> st
 
 
 @contextmanager
-def switch_desk(order: Order) -> Iterator[LinkDesk]:
-    """Open connections to both clusters.
+def switch_desk(order: Order, of: type[LinkDesk] = LinkDesk) -> Iterator[LinkDesk]:
+    """Open connections to both clusters, for a desk of this class.
 
     Raises
     ------
@@ -331,4 +344,4 @@ def switch_desk(order: Order) -> Iterator[LinkDesk]:
         asks: dict[str, Callable[[], None]] = {}
         admins = stack.enter_context(both.admins(asks))
         progress = stack.enter_context(closing(RecentRecords(both.target, progress_topic(name))))
-        yield LinkDesk(order, both, admins.source, admins.target, progress)
+        yield of(order, both, admins.source, admins.target, progress)
