@@ -327,6 +327,8 @@ class Conductor:
         What asks and does.
     run
         The run, new or begun by another process.
+    is_resumed
+        Whether another process has begun it: what that one changed may stand, whatever the row says.
     save
         Makes it durable; raises if another process has taken the run over.
     told
@@ -341,12 +343,14 @@ class Conductor:
         *,
         save: Callable[[Run], None],
         told: Callable[[Run], None] = lambda _: None,
+        is_resumed: bool = False,
     ) -> None:
         self._desk = desk
         self.run = run
         self._options = options
         self._save = save
         self._told = told
+        self._is_resumed = is_resumed
 
     @property
     def may_go_back(self) -> bool:
@@ -429,7 +433,8 @@ class Conductor:
             text=failure.text,
             facts=failure.facts,
         )
-        return self._end(RunState.FAILED) if name in CHANGES_NOTHING else self.go_back()
+        has_changed = self._is_resumed or name not in CHANGES_NOTHING
+        return self.go_back() if has_changed else self._end(RunState.FAILED)
 
     def _end(self, state: RunState) -> Run:
         self._put(replace(self.run, state=state, ended_ms=self._desk.wall_ms()))

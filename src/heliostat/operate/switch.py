@@ -131,11 +131,14 @@ def switch(config: Config, link: LinkConfig, wish: SwitchWish, told: Told = _ign
         closing(RunBook(desk.link, desk.target, desk.book, desk.clock)) as runs,
     ):
         run = _run_of(link, desk, runs, wish)
+        is_resumed = bool(run.holder)
         run = runs.take(run, link.state.replication_factor)
         order = Order(config, link, run.topics, wish.by, f"run {run.id}")
         options = options_of(run)
         with _desk(wish, order) as asked:
-            conductor = Conductor(asked, run, options, save=runs.save, told=told)
+            conductor = Conductor(
+                asked, run, options, save=runs.save, told=told, is_resumed=is_resumed
+            )
             if not wish.goes_back:
                 return conductor.go()
             if not conductor.may_go_back:

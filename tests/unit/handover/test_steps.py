@@ -49,6 +49,9 @@ class Seen:
 class World:
     """Two clusters; what a process that dies leaves behind."""
 
+    kind: RunKind = RunKind.SWITCH
+    back_rests: bool = False
+    has_back_ended: bool = False
     source_end: int = 10
     position: int = 10
     is_fenced: bool = False
@@ -124,10 +127,19 @@ class Desk:
         self._do("open_transactions")
         return self.world.transactions
 
+    def rest(self) -> Answer:
+        def effect() -> None:
+            self.world.back_rests = True
+
+        assert self.world.kind is RunKind.FINISH
+        self._do("rest", effect)
+        return Answer("it rests")
+
     def put_up_fence(self) -> FenceAnswer:
         by_rules = self.world.can_fence
 
         def effect() -> None:
+            assert self.world.back_rests == (self.world.kind is RunKind.FINISH)
             self.world.is_fenced = by_rules
 
         self._do("put_up_fence", effect)
@@ -138,7 +150,13 @@ class Desk:
             assert not self.world.is_promoted
             self.world.is_fenced = False
 
+        def go_on() -> None:
+            assert not self.world.is_fenced  # else the link back is refused, and stops
+            assert not self.world.has_back_ended
+            self.world.back_rests = False
+
         self._do("lift_fence", effect)
+        self._do("go_on", go_on)
         return "lifted"
 
     def watch(self, seconds: float, *, until_first: bool) -> Seen:
@@ -171,7 +189,14 @@ class Desk:
         return Answer("compared", differences=self.world.different)
 
     def promote(self) -> Answer:
+        def end_back() -> None:
+            self.world.has_back_ended, self.world.back_rests = True, False
+
+        if self.world.kind is RunKind.FINISH:
+            self._do("end_back", end_back)
+
         def effect() -> None:
+            assert self.world.has_back_ended == (self.world.kind is RunKind.FINISH)
             assert self.world.is_fenced == self.world.can_fence
             assert self.world.position == self.world.source_end
             assert not self.world.transactions
@@ -198,42 +223,55 @@ class Desk:
 OPTIONS = SwitchOptions(verify=Compared.ALL)
 
 
-def new_run() -> Run:
-    steps = tuple(new_steps())
-    return Run("r1", RunKind.SWITCH, (TOPIC,), OPTIONS.to_json(), "a test", 0, steps)
+KINDS = pytest.mark.parametrize("kind", [RunKind.SWITCH, RunKind.FINISH])
+
+
+def new_run(kind: RunKind = RunKind.SWITCH) -> Run:
+    steps = tuple(new_steps(kind))
+    return Run("r1", kind, (TOPIC,), OPTIONS.to_json(), "a test", 0, steps)
 
 
 def conductor(world: World, options: SwitchOptions = OPTIONS) -> Conductor:
     desk = Desk(world)
-    run = world.rows[-1] if world.rows else new_run()
-    return Conductor(desk, run, options, save=desk.save)
+    run = world.rows[-1] if world.rows else new_run(world.kind)
+    return Conductor(desk, run, options, save=desk.save, is_resumed=bool(world.rows))
 
 
-def test_a_switch_goes_through_all_steps() -> None:
-    world = World()
+@KINDS
+def test_a_switch_goes_through_all_steps(kind: RunKind) -> None:
+    world = World(kind)
     run = conductor(world).go()
     assert run.state is RunState.DONE
     assert {step.state for step in run.steps} == {StepState.DONE}
     assert world.is_promoted
     assert world.is_fenced  # the old primary stays closed
     assert world.is_open
+    assert world.has_back_ended == ("rest" in {step.name for step in run.steps})
     assert run == world.run()
 
 
-FULL = len((whole := World(), conductor(whole).go(), whole)[0].calls)
+def calls_of(kind: RunKind) -> int:
+    """Return how many calls a whole run makes."""
+    world = World(kind)
+    conductor(world).go()
+    return len(world.calls)
 
 
+FULL = calls_of(RunKind.SWITCH)
+
+
+@KINDS
 @pytest.mark.parametrize("after_effect", [False, True])
 @pytest.mark.parametrize("then", ["go", "back"])
 def test_a_run_that_dies_anywhere_is_carried_on_or_taken_back(
-    then: str, *, after_effect: bool
+    then: str, kind: RunKind, *, after_effect: bool
 ) -> None:
     """Given a run killed at one call of its desk / when the verb is called again / then it ends
 
     whole: switched or as before, and never between.
     """
-    for killed_at in range(FULL):
-        world = World(killed_at=killed_at, after_effect=after_effect)
+    for killed_at in range(calls_of(kind)):
+        world = World(kind, killed_at=killed_at, after_effect=after_effect)
         with pytest.raises(Killed):
             conductor(world).go()
         if not world.rows:
@@ -245,20 +283,26 @@ def test_a_run_that_dies_anywhere_is_carried_on_or_taken_back(
             assert run.state is RunState.WENT_BACK
             assert not world.is_fenced
             assert not world.is_promoted
+            assert not world.has_back_ended
         else:
             run = again.go()
             assert run.state is RunState.DONE, (killed_at, run)
             assert world.is_promoted
             assert world.is_open
+            assert world.has_back_ended == (kind is RunKind.FINISH)
+        assert not world.back_rests
         assert world.run() == run
 
 
+@KINDS
 @pytest.mark.parametrize("after_effect", [False, True])
-def test_a_run_that_dies_while_it_goes_back_goes_on_back(*, after_effect: bool) -> None:
-    world = World(writes_past_fence=True)
+def test_a_run_that_dies_while_it_goes_back_goes_on_back(
+    kind: RunKind, *, after_effect: bool
+) -> None:
+    world = World(kind, writes_past_fence=True)
     conductor(world).go()
     for killed_at in range(len(world.calls)):
-        cut = World(writes_past_fence=True, killed_at=killed_at, after_effect=after_effect)
+        cut = World(kind, writes_past_fence=True, killed_at=killed_at, after_effect=after_effect)
         with pytest.raises(Killed):
             conductor(cut).go()
         if not cut.rows:
@@ -268,14 +312,14 @@ def test_a_run_that_dies_while_it_goes_back_goes_on_back(*, after_effect: bool) 
         run = cut.run() if cut.run().state.is_over else conductor(cut).go()
         assert run.state is RunState.WENT_BACK
         assert not cut.is_fenced
+        assert not cut.back_rests
         assert not cut.is_promoted
 
 
 @pytest.mark.parametrize("name", [name for name in STEPS if name not in CHANGES_NOTHING])
 def test_a_cluster_that_is_away_for_a_moment_is_asked_again(name: str) -> None:
-    world = World()
-    run = conductor(world).go()
     first = {
+        "rest": "rest",
         "fence": "put_up_fence",
         "still": "open_transactions",
         "records": "copied",
@@ -286,8 +330,7 @@ def test_a_cluster_that_is_away_for_a_moment_is_asked_again(name: str) -> None:
         "opening": "open_target",
         "watch": "written_after",
     }[name]
-    del run
-    away = World()
+    away = World(RunKind.FINISH)
     desk = Desk(away)
     lost = False
 
@@ -297,7 +340,7 @@ def test_a_cluster_that_is_away_for_a_moment_is_asked_again(name: str) -> None:
         if row.step(name).state is StepState.RUNNING and not lost and not row.step(name).text:
             lost, away.lost = True, 1
 
-    Conductor(desk, new_run(), OPTIONS, save=_unlost(away, save)).go()
+    Conductor(desk, new_run(away.kind), OPTIONS, save=_unlost(away, save)).go()
     assert away.run().state is RunState.DONE
     assert first in away.calls
 
@@ -338,6 +381,24 @@ def test_preflight_names_all_problems_at_once() -> None:
     world.rows.clear()
     run = conductor(world, replace(OPTIONS, accepted=("one_way",))).go()
     assert run.state is RunState.DONE
+
+
+@KINDS
+def test_a_run_that_is_carried_on_in_vain_leaves_no_fence(kind: RunKind) -> None:
+    """Given a run killed anywhere / when its link has stopped since / then what it had changed is
+
+    taken back, and the run does not say that it has changed nothing.
+    """
+    stopped = Problem("not_running", "the link is stopped", "start it", Weight.STOPS)
+    for killed_at in range(1, calls_of(kind)):
+        world = World(kind, killed_at=killed_at, after_effect=True)
+        with pytest.raises(Killed):
+            conductor(world).go()
+        if world.rows and conductor(world).may_go_back:
+            world.problems.append(stopped)
+            assert conductor(world).go().state is RunState.WENT_BACK
+            assert not world.is_fenced
+            assert not world.back_rests
 
 
 def test_a_lag_that_stays_ends_the_run_before_anything_is_changed() -> None:
