@@ -9,7 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from heliostat.clusters.acl import CLUSTER_NAME, AclRule, Operation, PatternKind, ResourceKind
+from heliostat.clusters.acl import (
+    CLUSTER_NAME,
+    EVERYTHING,
+    AclRule,
+    Operation,
+    PatternKind,
+    ResourceKind,
+)
 from heliostat.clusters.admin.topic_calls import PROBE_TOPIC
 from heliostat.config import STATE_TOPIC_PREFIX, Config, LinkConfig
 from heliostat.handover.drill import PREFIX
@@ -37,6 +44,9 @@ FENCE: Mapping[Operation, str] = MappingProxyType(
 )
 RUN_ID: Mapping[Operation, str] = MappingProxyType(
     {Operation.WRITE: "carry out a run of steps, fenced by a transactional id"}
+)
+WRITERS: Mapping[Operation, str] = MappingProxyType(
+    {Operation.DESCRIBE: "name transactional ids that still write at the source (--rolling)"}
 )
 SHUT_OUT: Mapping[Operation, str] = MappingProxyType(
     {
@@ -97,7 +107,7 @@ def grants_of_verbs(
         As `link_grants`.
     """
     source, target = link_grants(config, link, principal, peer)
-    source = _with(source, [*_at_source(), *_back(config, link, 1)])
+    source = _with(source, [*_at_source(link), *_back(config, link, 1)])
     target = _with(target, [*_at_target(link), *_back(config, link, 0)])
     if not _ways_back(config, link):
         note = (
@@ -109,8 +119,10 @@ def grants_of_verbs(
     return source, replace(target, notes=(*target.notes, note))
 
 
-def _at_source() -> Iterator[VerbRight]:
+def _at_source(link: LinkConfig) -> Iterator[VerbRight]:
     yield VerbRight(SWITCH, ResourceKind.CLUSTER, Reach(CLUSTER_NAME), FENCE)
+    if link.topics.merges:
+        yield VerbRight(SWITCH, ResourceKind.TRANSACTIONAL_ID, Reach(EVERYTHING), WRITERS)
     yield from _made_up()
 
 

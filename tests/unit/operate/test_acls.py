@@ -23,7 +23,7 @@ from heliostat.operate.acls import (
     home_grants,
     link_grants,
 )
-from heliostat.operate.verb_acls import grants_of_verbs
+from heliostat.operate.verb_acls import WRITERS, grants_of_verbs
 
 
 def written(topics: dict[str, Any], **source: Any) -> dict[str, Any]:
@@ -287,6 +287,20 @@ def test_a_switch_has_rights_of_its_own() -> None:
         assert ("TRANSACTIONAL_ID", "heliostat.drill-", "WRITE") in drilled
     assert ("drill", "TOPIC", "heliostat.one.drills", "DELETE") in by_verb[1]
     assert any("reverse needs" in note for note in more[0].notes)
+
+
+def test_a_rolling_switch_names_transactional_ids() -> None:
+    """Given a link / when it merges / then it may see who still writes; others may not."""
+    for topics, count in (({"naming": "merge"}, 1), ({}, 0)):
+        parsed = Config.model_validate(written({"include": ["a"], **topics}))
+        source, _ = grants_of_verbs(parsed, parsed.links[0])
+        found = [each for each in source.grants if each.why in WRITERS.values()]
+        assert len(found) == count
+        for each in found:
+            assert (each.verb, each.rule.kind.name, each.rule.name) == (
+                *("switch", "TRANSACTIONAL_ID", "*"),
+            )
+            assert each.rule.operation.name == "DESCRIBE"
 
 
 def test_the_way_back_has_the_rights_of_its_link() -> None:

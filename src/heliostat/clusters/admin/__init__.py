@@ -23,6 +23,7 @@ from heliostat.clusters.admin.values import (
     OpenTransaction,
     PartitionInfo,
     TopicInfo,
+    TransactionNames,
 )
 from heliostat.clusters.kafka_codes import EARLIEST, LATEST
 
@@ -46,4 +47,5 @@ __all__ = [
     "OpenTransaction",
     "PartitionInfo",
     "TopicInfo",
+    "TransactionNames",
 ]

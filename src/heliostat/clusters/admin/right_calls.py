@@ -18,6 +18,7 @@ from kafka.protocol.admin import (
     DeleteRecordsRequest,
     DescribeClusterRequest,
     DescribeGroupsRequest,
+    DescribeTransactionsRequest,
 )
 from kafka.protocol.consumer import FetchRequest, HeartbeatRequest
 from kafka.protocol.metadata import MetadataRequest
@@ -274,6 +275,11 @@ def _write_ids(caller: Caller, names: Sequence[str]) -> _Codes:
     }
 
 
+def _describe_ids(caller: Caller, names: Sequence[str]) -> _Codes:
+    answer = caller.send(DescribeTransactionsRequest(transactional_ids=list(names)))
+    return {row.transactional_id: row.error_code for row in answer.transaction_states}
+
+
 def _of_cluster(operation: Operation) -> Callable[[Caller, Sequence[str]], _Codes]:
     code = 7 if operation is Operation.ALTER else 8
 
@@ -314,6 +320,7 @@ _PROBES: Mapping[tuple[ResourceKind, Operation], Callable[[Caller, Sequence[str]
     (ResourceKind.TOPIC, Operation.ALTER_CONFIGS): _alter_configs,
     (ResourceKind.GROUP, Operation.DESCRIBE): _describe_groups,
     (ResourceKind.GROUP, Operation.READ): _read_groups,
+    (ResourceKind.TRANSACTIONAL_ID, Operation.DESCRIBE): _describe_ids,
     (ResourceKind.TRANSACTIONAL_ID, Operation.WRITE): _write_ids,
     (ResourceKind.CLUSTER, Operation.ALTER): _of_cluster(Operation.ALTER),
     (ResourceKind.CLUSTER, Operation.DESCRIBE): _of_cluster(Operation.DESCRIBE),

@@ -10,8 +10,9 @@ from kafka.protocol.admin import DescribeProducersRequest, ListTransactionsReque
 
 from heliostat.clusters.admin.caller import Caller, error_of
 from heliostat.clusters.admin.leaders import OffsetLeaders
-from heliostat.clusters.admin.values import ActiveProducer, OpenTransaction
+from heliostat.clusters.admin.values import ActiveProducer, OpenTransaction, TransactionNames
 from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.kafka_error_names import KAFKA_ERROR_NAMES
 from heliostat.names import BrokerId, Offset, PartitionId, ProducerId, TopicName, TopicPartition
 
 Open = tuple[OpenTransaction, ...]
@@ -39,8 +40,12 @@ class TransactionAdmin:
 
     def transactional_ids(self, producers: Iterable[ProducerId]) -> Mapping[ProducerId, str]:
         """Transactional ids of these producers, without those that brokers don't show us."""
+        return self.transaction_names(producers).names
+
+    def transaction_names(self, producers: Iterable[ProducerId]) -> TransactionNames:
+        """As `transactional_ids`, with the brokers that don't list any."""
         brokers = sorted(BrokerId(row.node_id) for row in self._caller.about(0.0).brokers)
-        return transactional_ids(self._caller, brokers, producers)
+        return transaction_names(self._caller, brokers, producers)
 
 
 def open_transactions(
@@ -97,6 +102,9 @@ def _active_of(row: Any) -> Active:
                 producer.producer_epoch,
                 producer.last_sequence,
                 producer.last_timestamp,
+                None
+                if producer.current_txn_start_offset < 0
+                else Offset(producer.current_txn_start_offset),
             )
             for producer in row.active_producers
         )
@@ -116,24 +124,28 @@ def _open_of(row: Any) -> Open:
     return tuple(sorted(found, key=lambda each: each.first))
 
 
-def transactional_ids(
+def transaction_names(
     caller: Caller, brokers: Iterable[BrokerId], producers: Iterable[ProducerId]
-) -> dict[ProducerId, str]:
+) -> TransactionNames:
     """Transactional ids of these producers, without those that brokers don't show us.
 
-    Each broker lists those that it coordinates (ListTransactions, Kafka 3.0). A broker that is down
-    or older lists none, and callers have only the producer id.
+    Each broker lists those that it coordinates (ListTransactions, Kafka 3.0), of which we may
+    describe. A broker that is down or older lists none, and callers have only the producer id.
     """
     wanted = sorted(set(producers))
     found: dict[ProducerId, str] = {}
+    failed: dict[BrokerId, str] = {}
     for broker in brokers if wanted else ():
         request = ListTransactionsRequest(
             state_filters=[], producer_id_filters=wanted, max_version=0
         )
         try:
             answer = caller.send(request, broker)
-        except (BrokerError, ConnectionLost):
+        except (BrokerError, ConnectionLost) as error:
+            failed[broker] = error.text
             continue
+        if answer.error_code:
+            failed[broker] = KAFKA_ERROR_NAMES.get(answer.error_code, str(answer.error_code))
         for row in answer.transaction_states:
             found[ProducerId(row.producer_id)] = row.transactional_id
-    return found
+    return TransactionNames(found, failed)

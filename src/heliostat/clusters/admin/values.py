@@ -139,6 +139,24 @@ class ActiveProducer:
     epoch: int
     last_sequence: int
     last_timestamp_ms: int
+    open_from: Offset | None = None
+    """Offset of the first record of its open transaction there; None: none is open."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionNames:
+    """Transactional ids that a cluster's brokers list, and what of them may be missing.
+
+    Parameters
+    ----------
+    names
+        By producer id.
+    failed
+        Brokers that list none, and why.
+    """
+
+    names: Mapping[ProducerId, str]
+    failed: Mapping[BrokerId, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
