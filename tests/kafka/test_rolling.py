@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -36,6 +38,14 @@ def lost(*_: object) -> None:
     raise ConnectionLost("lost before the last row")
 
 
+def has_two_drivers(config: Path) -> bool:
+    """Return whether both links run again, and copy nothing."""
+    return [(each["state"], each["partitions"]) for each in said(config, "status")] == [
+        ("running", 0),
+        ("running", 0),
+    ]
+
+
 def wait_level(config: Path, sites: Mapping[str, str], topic: str, wanted: list[int]) -> None:
     """Wait until both sites have so many records; else say what the links say."""
     try:
@@ -50,7 +60,9 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
 ) -> None:
     """Given a mirror whose source is written all the time / when the turn dies before its last
     row / then it goes on as a mirror. When it is turned / then its driver does not; with a link
-    back from the cut, and producers at both sites, each record is once at each, in order.
+    back from the cut, and producers at both sites, each record is once at each, in order. When it
+    is finished while one still writes at the source / then that is named, and both links go on;
+    afterwards they copy the topic no more, also once they begin again.
     """
     topic, name = fresh_name("rolling"), fresh_name("away")
     sites = {"summit": cluster_pair.source.bootstrap, "base": cluster_pair.target.bootstrap}
@@ -96,8 +108,15 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             "topics": {**topics, "include": [topic], "naming": "merge", "start": start},
         }
         both = config_of(tmp_path / "both.yaml", sites, [merged, back])
+        end = *words[:4], "--finish", *words[4:], "--still-s", "1", "--watch-s", "0"
         with RunningLink(both):
             writing.enter_context(producers[1].at_work())
+            failed = heliostat(both, *end, "--producers-wait", "0")
+            assert failed.returncode == 1, failed.said
+            [still] = [each for each in failed.json["steps"] if each["state"] == "failed"]
+            assert re.search(rf"{topic}-[01]: \d+ records came", still["text"]), failed.said
+            preflight = failed.json["steps"][0]["text"]
+            assert preflight.count("wrote at the source lately: producer") == 1, preflight
             wait_for(
                 "both", lambda: is_level(sites, topic, [n + 200 for n in cuts[topic].values()])
             )
@@ -107,5 +126,15 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             proof = heliostat(both, "verify", "--complete", "--json", "--topic", topic)
             assert proof.returncode == 0, proof.said
             assert int(proof.json["records"]) == sum(written(producers))
+            done = heliostat(both, *end)
+            assert done.returncode == 0, done.said
+            left = {site: ends(each, {topic: PARTITIONS})[topic] for site, each in sites.items()}
+        with RunningLink(both):
+            for producer in producers:
+                producer.write(1)
+            wait_for("both drivers", lambda: has_two_drivers(both))
+            time.sleep(2.0)  # two reconciliations
+            for site, each in sites.items():
+                assert ends(each, {topic: PARTITIONS})[topic] == [n + 1 for n in left[site]]
     for each in producers:
         each.close()

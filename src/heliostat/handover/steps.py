@@ -328,7 +328,7 @@ class Conductor:
     run
         The run, new or begun by another process.
     is_resumed
-        Whether another process has begun it: what that one changed may stand, whatever the row says.
+        Whether another process has begun it: what that one changed may stand, by no row.
     save
         Makes it durable; raises if another process has taken the run over.
     told

@@ -13,12 +13,14 @@ from contextlib import AbstractContextManager, closing
 from typing_extensions import override
 
 from heliostat.clusters.admin import ClusterAdmin
+from heliostat.clusters.producer_rows import ProducerRows
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.errors import BrokerError
 from heliostat.handover.desk import Answer, Problem, Weight
 from heliostat.handover.promotion import PromotedBy
 from heliostat.handover.steps import first_of
 from heliostat.names import LinkName, TopicName
+from heliostat.operate.source_writers import source_writers
 from heliostat.operate.status import link_picture
 from heliostat.operate.switching.desk import LinkDesk, Order, switch_desk
 from heliostat.operate.switching.link_back import LinkBack, link_back_of
@@ -64,6 +66,7 @@ class FinishDesk(LinkDesk):
             *super().problems(),
             *_of_mirrors(stored, self._order),
             *self._of_others(),
+            *self._of_writers(),
             *self._of_back(),
         ]
         order = list(Weight)
@@ -86,6 +89,18 @@ class FinishDesk(LinkDesk):
                 text = f"link {state.link} writes {first_of(fed)} at the source as well"
                 hint = "stop it and remove its state there, or have it in this configuration"
                 yield Problem("fed_by_others", text, hint, Weight.STOPS)
+
+    def _of_writers(self) -> Iterator[Problem]:
+        """Yield who has written at the source lately: a producer that is silent may not be done."""
+        with closing(ProducerRows(self._both.source, self._source)) as rows:
+            seen = source_writers(self._source, rows.read, self._order.topics)
+        if seen.writers:
+            text = f"wrote at the source lately: {first_of(each.text() for each in seen.writers)}"
+            hint = "what has not moved to the target yet is kept out, or to be stopped"
+            yield Problem("wrote_lately", text, hint, Weight.TOLD)
+        if seen.refused:
+            text = f"who wrote at the source lately is not all known: {first_of(seen.refused)}"
+            yield Problem("writers_unknown", text, "producers may be missing here", Weight.TOLD)
 
     def _of_back(self) -> Iterator[Problem]:
         order, back = self._order, self._back
