@@ -112,3 +112,13 @@ def test_the_report_is_written_whole(config: Path, asked: list[Any], tmp_path: P
     assert json.loads((tmp_path / "switch.json").read_text())["state"] == "done"
     assert (tmp_path / "switch.md").read_text().startswith("# ")
     assert len(asked) == 2
+
+
+def test_a_rolling_switch_is_finished_as_a_run(config: Path, asked: list[SwitchWish]) -> None:
+    assert heliostat(config, "switch", LINK, "--finish", "--yes").returncode == 2
+    for words in (["--yes"], ["--dry-run"], ["--back", "--yes"], ["--resume", "--yes"]):
+        answer = heliostat(config, "switch", LINK, "--rolling", "--finish", *words)
+        assert answer.returncode == 0, answer.said
+    assert [each.finishes for each in asked] == [True] * 4
+    assert (asked[2].goes_back, asked[3].takes_over) == (True, True)
+    assert heliostat(config, "switch", LINK, "--rolling", "--dry-run").returncode == 2
