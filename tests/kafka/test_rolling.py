@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 from support.clusters import ClusterPair, create_topic, fresh_name
-from support.command import heliostat, said
+from support.command import Answer, heliostat, said
 from support.links import RunningLink, ends, wait_for
 from support.merged import PARTITIONS, SiteProducer, assert_merged, is_level, written
 
@@ -44,6 +44,30 @@ def has_two_drivers(config: Path) -> bool:
         ("running", 0),
         ("running", 0),
     ]
+
+
+def assert_sent_back(answer: Answer, topic: str) -> None:
+    """Assert that a finish went back: who writes at the source is told before and behind."""
+    assert answer.returncode == 1, answer.said
+    steps = {each["name"]: each for each in answer.json["steps"]}
+    assert steps["still"]["state"] == "failed", answer.said
+    assert re.search(rf"{topic}-[01]: \d+ records came", steps["still"]["text"])
+    text = steps["preflight"]["text"]
+    assert text.count("wrote at the source lately: producer") == 1, text
+
+
+def assert_no_link_copies(
+    config: Path, sites: Mapping[str, str], topic: str, producers: list[SiteProducer]
+) -> None:
+    """Assert that links which begin again leave each site's topic to itself."""
+    left = {site: ends(each, {topic: PARTITIONS})[topic] for site, each in sites.items()}
+    with RunningLink(config):
+        for producer in producers:
+            producer.write(1)
+        wait_for("both drivers", lambda: has_two_drivers(config))
+        time.sleep(2.0)  # two reconciliations
+        for site, each in sites.items():
+            assert ends(each, {topic: PARTITIONS})[topic] == [n + 1 for n in left[site]]
 
 
 def wait_level(config: Path, sites: Mapping[str, str], topic: str, wanted: list[int]) -> None:
@@ -111,15 +135,9 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
         end = *words[:4], "--finish", *words[4:], "--still-s", "1", "--watch-s", "0"
         with RunningLink(both):
             writing.enter_context(producers[1].at_work())
-            failed = heliostat(both, *end, "--producers-wait", "0")
-            assert failed.returncode == 1, failed.said
-            [still] = [each for each in failed.json["steps"] if each["state"] == "failed"]
-            assert re.search(rf"{topic}-[01]: \d+ records came", still["text"]), failed.said
-            preflight = failed.json["steps"][0]["text"]
-            assert preflight.count("wrote at the source lately: producer") == 1, preflight
-            wait_for(
-                "both", lambda: is_level(sites, topic, [n + 200 for n in cuts[topic].values()])
-            )
+            assert_sent_back(heliostat(both, *end, "--producers-wait", "0"), topic)
+            more = [number + 200 for number in cuts[topic].values()]
+            wait_for("both", lambda: is_level(sites, topic, more))
             writing.close()
             wait_level(both, sites, topic, written(producers))
             assert_merged(sites, topic, producers)
@@ -128,13 +146,6 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             assert int(proof.json["records"]) == sum(written(producers))
             done = heliostat(both, *end)
             assert done.returncode == 0, done.said
-            left = {site: ends(each, {topic: PARTITIONS})[topic] for site, each in sites.items()}
-        with RunningLink(both):
-            for producer in producers:
-                producer.write(1)
-            wait_for("both drivers", lambda: has_two_drivers(both))
-            time.sleep(2.0)  # two reconciliations
-            for site, each in sites.items():
-                assert ends(each, {topic: PARTITIONS})[topic] == [n + 1 for n in left[site]]
+        assert_no_link_copies(both, sites, topic, producers)
     for each in producers:
         each.close()

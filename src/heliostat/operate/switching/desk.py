@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
@@ -194,28 +194,8 @@ class LinkDesk:
         return [*lines, *refused]
 
     def _transactions(self) -> tuple[list[str], list[str]]:
-        """Return open transactions, and where they can't be told."""
         partitions, _ = self.partitions()
-        answers = self._source.open_transactions(partitions)
-        rows = [
-            (partition, each)
-            for partition, answer in sorted(answers.items())
-            if not isinstance(answer, BrokerError)
-            for each in answer
-        ]
-        names = self._source.transactional_ids({each.producer_id for _, each in rows})
-        lines = [
-            f"{partition}: a transaction of producer {each.producer_id}"
-            + (f" ({name})" if (name := names.get(each.producer_id)) else "")
-            + f" is open since offset {each.first}"
-            for partition, each in rows
-        ]
-        refused = [
-            f"{partition}: {answer.text}"
-            for partition, answer in sorted(answers.items())
-            if isinstance(answer, BrokerError)
-        ]
-        return lines, refused
+        return _open_transactions(self._source, partitions)
 
     def rest(self) -> Answer:
         """Let no link rest: none leads back into what only producers write."""
@@ -311,6 +291,32 @@ class LinkDesk:
             if partition not in named and seen.ends.get(partition, end) != end
         ]
         return [*seen.lines(), *earlier]
+
+
+def _open_transactions(
+    source: ClusterAdmin, partitions: Collection[TopicPartition]
+) -> tuple[list[str], list[str]]:
+    """Return open transactions, and where they can't be told."""
+    answers = source.open_transactions(partitions)
+    rows = [
+        (partition, each)
+        for partition, answer in sorted(answers.items())
+        if not isinstance(answer, BrokerError)
+        for each in answer
+    ]
+    names = source.transactional_ids({each.producer_id for _, each in rows})
+    lines = [
+        f"{partition}: a transaction of producer {each.producer_id}"
+        + (f" ({name})" if (name := names.get(each.producer_id)) else "")
+        + f" is open since offset {each.first}"
+        for partition, each in rows
+    ]
+    refused = [
+        f"{partition}: {answer.text}"
+        for partition, answer in sorted(answers.items())
+        if isinstance(answer, BrokerError)
+    ]
+    return lines, refused
 
 
 def _why_not_landed(report: PartitionReport, landed: Offset | BrokerError | None) -> str:
