@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 import yaml
+from kafka import KafkaProducer
+from support.cleaning import read_committed
 from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import Answer, heliostat, said
 from support.links import RunningLink, ends, wait_for
@@ -36,6 +38,14 @@ def config_of(path: Path, sites: dict[str, str], links: list[dict[str, Any]]) ->
 
 def lost(*_: object) -> None:
     raise ConnectionLost("lost before the last row")
+
+
+def link_back(topic: str, file: Path, cuts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the link back of a turned topic."""
+    file.write_text(json.dumps(cuts))
+    topics = {"include": [topic], "refresh_interval_s": 1, "naming": "merge"}
+    topics["start"] = {"offsets": str(file)}
+    return {"name": fresh_name("back"), "source": "base", "target": "summit", "topics": topics}
 
 
 def has_two_drivers(config: Path) -> bool:
@@ -77,6 +87,41 @@ def wait_level(config: Path, sites: Mapping[str, str], topic: str, wanted: list[
     except AssertionError as error:
         there = {site: ends(each, {topic: PARTITIONS}) for site, each in sites.items()}
         raise AssertionError(f"{wanted} of {there}: {heliostat(config, 'status').said}") from error
+
+
+def assert_moves(
+    config: Path, sites: Mapping[str, str], producers: list[SiteProducer], link: str, topic: str
+) -> None:
+    """The first site's producer has stopped, the other one writes. While a transaction is open
+
+    that has not crossed; once told that it has, nothing lacks. Who wrote is named, without links.
+    """
+    words = "switch", link, "--rolling", "--json"
+    wait = *words, "--wait", topic
+    last = KafkaProducer(bootstrap_servers=sites["summit"], transactional_id=f"{topic}-last")
+    last.init_transactions()
+    last.begin_transaction()
+    last.send(topic, value=b"summit %06d" % producers[0].written[0], partition=0)
+    last.flush()
+    producers[0].written[0] += 1
+    answer = heliostat(config, *wait, "--records-wait", "1")
+    assert answer.returncode == 1, answer.said
+    problem = answer.json["problems"][0]
+    assert problem["code"] == "open_transactions", answer.said
+    assert f"({topic}-last) is open since" in problem["text"]
+    last.commit_transaction()
+    last.close()
+    answer = heliostat(config, *wait)
+    assert answer.returncode == 0, answer.said
+    for row in answer.json["partitions"]:
+        assert row["position"] >= row["end"] > 0
+        values = [each[3] or b"" for each in read_committed(sites["base"], topic, row["partition"])]
+        own = sum(value.startswith(b"summit") for value in values)
+        assert own == producers[0].written[row["partition"]]
+    answer = heliostat(config, *words, "--writers")
+    names = {each["transactional_id"]: len(each["partitions"]) for each in answer.json["writers"]}
+    assert (names, answer.json["refused"]) == ({"": PARTITIONS, f"{topic}-last": 1}, [])
+    assert "not merged" in heliostat(config, *wait[:-1], f"{topic}-keys").said
 
 
 def test_a_running_mirror_is_merged_and_its_producers_move(
@@ -123,14 +168,7 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             wait_for("its refusal", lambda: "begun as merged" in json.dumps(said(mirror, "status")))
             assert at_base() == list(cuts[topic].values())
         assert heliostat(turned, *words).json["cuts"] == cuts
-        (tmp_path / "cuts.json").write_text(json.dumps(cuts))
-        start = {"offsets": str(tmp_path / "cuts.json")}
-        back = {
-            "name": fresh_name("back"),
-            "source": "base",
-            "target": "summit",
-            "topics": {**topics, "include": [topic], "naming": "merge", "start": start},
-        }
+        back = link_back(topic, tmp_path / "cuts.json", cuts)
         both = config_of(tmp_path / "both.yaml", sites, [merged, back])
         end = *words[:4], "--finish", *words[4:], "--still-s", "1", "--watch-s", "0"
         with RunningLink(both):
@@ -138,8 +176,12 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             assert_sent_back(heliostat(both, *end, "--producers-wait", "0"), topic)
             more = [number + 200 for number in cuts[topic].values()]
             wait_for("both", lambda: is_level(sites, topic, more))
+            producers[0].rest()
+            assert_moves(both, sites, producers, name, topic)
             writing.close()
             wait_level(both, sites, topic, written(producers))
+            for each in (name, back["name"]):  # ends alone count a marker as well
+                assert heliostat(both, "switch", each, "--rolling", "--wait", topic).returncode == 0
             assert_merged(sites, topic, producers)
             proof = heliostat(both, "verify", "--complete", "--json", "--topic", topic)
             assert proof.returncode == 0, proof.said

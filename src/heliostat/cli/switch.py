@@ -13,6 +13,7 @@ import click
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.known_links import known_config
 from heliostat.cli.options import by_option, config_option, json_option
+from heliostat.cli.rolling import show_writers, wait_for_topics
 from heliostat.errors import Refused
 
 if TYPE_CHECKING:
@@ -53,6 +54,21 @@ def _wait(name: str, default: float, what: str) -> Callable[[_Command], _Command
     is_flag=True,
     help="With --rolling: end it, in steps as a planned switch. The source is fenced, the rest "
     "copied, and then both links leave the topics to the target, the one that leads back first.",
+)
+@click.option(
+    "--wait",
+    "waited",
+    multiple=True,
+    metavar="TOPIC",
+    help="With --rolling: only wait until all that this merged topic has at the source now is at "
+    "the target, --records-wait at most; may be repeated, or A,B. Who stopped before may go on "
+    "there then.",
+)
+@click.option(
+    "--writers",
+    is_flag=True,
+    help="With --rolling: only name the producers, and their transactional ids, that have written "
+    "merged topics at the source lately.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask for the link's name.")
 @click.option(
@@ -103,6 +119,8 @@ def switch_command(**options: Any) -> None:
       heliostat switch summit-to-usdf --back
       heliostat switch summit-to-usdf --rolling --topics orders > cuts.txt
       heliostat switch summit-to-usdf --rolling --finish --dry-run
+      heliostat switch summit-to-usdf --rolling --wait orders
+      heliostat switch summit-to-usdf --rolling --writers
     """
     _switch(**options)
 
@@ -118,6 +136,8 @@ def _switch(
     last: bool,
     rolling: bool,
     finishes: bool,
+    waited: Sequence[str],
+    writers: bool,
     yes: bool,
     by: str,
     report_file: Path | None,
@@ -129,14 +149,24 @@ def _switch(
 
     config = known_config(config_file, link)
     of = link_of(config, link)
-    names = tuple(name for name in (topics or "").split(",") if name)
+    names = _names([topics or ""])
     if finishes and not rolling:
         raise click.BadParameter("--finish ends a rolling switch: --rolling --finish")
     if rolling and not finishes:
         if dry_run or goes_back or takes_over or last or report_file is not None:
             raise click.BadParameter("--rolling takes --topics, --yes, --by and --json only")
-        _turn(config, of, names, by, is_agreed=yes, as_json=as_json)
+        if waited and (writers or names or not _names(waited)):
+            raise click.BadParameter("--wait names its topics, and does nothing else")
+        if waited:
+            within_s = options["records_wait"]
+            wait_for_topics(config, of, _names(waited), within_s, as_json=as_json)
+        elif writers:
+            show_writers(config, of, names, as_json=as_json)
+        else:
+            _turn(config, of, names, by, is_agreed=yes, as_json=as_json)
         return
+    if waited or writers:
+        raise click.BadParameter("--wait and --writers go with --rolling, and without --finish")
     wish = SwitchWish(names, _options(**options), by, goes_back, takes_over, finishes)
     if last:
         before = last_run(config, of)
@@ -155,6 +185,11 @@ def _switch(
     _show_end(run, link, report_file, as_json=as_json)
     wanted = "went_back" if goes_back else "done"
     sys.exit(IN_SYNC if run.state.value == wanted else DIFFERENCE)
+
+
+def _names(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the topics of options that take several each."""
+    return tuple(dict.fromkeys(name for text in texts for name in text.split(",") if name))
 
 
 def _turn(

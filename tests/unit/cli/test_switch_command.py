@@ -14,11 +14,21 @@ import pytest
 from support.command import heliostat
 
 from heliostat.cli.main import root
-from heliostat.handover.desk import SwitchOptions
+from heliostat.handover.desk import Problem, SwitchOptions, Weight
 from heliostat.handover.run import Run, RunKind, RunState
 from heliostat.handover.steps import new_steps
-from heliostat.names import LinkName, TopicName
+from heliostat.names import (
+    LinkName,
+    Offset,
+    PartitionId,
+    ProducerId,
+    TopicName,
+    TopicPartition,
+)
+from heliostat.operate import crossing, source_writers
 from heliostat.operate import switch as verb
+from heliostat.operate.crossing import Crossed, Crossing, Stage
+from heliostat.operate.source_writers import SourceWriter, SourceWriters, Writing
 from heliostat.operate.switch import SwitchPlan, SwitchWish
 
 GUIDE = Path(__file__).parents[3] / "docs" / "failover.md"
@@ -122,3 +132,70 @@ def test_a_rolling_switch_is_finished_as_a_run(config: Path, asked: list[SwitchW
     assert [each.finishes for each in asked] == [True] * 4
     assert (asked[2].goes_back, asked[3].takes_over) == (True, True)
     assert heliostat(config, "switch", LINK, "--rolling", "--dry-run").returncode == 2
+
+
+def crossed(*positions: int) -> Crossed:
+    """Return that partitions of a topic have come so far, of 10 each."""
+    rows = tuple(
+        Crossing(
+            *(TopicPartition(TopicName("orders"), PartitionId(number)), Offset(10)),
+            *(Stage.PASSED if position >= 10 else Stage.WAITS, position, 1_500),
+        )
+        for number, position in enumerate(positions)
+    )
+    why = (Problem("GAP", "orders-1 is at a gap", "decide", Weight.STOPS),)
+    return Crossed(LinkName(LINK), 1_000, rows, 1.0, () if min(positions) >= 10 else why)
+
+
+def test_topics_that_cross_are_waited_for(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given topics in both ways / when one has stopped / then exit code 1, and its code."""
+    asked: list[Any] = []
+    came_to = [crossed(10, 12), crossed(10, 12), crossed(10, 3)]
+
+    def wait(_: object, __: object, topics: Any, within_s: float, tell: Any) -> Crossed:
+        asked.append((topics, within_s))
+        tell(())
+        return came_to.pop(0)
+
+    monkeypatch.setattr(crossing, "wait_until_crossed", wait)
+    words = "switch", LINK, "--rolling", "--wait", "orders,keys", "--wait", "last"
+    answer = heliostat(config, *words, "--records-wait", "7")
+    assert answer.returncode == 0
+    assert "orders: all that a had is at b, 0.5 s after it was asked (ends 0: 10, 1: 10)" in (
+        answer.stdout
+    )
+    assert heliostat(config, *words, "--json").json["has_crossed"]
+    assert asked == [(("orders", "keys", "last"), 7.0), (("orders", "keys", "last"), 300.0)]
+    answer = heliostat(config, *words)
+    assert answer.returncode == 1
+    assert "[GAP] orders-1 is at a gap (hint: decide)" in answer.stdout
+    assert "orders: 1 of 2 partitions have crossed" in answer.stdout
+
+
+def test_who_writes_is_named_with_what_is_not_known(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = TopicPartition(TopicName("orders"), PartitionId(1))
+    writer = SourceWriter(ProducerId(7), "pay", {place: Writing(1_000, Offset(5))})
+    answers = [SourceWriters((writer,), ("orders-0: no Read",)), SourceWriters((writer,))]
+    monkeypatch.setattr(source_writers, "writers_of", lambda *_: answers.pop(0))
+    answer = heliostat(config, "switch", LINK, "--rolling", "--writers")
+    assert "producer 7 (pay): orders, last at 1970-01-01 00:00:01Z" in answer.stdout
+    assert "not known: orders-0: no Read" in answer.stderr
+    [row] = heliostat(config, "switch", LINK, "--rolling", "--writers", "--json").json["writers"]
+    assert row["transactional_id"] == "pay"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--wait", "orders"),
+        ("--writers",),
+        ("--rolling", "--wait", "orders", "--writers"),
+        ("--rolling", "--wait", "orders", "--topics", "keys"),
+        ("--rolling", "--wait", ","),
+        ("--rolling", "--wait", "orders", "--last"),
+    ],
+)
+def test_options_that_do_not_go_together(config: Path, words: tuple[str, ...]) -> None:
+    assert heliostat(config, "switch", LINK, *words).returncode == 2

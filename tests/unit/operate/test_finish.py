@@ -14,14 +14,16 @@ from heliostat.clock import SystemClock
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import Refused
 from heliostat.gaps.ledger import CopiedTopic, CopyNote
-from heliostat.handover.desk import SwitchOptions
+from heliostat.handover.desk import Problem, SwitchOptions, Weight
 from heliostat.handover.promotion import PartitionPromotion, PromotedBy, Promotion
 from heliostat.handover.run import RunKind
 from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.operate import promotion as promoting
+from heliostat.operate.crossing import Crossed, Crossing, Stage
 from heliostat.operate.switch import SwitchPlan, SwitchWish, plan_switch
 from heliostat.operate.switching import link_back as of_back
 from heliostat.operate.switching.desk import _why_not_landed
+from heliostat.operate.switching.finishing import copied_by
 from heliostat.operate.switching.link_back import LinkBack, link_back_of
 from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.topics.values import MirrorRecord
@@ -157,6 +159,25 @@ def test_only_the_link_says_what_of_a_merged_topic_is_copied() -> None:
     assert not _why_not_landed(report(PartitionState.RETRYING), None)
     for state in (each for each in PartitionState if each.is_stopped):
         assert _why_not_landed(report(state), None) == f"it is {state.value}: it was cut"
+
+
+def test_what_crossed_by_later_reports_is_what_is_copied() -> None:
+    """Given what waiting came to / when the switch asks / then what did not pass is not known, and
+
+    a link that has ended before is no proof of anything.
+    """
+    lacks = "1 offsets are to cross"
+    rows = Crossing(TopicPartition(T, ZERO), Offset(7), Stage.PASSED, 7)
+    late = Crossing(
+        TopicPartition(T, ONE), Offset(9), Stage.WAITS, 8, text="1 offsets are to cross"
+    )
+    stopped = Problem("not_running", "its driver has ended", "run it", Weight.STOPS)
+    whole = copied_by(Crossed(LinkName("away"), 0, (rows,), 1.0), [T])
+    assert (whole.ends, whole.missing, whole.unknown) == ({rows.partition: 7}, {}, {})
+    part = copied_by(Crossed(LinkName("away"), 0, (rows, late), 1.0, (stopped,)), [T])
+    assert part.lines() == ["t-1: 1 offsets are to cross"]
+    none = copied_by(Crossed(LinkName("away"), 0, (), 1.0, (stopped,)), [T])
+    assert none.lines() == ["t--1: its driver has ended"]
 
 
 def test_a_merged_topic_ends_where_the_link_says() -> None:

@@ -89,8 +89,8 @@ def test_what_is_stopped_or_refused_is_named_with_its_reason() -> None:
     )
     other = replace(stopped, source="others")
     told = problems(status=status(problems=[stopped, other], refused={"payments": "it is foreign"}))
-    assert [each.code for each in told] == ["RECORD_TOO_LARGE", "refused"]
-    assert "orders-1 is stopped: a record is too large" in told[0].text
+    assert [each.code for each in told] == ["refused", "RECORD_TOO_LARGE"]
+    assert "orders-1 is stopped: a record is too large" in told[1].text
 
 
 def test_mirrors_that_cannot_be_turned_back_are_to_be_accepted() -> None:

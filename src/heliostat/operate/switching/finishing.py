@@ -7,7 +7,7 @@ rests from before the fence, and is the first to end (docs/adr/0061).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 
 from typing_extensions import override
@@ -16,10 +16,11 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.producer_rows import ProducerRows
 from heliostat.clusters.recent_records import RecentRecords
 from heliostat.errors import BrokerError
-from heliostat.handover.desk import Answer, Problem, Weight
+from heliostat.handover.desk import Answer, Copied, Problem, Weight
 from heliostat.handover.promotion import PromotedBy
 from heliostat.handover.steps import first_of
-from heliostat.names import LinkName, TopicName
+from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition
+from heliostat.operate.crossing import Crossed, Stage, wait_until_crossed
 from heliostat.operate.source_writers import source_writers
 from heliostat.operate.status import link_picture
 from heliostat.operate.switching.desk import LinkDesk, Order, switch_desk
@@ -28,6 +29,9 @@ from heliostat.other_links.at_target import target_states
 from heliostat.state.connections import LinkConnections
 from heliostat.state.link_state import Stored, mirrors_in
 from heliostat.topics.select import selection_of
+
+REPORTED_WITHIN_S = 45.0
+"""A lane of very many partitions reports one that is quiet each half minute."""
 
 
 class FinishDesk(LinkDesk):
@@ -71,6 +75,16 @@ class FinishDesk(LinkDesk):
         ]
         order = list(Weight)
         return sorted(every, key=lambda each: order.index(each.weight))
+
+    @override
+    def copied(self) -> Copied:
+        """Return how far the topics are copied; that nothing is missing, later reports say."""
+        copied = super().copied()
+        if copied.missing or copied.unknown:
+            return copied
+        order = self._order
+        crossed = wait_until_crossed(order.config, order.link, order.topics, REPORTED_WITHIN_S)
+        return copied_by(crossed, order.topics)
 
     def _of_others(self) -> Iterator[Problem]:
         """Yield links, of any configuration, that write these topics at the source as well."""
@@ -139,6 +153,16 @@ class FinishDesk(LinkDesk):
         text = "no link leads back" if self._back is None else self._back.give_away()
         answer = super().promote()
         return Answer(f"{text}; {answer.text}", answer.facts)
+
+
+def copied_by(crossed: Crossed, topics: Collection[TopicName]) -> Copied:
+    """Return what waiting came to, as a switch asks it."""
+    ends = {row.partition: row.end for row in crossed.rows}
+    unknown = {row.partition: row.text for row in crossed.rows if row.stage is not Stage.PASSED}
+    if crossed.problems and not unknown:  # they were seen before ends were asked
+        why = first_of(each.text for each in crossed.problems)
+        unknown = {TopicPartition(name, PartitionId(-1)): why for name in topics}
+    return Copied(ends, {}, unknown)
 
 
 def _back_of(order: Order) -> LinkBack | None:

@@ -13,7 +13,9 @@ from heliostat.names import TopicName
 from heliostat.operate.acls import Grant
 from heliostat.operate.switching.rights import problems_of_rights
 from heliostat.state.link_state import Stored
-from heliostat.status.values import LinkStatus, state_words
+from heliostat.status.values import LinkStatus, PartitionProblem, state_words
+
+STOPPED_HINT = "`heliostat explain` and `heliostat gaps` say what to do"
 
 
 def all_problems(
@@ -31,7 +33,8 @@ def all_problems(
     """Return all problems, those that stop a switch first."""
     every = [
         *_promoted(stored, topics),
-        *_of_link(status, topics),
+        *link_problems(status, topics),
+        *(partition_problem(each) for each in status.problems if each.source in topics),
         *_unknown(copied),
         *_one_way(link, stored, topics),
         *_of_schemas(link),
@@ -54,9 +57,10 @@ def _promoted(stored: Stored, topics: Collection[TopicName]) -> Iterator[Problem
         )
 
 
-def _of_link(status: LinkStatus, topics: Collection[TopicName]) -> Iterator[Problem]:
+def link_problems(status: LinkStatus, topics: Collection[TopicName]) -> Iterator[Problem]:
+    """Yield why nothing of these topics is copied at all: by the link, a wish, or a refusal."""
     if status.state != "running":
-        hint = "a switch copies the last records: `heliostat run`, `start` or `resume` the link; "
+        hint = "the last records are to be copied: `heliostat run`, `start` or `resume` the link; "
         hint += "with a source that is gone, `heliostat failover`"
         yield Problem("not_running", status.state_in_words(), hint, Weight.STOPS)
     paused = [
@@ -67,15 +71,16 @@ def _of_link(status: LinkStatus, topics: Collection[TopicName]) -> Iterator[Prob
     if paused:
         text = f"paused: {', '.join(paused)}"
         yield Problem("paused", text, "`heliostat resume` them", Weight.STOPS)
-    stopped = [each for each in status.problems if each.source in topics]
-    for each in stopped:
-        text = f"{each.source}-{each.partition} is {state_words(each.state)}: {each.reason}"
-        hint = "`heliostat explain` and `heliostat gaps` say what to do"
-        yield Problem(each.code or "not_copied", text, hint, Weight.STOPS)
     for topic, why in status.refused.items():
         if topic in topics:
             hint = "solve it, or leave the topic out"
             yield Problem("refused", f"the link refuses {topic}: {why}", hint, Weight.STOPS)
+
+
+def partition_problem(found: PartitionProblem) -> Problem:
+    """Return that a partition is not copied as it should be, with the code of it."""
+    text = f"{found.source}-{found.partition} is {state_words(found.state)}: {found.reason}"
+    return Problem(found.code or "not_copied", text, STOPPED_HINT, Weight.STOPS)
 
 
 def _unknown(copied: Copied) -> Iterator[Problem]:
