@@ -166,7 +166,6 @@ def test_what_crossed_by_later_reports_is_what_is_copied() -> None:
 
     a link that has ended before is no proof of anything.
     """
-    lacks = "1 offsets are to cross"
     rows = Crossing(TopicPartition(T, ZERO), Offset(7), Stage.PASSED, 7)
     late = Crossing(
         TopicPartition(T, ONE), Offset(9), Stage.WAITS, 8, text="1 offsets are to cross"
