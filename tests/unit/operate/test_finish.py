@@ -4,28 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 
 from heliostat.clock import SystemClock
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import Refused
+from heliostat.errors import BrokerError, Refused
 from heliostat.gaps.ledger import CopiedTopic, CopyNote
-from heliostat.handover.desk import Problem, SwitchOptions, Weight
+from heliostat.handover.desk import Answer, Problem, SwitchOptions, Weight
 from heliostat.handover.promotion import PartitionPromotion, PromotedBy, Promotion
 from heliostat.handover.run import RunKind
 from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.operate import promotion as promoting
 from heliostat.operate.crossing import Crossed, Crossing, Stage
 from heliostat.operate.switch import SwitchPlan, SwitchWish, plan_switch
+from heliostat.operate.switching import finishing
 from heliostat.operate.switching import link_back as of_back
-from heliostat.operate.switching.desk import _why_not_landed
-from heliostat.operate.switching.finishing import copied_by
+from heliostat.operate.switching.desk import LinkDesk, Order, _why_not_landed
+from heliostat.operate.switching.finishing import FinishDesk, copied_by
 from heliostat.operate.switching.link_back import LinkBack, link_back_of
+from heliostat.other_links.at_target import StateAt
 from heliostat.records.copier.lane import PartitionReport, PartitionState
+from heliostat.state.link_state import Stored
 from heliostat.topics.values import MirrorRecord
 from heliostat.wishes.wish import Place, Wish, WishedState, Wishes
 
@@ -159,6 +163,102 @@ def test_only_the_link_says_what_of_a_merged_topic_is_copied() -> None:
     assert not _why_not_landed(report(PartitionState.RETRYING), None)
     for state in (each for each in PartitionState if each.is_stopped):
         assert _why_not_landed(report(state), None) == f"it is {state.value}: it was cut"
+
+
+class Back:
+    """The link back, as far as a desk asks it."""
+
+    topics = (T,)
+    link = SimpleNamespace(name="back")
+
+    def __init__(self, calls: list[str], **mirrors: object) -> None:
+        self._calls = calls
+        self.mirrors = mirrors
+
+    def stored(self) -> Any:
+        return SimpleNamespace(mirrors=self.mirrors, promoted={})
+
+    def rest(self) -> str:
+        self._calls.append("rest")
+        return "it rests"
+
+    def go_on(self) -> str:
+        self._calls.append("go on")
+        return "it goes on"
+
+    def give_away(self) -> str:
+        self._calls.append("end back")
+        return "it has ended"
+
+
+def desk_of(back: Back | None) -> FinishDesk:
+    desk = FinishDesk.__new__(FinishDesk)
+    both = config()
+    desk._order = Order(both, both.links[0], (T, U), "ann", WHY)
+    desk._both = desk._source = cast("Any", SimpleNamespace(source=None))
+    desk._back = cast("Any", back)
+    return desk
+
+
+def test_the_link_back_goes_on_behind_the_fence_and_ends_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls: list[str] = []
+    answers = {"lift_fence": "lifted", "promote": Answer("both", {"fenced_by": "owner"})}
+    for name, answer in answers.items():
+        monkeypatch.setattr(
+            LinkDesk, name, lambda _, name=name, answer=answer: calls.append(name) or answer
+        )
+    desk = desk_of(Back(calls))
+    assert desk.rest().text == "it rests"
+    assert desk.lift_fence() == "lifted; it goes on"
+    assert desk.promote() == Answer("it has ended; both", {"fenced_by": "owner"})
+    assert calls == ["rest", "lift_fence", "go on", "end back", "promote"]
+    alone = desk_of(None)
+    assert alone.rest().text == "no link leads back"
+    assert (alone.lift_fence(), alone.promote().text) == ("lifted", "no link leads back; both")
+
+
+def test_what_of_other_links_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a third site's link into the source, and a link back that has no driver and brings one
+
+    of two topics / when the finish is planned / then the first stops it, and the others are told.
+    """
+    record = MirrorRecord(T, T, None, None, ClusterId("c"), "earliest", 2, is_merged=True)
+    rows = {f"mirror/{T}": record.to_json()}
+    states = [StateAt(LinkName("third"), rows), StateAt(LinkName("apart"), {})]
+    asked: list[LinkName | None] = []
+
+    def look(_: object, __: object, but: LinkName | None) -> Any:
+        asked.append(but)
+        return SimpleNamespace(states=states)
+
+    status = SimpleNamespace(state="no_owner", state_in_words=lambda: "nobody runs it")
+    monkeypatch.setattr(finishing, "target_states", look)
+    monkeypatch.setattr(finishing, "link_picture", lambda *_: SimpleNamespace(status=status))
+    desk = desk_of(Back([]))
+    [fed] = desk._of_others()
+    assert (fed.code, fed.weight) == ("fed_by_others", Weight.STOPS)
+    assert "link third writes t" in fed.text
+    assert asked == ["back"]
+    told = list(desk._of_back())
+    assert [each.code for each in told] == ["no_link_back", "back_not_begun", "back_not_running"]
+    assert {each.weight for each in told} == {Weight.TOLD}
+    assert [each.code for each in desk_of(None)._of_back()] == ["no_link_back"]
+
+    def refuse(*_: object) -> Any:
+        raise BrokerError("not authorized")
+
+    monkeypatch.setattr(finishing, "target_states", refuse)
+    [unknown] = desk._of_others()
+    assert (unknown.code, unknown.weight) == ("feeds_unknown", Weight.ASKS)
+
+
+def test_mirrors_are_to_be_merged_first() -> None:
+    record = MirrorRecord(T, T, None, None, ClusterId("c"), "earliest", 2)
+    stored = Stored(mirrors={T: record, U: replace(record, source=U, is_merged=True)})
+    [told] = finishing._of_mirrors(stored, desk_of(None)._order)
+    assert (told.code, told.weight, told.text) == ("not_merged", Weight.STOPS, "not merged yet: t")
 
 
 def test_what_crossed_by_later_reports_is_what_is_copied() -> None:
