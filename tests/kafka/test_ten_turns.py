@@ -32,7 +32,7 @@ from heliostat_sandbox.registry import SandboxRegistry
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
 TURNS = 10
-FAST = SwitchOptions(still_s=1.0, producers_s=60.0, watch_s=0.0)
+FAST = SwitchOptions(still_s=3.0, producers_s=60.0, watch_s=0.0)
 WRITE_S = 2.0
 SITES = ("east", "west")
 

@@ -39,7 +39,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
 LINK, APP, READERS = "link", "app", "readers"
 LISTENER, MECHANISM = Listener.SASL_SSL, Mechanism.SCRAM_SHA_256
-FAST = SwitchOptions(still_s=1.0, watch_s=1.0)
+FAST = SwitchOptions(still_s=1.0, watch_s=0.5)
 BEYOND = 1_000_000
 """An offset that the group of the old source has, and that never was."""
 
@@ -244,7 +244,7 @@ def test_switch_tail_way_back_and_drill_need_no_more_rights_than_are_printed(
     with RunningLink(scene.path) as running:
         writing = scene.application(scene.source)
         wait_for("something is copied", lambda: sum(scene.ends(scene.target)) > 0, 120.0)
-        wish = DrillWish(partitions=6, records_a_second=60, still_s=2.0, load_s=1.0, by="test")
+        wish = DrillWish(partitions=6, records_a_second=60, still_s=1.0, load_s=1.0, by="test")
         report = drill(scene.file, scene.link, wish, lambda step: print(step.line(), flush=True))
         assert report.verdict is Verdict.READY, report.markdown()
         fenced = {step.name: step.facts for step in report.steps if "by_rules" in step.facts}

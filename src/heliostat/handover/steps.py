@@ -214,7 +214,8 @@ def groups(now: Moment) -> Answer:
                 )
             now.tell(f"waits for groups that read at the source: {first_of(seen.reading)}")
         elif not seen.behind:
-            return Answer(f"{seen.level:,} groups continue exactly", _groups_facts(seen))
+            how = "exactly" if now.run.kind is not RunKind.FINISH else "at what they have not read"
+            return Answer(f"{seen.level:,} groups continue {how}", _groups_facts(seen))
         else:
             nobody_s = now_s if nobody_s is None else nobody_s
             if now_s - nobody_s >= OFFSETS_S:

@@ -15,7 +15,7 @@ from typing_extensions import override
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.producer_rows import ProducerRows
 from heliostat.clusters.recent_records import RecentRecords
-from heliostat.errors import BrokerError
+from heliostat.errors import BrokerError, Refused
 from heliostat.handover.desk import Answer, Copied, Problem, Weight
 from heliostat.handover.promotion import PromotedBy
 from heliostat.handover.steps import first_of
@@ -83,7 +83,10 @@ class FinishDesk(LinkDesk):
         if copied.missing or copied.unknown:
             return copied
         order = self._order
-        crossed = wait_until_crossed(order.config, order.link, order.topics, REPORTED_WITHIN_S)
+        try:
+            crossed = wait_until_crossed(order.config, order.link, order.topics, REPORTED_WITHIN_S)
+        except Refused as error:  # one is not merged, or given away
+            return Copied(unknown=_of_all(order.topics, error.text))
         return copied_by(crossed, order.topics)
 
     def _of_others(self) -> Iterator[Problem]:
@@ -98,22 +101,23 @@ class FinishDesk(LinkDesk):
             yield Problem("feeds_unknown", text, hint, Weight.ASKS)
             return
         for state in states:
-            fed = sorted(topics & {each.target for each in mirrors_in(state.rows).values()})
-            if fed:
-                text = f"link {state.link} writes {first_of(fed)} at the source as well"
+            names = sorted(topics & {each.target for each in mirrors_in(state.rows).values()})
+            if names:
+                text = f"link {state.link} writes {first_of(names)} at the source as well"
                 hint = "stop it and remove its state there, or have it in this configuration"
                 yield Problem("fed_by_others", text, hint, Weight.STOPS)
 
     def _of_writers(self) -> Iterator[Problem]:
         """Yield who has written at the source lately: a producer that is silent may not be done."""
         with closing(ProducerRows(self._both.source, self._source)) as rows:
-            seen = source_writers(self._source, rows.read, self._order.topics)
-        if seen.writers:
-            text = f"wrote at the source lately: {first_of(each.text() for each in seen.writers)}"
+            answer = source_writers(self._source, rows.read, self._order.topics)
+        if answer.writers:
+            names = first_of(each.text() for each in answer.writers)
+            text = f"wrote at the source lately: {names}"
             hint = "what has not moved to the target yet is kept out, or to be stopped"
             yield Problem("wrote_lately", text, hint, Weight.TOLD)
-        if seen.refused:
-            text = f"who wrote at the source lately is not all known: {first_of(seen.refused)}"
+        if answer.refused:
+            text = f"who wrote at the source lately is not all known: {first_of(answer.refused)}"
             yield Problem("writers_unknown", text, "producers may be missing here", Weight.TOLD)
 
     def _of_back(self) -> Iterator[Problem]:
@@ -161,8 +165,12 @@ def copied_by(crossed: Crossed, topics: Collection[TopicName]) -> Copied:
     unknown = {row.partition: row.text for row in crossed.rows if row.stage is not Stage.PASSED}
     if crossed.problems and not unknown:  # they were seen before ends were asked
         why = first_of(each.text for each in crossed.problems)
-        unknown = {TopicPartition(name, PartitionId(-1)): why for name in topics}
+        unknown = _of_all(topics, why)
     return Copied(ends, {}, unknown)
+
+
+def _of_all(topics: Collection[TopicName], why: str) -> dict[TopicPartition, str]:
+    return {TopicPartition(name, PartitionId(-1)): why for name in topics}
 
 
 def _back_of(order: Order) -> LinkBack | None:

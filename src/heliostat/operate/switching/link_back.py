@@ -107,14 +107,14 @@ class LinkBack:
         """
         with wish_desk(self.config, self.link) as desk:
             desk.book.read()
-            ours = [
+            rows = [
                 each
                 for each in desk.book.wishes.pauses()
                 if each.why == self.why and each.place.topic in self.topics
             ]
-            if not ours:
+            if not rows:
                 return f"{self.link.name} was not paused"
-            desk.book.put({each.key: None for each in ours})
+            desk.book.put({each.key: None for each in rows})
         return f"{self.link.name} goes on"
 
     def give_away(self) -> str:
@@ -129,6 +129,6 @@ class LinkBack:
         names = [name for name in self.topics if name in {*stored.mirrors, *stored.promoted}]
         if not names:
             return f"{self.link.name} has never copied them"
-        given = promote(self.config, self.link, names, PromotedBy.FINISH, by=self.by, why=self.why)
+        answer = promote(self.config, self.link, names, PromotedBy.FINISH, by=self.by, why=self.why)
         self.go_on()
-        return f"{self.link.name} has given {len(given.promotions):,} topics away"
+        return f"{self.link.name} has given {len(answer.promotions):,} topics away"
