@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +15,7 @@ import yaml
 from kafka import KafkaProducer
 from support.cleaning import read_committed
 from support.clusters import ClusterPair, create_topic, fresh_name
-from support.command import heliostat, said
+from support.command import Answer, heliostat, said
 from support.links import RunningLink, ends, wait_for
 from support.merged import PARTITIONS, SiteProducer, assert_merged, is_level, written
 
@@ -36,6 +38,46 @@ def config_of(path: Path, sites: dict[str, str], links: list[dict[str, Any]]) ->
 
 def lost(*_: object) -> None:
     raise ConnectionLost("lost before the last row")
+
+
+def link_back(topic: str, file: Path, cuts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the link back of a turned topic."""
+    file.write_text(json.dumps(cuts))
+    topics = {"include": [topic], "refresh_interval_s": 1, "naming": "merge"}
+    topics["start"] = {"offsets": str(file)}
+    return {"name": fresh_name("back"), "source": "base", "target": "summit", "topics": topics}
+
+
+def has_two_drivers(config: Path) -> bool:
+    """Return whether both links run again, and copy nothing."""
+    return [(each["state"], each["partitions"]) for each in said(config, "status")] == [
+        ("running", 0),
+        ("running", 0),
+    ]
+
+
+def assert_sent_back(answer: Answer, topic: str) -> None:
+    """Assert that a finish went back: who writes at the source is told before and behind."""
+    assert answer.returncode == 1, answer.said
+    steps = {each["name"]: each for each in answer.json["steps"]}
+    assert steps["still"]["state"] == "failed", answer.said
+    assert re.search(rf"{topic}-[01]: \d+ records came", steps["still"]["text"])
+    text = steps["preflight"]["text"]
+    assert text.count("wrote at the source lately: producer") == 1, text
+
+
+def assert_no_link_copies(
+    config: Path, sites: Mapping[str, str], topic: str, producers: list[SiteProducer]
+) -> None:
+    """Assert that links which begin again leave each site's topic to itself."""
+    left = {site: ends(each, {topic: PARTITIONS})[topic] for site, each in sites.items()}
+    with RunningLink(config):
+        for producer in producers:
+            producer.write(1)
+        wait_for("both drivers", lambda: has_two_drivers(config))
+        time.sleep(2.0)  # two reconciliations
+        for site, each in sites.items():
+            assert ends(each, {topic: PARTITIONS})[topic] == [n + 1 for n in left[site]]
 
 
 def wait_level(config: Path, sites: Mapping[str, str], topic: str, wanted: list[int]) -> None:
@@ -87,7 +129,9 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
 ) -> None:
     """Given a mirror whose source is written all the time / when the turn dies before its last
     row / then it goes on as a mirror. When it is turned / then its driver does not; with a link
-    back from the cut, and producers at both sites, each record is once at each, in order.
+    back from the cut, and producers at both sites, each record is once at each, in order. When it
+    is finished while one still writes at the source / then that is named, and both links go on;
+    afterwards they copy the topic no more, also once they begin again.
     """
     topic, name = fresh_name("rolling"), fresh_name("away")
     sites = {"summit": cluster_pair.source.bootstrap, "base": cluster_pair.target.bootstrap}
@@ -124,20 +168,14 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             wait_for("its refusal", lambda: "begun as merged" in json.dumps(said(mirror, "status")))
             assert at_base() == list(cuts[topic].values())
         assert heliostat(turned, *words).json["cuts"] == cuts
-        (tmp_path / "cuts.json").write_text(json.dumps(cuts))
-        start = {"offsets": str(tmp_path / "cuts.json")}
-        back = {
-            "name": fresh_name("back"),
-            "source": "base",
-            "target": "summit",
-            "topics": {**topics, "include": [topic], "naming": "merge", "start": start},
-        }
+        back = link_back(topic, tmp_path / "cuts.json", cuts)
         both = config_of(tmp_path / "both.yaml", sites, [merged, back])
+        end = *words[:4], "--finish", *words[4:], "--still-s", "1", "--watch-s", "0"
         with RunningLink(both):
             writing.enter_context(producers[1].at_work())
-            wait_for(
-                "both", lambda: is_level(sites, topic, [n + 200 for n in cuts[topic].values()])
-            )
+            assert_sent_back(heliostat(both, *end, "--producers-wait", "0"), topic)
+            more = [number + 200 for number in cuts[topic].values()]
+            wait_for("both", lambda: is_level(sites, topic, more))
             producers[0].rest()
             assert_moves(both, sites, producers, name, topic)
             writing.close()
@@ -148,5 +186,8 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             proof = heliostat(both, "verify", "--complete", "--json", "--topic", topic)
             assert proof.returncode == 0, proof.said
             assert int(proof.json["records"]) == sum(written(producers))
+            done = heliostat(both, *end)
+            assert done.returncode == 0, done.said
+        assert_no_link_copies(both, sites, topic, producers)
     for each in producers:
         each.close()

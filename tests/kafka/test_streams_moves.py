@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 PARTITIONS = 2
 SITES = ("east", "west")
 PROTOCOLS = ("streams", "classic")
-FAST = SwitchOptions(still_s=3.0, producers_s=60.0, watch_s=0.0)
+FAST = SwitchOptions(still_s=1.0, producers_s=60.0, watch_s=0.0)
 RUNS_ON_S, WRITES_ON_S = 2.0, 3.0
 """After a switch has begun; applications are stopped before all is written."""
 

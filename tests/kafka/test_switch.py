@@ -24,7 +24,7 @@ from heliostat.operate.switch import SwitchWish, last_run, plan_switch, switch
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
 PARTITIONS = 2
-FAST = SwitchOptions(still_s=3.0, producers_s=20.0, watch_s=3.0)
+FAST = SwitchOptions(still_s=1.0, producers_s=20.0, watch_s=1.0)
 WHOLE = replace(FAST, verify=Compared.ALL)
 
 
@@ -73,7 +73,7 @@ def read_all(bootstrap: str, group: str, topic: str, *, at_least: int = 0) -> li
         if message is None or message.error():
             continue
         numbers.append(int(message.value() or b"-1"))
-        until_s = time.monotonic() + 3.0
+        until_s = time.monotonic() + 2.0
     if numbers:
         consumer.commit(asynchronous=False)
     consumer.close()
@@ -162,7 +162,7 @@ def test_a_writer_past_the_fence_sends_it_back_and_a_run_that_dies_is_carried_on
         assert re.search(rf"{scene.topic}-[01]: \d+ records came, by producer \d+", still.text)
         command = [sys.executable, "-m", "heliostat.cli.entry", "switch", "east-to-west", "--yes"]
         words = ["--topics", scene.topic, "--producers-wait", "300", "-c", str(scene.config_file)]
-        with subprocess.Popen([*command, *words, "--still-s", "3"]) as process:
+        with subprocess.Popen([*command, *words, "--still-s", "1"]) as process:
             wait_for("it waits for producers", lambda: _state_of(scene, "still"), 60.0)
             with pytest.raises(Refused, match="another process"):
                 scene.switch()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -38,7 +39,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
 LINK, APP, READERS = "link", "app", "readers"
 LISTENER, MECHANISM = Listener.SASL_SSL, Mechanism.SCRAM_SHA_256
-FAST = SwitchOptions(still_s=1.0, watch_s=1.0)
+FAST = SwitchOptions(still_s=1.0, watch_s=0.5)
 OWN = "heliostat.drill-"
 BEYOND = 1_000_000
 """An offset that the group of the old source has, and that never was."""
@@ -85,14 +86,14 @@ class Writing:
 class Scene:
     """Two clusters that deny by default, links with the printed rights, and an application."""
 
-    def __init__(self, source: Cluster, target: Cluster, folder: Path) -> None:
+    def __init__(self, source: Cluster, target: Cluster, folder: Path, **topics: Any) -> None:
         self.source, self.target = source, target
         self.missed = 0
         """Refusals that were meant."""
         self.topic = create_topic(source, fresh_name("orders"), partitions=2)
         self.tailed = create_topic(source, fresh_name("tailed"))
         write_values(source.bootstrap, self.tailed, [b"before"])
-        topics = {"include": [self.topic, self.tailed], "refresh_interval_s": 1, "protect": True}
+        topics = {"include": [self.topic, self.tailed], "refresh_interval_s": 1, **topics}
         path = write_config(
             folder,
             *("x:1", "y:1"),
@@ -165,9 +166,9 @@ class Scene:
         with ClusterAdmin(cluster.bootstrap.split(",")) as admin:
             wait_for("a commit", is_done, 60.0)
 
-    def switch(self, link: LinkConfig) -> None:
+    def switch(self, link: LinkConfig, *, finishes: bool = False) -> None:
         """Switch all of a link; rules keep producers out, but for a super user: it is named."""
-        wish = SwitchWish(options=FAST, by="test")
+        wish = SwitchWish(options=FAST, by="test", finishes=finishes)
         config = self.file.config
 
         def is_possible() -> bool:
@@ -229,24 +230,32 @@ class Scene:
 
     def denied(self) -> list[str]:
         """Return what brokers have refused the link for want of a right, not by a fence's rule."""
+        # A drill's own producers are the link's.
+        return [line for line in self.refusals() if "permissionType=DENY" not in line]
+
+    def refusals(self) -> list[str]:
+        """Return all that brokers have refused the link."""
         return [
             line
             for cluster in (self.source, self.target)
             for line in (cluster.brokers[0].folder / "broker.log").read_text().splitlines()
             if "is Denied" in line and f"User:{LINK}" in line
-            if "permissionType=DENY" not in line  # a drill's own producers are the link's
         ]
 
 
-@pytest.fixture
-def scene(start_cluster: Callable[..., Cluster], tmp_path: Path) -> Scene:
+def a_scene(start_cluster: Callable[..., Cluster], folder: Path, **topics: Any) -> Scene:
     security = SandboxSecurity(
         users={LINK: f"{LINK}-secret", APP: f"{APP}-secret"},
         mechanisms=(MECHANISM,),
         authorizer=True,
     )
     source, target = (start_cluster(name, security=security) for name in ("left", "right"))
-    return Scene(source, target, tmp_path)
+    return Scene(source, target, folder, **topics)
+
+
+@pytest.fixture
+def scene(start_cluster: Callable[..., Cluster], tmp_path: Path) -> Scene:
+    return a_scene(start_cluster, tmp_path, protect=True)
 
 
 def test_switch_tail_way_back_and_drill_need_no_more_rights_than_are_printed(
@@ -262,7 +271,7 @@ def test_switch_tail_way_back_and_drill_need_no_more_rights_than_are_printed(
     with RunningLink(scene.path) as running:
         writing = scene.application(scene.source)
         wait_for("something is copied", lambda: sum(scene.ends(scene.target)) > 0, 120.0)
-        wish = DrillWish(partitions=6, records_a_second=60, still_s=2.0, load_s=1.0, by="test")
+        wish = DrillWish(partitions=6, records_a_second=60, still_s=1.0, load_s=1.0, by="test")
         report = drill(scene.file, scene.link, wish, lambda step: print(step.line(), flush=True))
         assert report.verdict is Verdict.READY, report.markdown()
         fenced = {step.name: step.facts for step in report.steps if "by_rules" in step.facts}
@@ -293,4 +302,32 @@ def test_switch_tail_way_back_and_drill_need_no_more_rights_than_are_printed(
         assert ends(scene.source.bootstrap, {scene.tailed: 1}) == {scene.tailed: [2]}
         assert sum(at_target) == written  # nothing leads there until it is reversed again
         assert len(scene.denied()) == scene.missed, scene.denied()[-5:]
+        running.kill_all()
+
+
+def test_a_rolling_switch_is_finished_by_rules_with_the_rights_that_are_printed(
+    start_cluster: Callable[..., Cluster], tmp_path: Path
+) -> None:
+    """Given applications at both sites of a merged topic / when the rolling switch is finished /
+
+    then rules keep the one at the source out, never the link back, which rests by then; all is at
+    the target, and the links were refused nothing.
+    """
+    scene = a_scene(start_cluster, tmp_path, naming="merge")
+    with RunningLink(scene.path) as running:
+        here, there = scene.application(scene.source), scene.application(scene.target)
+        sides = (scene.source, here), (scene.target, there)
+
+        def is_crossed() -> bool:
+            return all(sum(scene.ends(site)) > own.accepted + 100 for site, own in sides)
+
+        wait_for("both have some of the other's", is_crossed, 120.0)
+        scene.switch(scene.link, finishes=True)
+        wait_for("it is refused", here.is_refused, 10.0)
+        for each in (here, there):
+            each.stop()
+        assert not there.refused
+        assert sum(scene.ends(scene.target)) == here.accepted + there.accepted
+        assert sum(scene.ends(scene.source)) < here.accepted + there.accepted
+        assert not scene.refusals()
         running.kill_all()

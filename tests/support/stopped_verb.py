@@ -51,9 +51,9 @@ PLACES = {
 def steps_of(verb: str) -> list[str]:
     """Return the names of a verb's steps, in order."""
     if verb == "switch":
-        from heliostat.handover.steps import STEPS
+        from heliostat.handover.steps import new_steps
 
-        return list(STEPS)
+        return [step.name for step in new_steps()]
     return list(PLACES[verb])
 
 

@@ -49,6 +49,13 @@ def _wait(name: str, default: float, what: str) -> Callable[[_Command], _Command
     "on. There is no way back.",
 )
 @click.option(
+    "--finish",
+    "finishes",
+    is_flag=True,
+    help="With --rolling: end it, in steps as a planned switch. The source is fenced, the rest "
+    "copied, and then both links leave the topics to the target, the one that leads back first.",
+)
+@click.option(
     "--wait",
     "waited",
     multiple=True,
@@ -111,6 +118,7 @@ def switch_command(**options: Any) -> None:
       heliostat switch summit-to-usdf --topics orders,payments --lag-threshold 100
       heliostat switch summit-to-usdf --back
       heliostat switch summit-to-usdf --rolling --topics orders > cuts.txt
+      heliostat switch summit-to-usdf --rolling --finish --dry-run
       heliostat switch summit-to-usdf --rolling --wait orders
       heliostat switch summit-to-usdf --rolling --writers
     """
@@ -127,6 +135,7 @@ def _switch(
     takes_over: bool,
     last: bool,
     rolling: bool,
+    finishes: bool,
     waited: Sequence[str],
     writers: bool,
     yes: bool,
@@ -141,7 +150,9 @@ def _switch(
     config = known_config(config_file, link)
     of = link_of(config, link)
     names = _names([topics or ""])
-    if rolling:
+    if finishes and not rolling:
+        raise click.BadParameter("--finish ends a rolling switch: --rolling --finish")
+    if rolling and not finishes:
         if dry_run or goes_back or takes_over or last or report_file is not None:
             raise click.BadParameter("--rolling takes --topics, --yes, --by and --json only")
         if waited and (writers or names or not _names(waited)):
@@ -155,8 +166,8 @@ def _switch(
             _turn(config, of, names, by, is_agreed=yes, as_json=as_json)
         return
     if waited or writers:
-        raise click.BadParameter("--wait and --writers go with --rolling")
-    wish = SwitchWish(names, _options(**options), by, goes_back, takes_over)
+        raise click.BadParameter("--wait and --writers go with --rolling, and without --finish")
+    wish = SwitchWish(names, _options(**options), by, goes_back, takes_over, finishes)
     if last:
         before = last_run(config, of)
         if before is None:

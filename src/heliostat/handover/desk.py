@@ -262,6 +262,9 @@ class SwitchDesk(Protocol):
     def open_transactions(self) -> OpenTransactions:
         """Return the transactions that are open in these topics."""
 
+    def rest(self) -> Answer:
+        """Let the link back rest until the fence is lifted: it would look like a producer."""
+
     def put_up_fence(self) -> FenceAnswer:
         """Keep the source's producers out."""
 

@@ -31,6 +31,8 @@ class PromotedBy(StrEnum):
     """Planned: all of the source was copied."""
     FAILOVER = "failover"
     """Unplanned: the source may have more."""
+    FINISH = "finish"
+    """A merged topic of a rolling switch: its links copy it no more, either way."""
 
 
 class FencedBy(StrEnum):
@@ -217,6 +219,8 @@ class Promotion:
 
     def words(self) -> str:
         """Return why the link leaves the topic out."""
+        if self.how is PromotedBy.FINISH:
+            return f"its rolling switch was finished by {self.by}: no link copies it any more"
         verb = "was failed over" if self.how is PromotedBy.FAILOVER else "was switched"
         return f"{verb} to the target by {self.by}: its mirror is no mirror any more"
 

@@ -26,6 +26,8 @@ class RunKind(StrEnum):
     """The verb."""
 
     SWITCH = "switch"
+    FINISH = "finish"
+    """The end of a rolling switch: of merged topics, in which a link back writes as well."""
     FAILOVER = "failover"
 
 

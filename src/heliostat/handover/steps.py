@@ -1,6 +1,7 @@
 """The steps of a planned switch: each may be done again, by another process too; pure.
 
 preflight, lag, comparison   nothing is changed
+rest                         only where a rolling switch is finished: the link back copies no more
 fence ... last_look          copying goes on; all is taken back by lifting the fence
 promotion, opening, watch    there is no way back; `heliostat reverse` is another switch
 """
@@ -21,7 +22,7 @@ from heliostat.handover.desk import (
     SwitchOptions,
     Weight,
 )
-from heliostat.handover.run import Run, RunState, Step, StepState
+from heliostat.handover.run import Run, RunKind, RunState, Step, StepState
 from heliostat.names import Offset, TopicName, TopicPartition
 
 LOOK_S = 1.0
@@ -124,6 +125,12 @@ def comparison(now: Moment) -> Answer:
     return Answer(f"{answer.text}; {left}", {"offsets": count, "left": rest, **answer.facts})
 
 
+def rest(now: Moment) -> Answer:
+    """Let the link back rest: what it writes at the source would look like a producer's."""
+    now.tell("waits for the link back to rest")
+    return now.desk.rest()
+
+
 def fence(now: Moment) -> Answer:
     """Keep the source's producers out."""
     answer = now.desk.put_up_fence()
@@ -210,7 +217,8 @@ def groups(now: Moment) -> Answer:
                 text = f"offsets are not moved: groups.sync is off; {_apart(seen)}"
             return Answer(text, {"is_synced": False, **_groups_facts(seen)})
         elif not seen.behind:
-            text = f"{seen.level:,} groups continue exactly"
+            how = "exactly" if now.run.kind is not RunKind.FINISH else "at what they have not read"
+            text = f"{seen.level:,} groups continue {how}"
             text += f"; {_apart(seen)}" if seen.apart else ""
             return Answer(text, _groups_facts(seen))
         else:
@@ -294,10 +302,12 @@ def watch(now: Moment) -> Answer:
 STEPS: Mapping[str, Callable[[Moment], Answer]] = {
     each.__name__: each
     for each in (
-        *(preflight, lag, comparison, fence, still, records, groups),
+        *(preflight, lag, comparison, rest, fence, still, records, groups),
         *(contents, last_look, promotion, opening, watch),
     )
 }
+ONLY_IN: Mapping[str, RunKind] = {"rest": RunKind.FINISH}
+"""Steps that runs of another kind do not have."""
 CHANGES_NOTHING = frozenset({"preflight", "lag", "comparison"})
 NO_WAY_BACK = frozenset({"promotion", "opening", "watch"})
 
@@ -328,6 +338,8 @@ class Conductor:
         What asks and does.
     run
         The run, new or begun by another process.
+    is_resumed
+        Whether another process has begun it: what that one changed may stand, by no row.
     save
         Makes it durable; raises if another process has taken the run over.
     told
@@ -342,12 +354,14 @@ class Conductor:
         *,
         save: Callable[[Run], None],
         told: Callable[[Run], None] = lambda _: None,
+        is_resumed: bool = False,
     ) -> None:
         self._desk = desk
         self.run = run
         self._options = options
         self._save = save
         self._told = told
+        self._is_resumed = is_resumed
 
     @property
     def may_go_back(self) -> bool:
@@ -359,8 +373,7 @@ class Conductor:
         if self.run.state is RunState.GOING_BACK:
             return self.go_back()
         if self.may_go_back:  # what was seen by another process may have changed since
-            fresh = tuple(Step(name) for name in STEPS)
-            self._put(replace(self.run, steps=fresh))
+            self._put(replace(self.run, steps=tuple(new_steps(self.run.kind))))
         moment = Moment(self._desk, self._options, self.run, self._progress)
         begun = {step.name for step in self.run.steps}  # an older version's has fewer
         for name in STEPS:
@@ -431,7 +444,8 @@ class Conductor:
             text=failure.text,
             facts=failure.facts,
         )
-        return self._end(RunState.FAILED) if name in CHANGES_NOTHING else self.go_back()
+        has_changed = self._is_resumed or name not in CHANGES_NOTHING
+        return self.go_back() if has_changed else self._end(RunState.FAILED)
 
     def _end(self, state: RunState) -> Run:
         self._put(replace(self.run, state=state, ended_ms=self._desk.wall_ms()))
@@ -446,6 +460,6 @@ class Conductor:
         self._told(run)
 
 
-def new_steps() -> Sequence[Step]:
+def new_steps(kind: RunKind = RunKind.SWITCH) -> Sequence[Step]:
     """Return the steps of a new run."""
-    return tuple(Step(name) for name in STEPS)
+    return tuple(Step(name) for name in STEPS if ONLY_IN.get(name, kind) is kind)

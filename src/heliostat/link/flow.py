@@ -168,7 +168,7 @@ class Reconciler:
             specs = self.merging.marked(specs)
         self.state.stops.foresee(specs.values())
         known.nothing_selected = why_nothing_selected(self.link, source.names)
-        held += self.planner.notes(plan) + self.maps.notes() + later
+        held += self.planner.notes(plan, known) + self.maps.notes() + later
         held += drift_notes(known.drift)
         partitions = sorted(specs, key=lambda p: (p.topic, p.partition))  # its own order is slower
         known.packing = self._packed(partitions, specs, load, known.packing)

@@ -75,9 +75,9 @@ class Planner:
         known.at_beginning = names  # it is durable before anything is done by the plan
         return source, plan
 
-    def notes(self, plan: TopicPlan) -> tuple[str, ...]:
+    def notes(self, plan: TopicPlan, known: Known) -> tuple[str, ...]:
         """Return notes on topics left to other links or of unknown origin, and on groups."""
-        left_out = left_out_notes(self.link, plan.left_out)
+        left_out = left_out_notes(self.link, plan.left_out.keys() - known.promoted.keys())
         seen = self.upstream.seen
         facing = facing_note(self.link, seen, self.upstream.target_id) if seen else ()
         return left_out + blind_note(self.link, self.source) + self.upstream.notes + facing

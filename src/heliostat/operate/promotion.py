@@ -131,7 +131,8 @@ def promote(
     ConnectionLost, BrokerError
         The target does not answer, or refuses; call it again.
     """
-    refuse_if_merged(link, "a promotion")
+    if how is not PromotedBy.FINISH:
+        refuse_if_merged(link, "a promotion")
     took_s: dict[str, float] = {}
     with wish_desk(config, link) as desk, closing(LinkState(link, desk.target)) as state:
         began_s = time.monotonic()
@@ -259,6 +260,7 @@ def ends_now(
                 if (mirror := TopicPartition(info.name, part.partition)) not in look.ends:
                     raise ConnectionLost(f"the log end of {mirror} can't be read now")
         cluster, copied = target.cluster_id(), read_copied(desk.link, desk.target)
+        reported = desk.reader.board.positions() if link.topics.merges else None
         ends_of: dict[TopicName, dict[TopicPartition, Offset]] = {}
         for mirror, end in look.ends.items():
             ends_of.setdefault(mirror.topic, {})[mirror] = end
@@ -271,10 +273,29 @@ def ends_now(
                 record.target_id,
                 _partitions(
                     record, ends_of.get(record.target, {}), look.maps, copied.get(name), seen
-                ),
+                )
+                if reported is None
+                else _merged(record, ends_of.get(record.target, {}), copied.get(name), reported),
             )
             for name, record in records.items()
         }
+
+
+def _merged(
+    record: MirrorRecord,
+    ends: Mapping[TopicPartition, Offset],
+    copied: CopiedTopic | None,
+    reported: Mapping[TopicPartition, int],
+) -> dict[PartitionId, PartitionPromotion]:
+    """Return where a merged topic ended: others write it, so only the link says how far it was."""
+    notes = copied_of(copied, id_text(record.source_id))
+    partitions: dict[PartitionId, PartitionPromotion] = {}
+    for mirror, end in ends.items():
+        note = notes.get(mirror.partition)
+        to = reported.get(TopicPartition(record.source, mirror.partition), 0)
+        source_end = Offset(max(to, 0 if note is None else note.offset))
+        partitions[mirror.partition] = PartitionPromotion(source_end, end, _epoch(note))
+    return partitions
 
 
 def _epoch(note: CopyNote | None) -> LeaderEpoch | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Collection, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,7 +15,8 @@ from heliostat.handover.run import Run, RunKind
 from heliostat.handover.steps import Conductor, new_steps
 from heliostat.names import LinkName, TopicName
 from heliostat.operate.promotion import promotable
-from heliostat.operate.switching.desk import Compare, Order, switch_desk
+from heliostat.operate.switching.desk import Compare, LinkDesk, Order, switch_desk
+from heliostat.operate.switching.finishing import finish_desk
 from heliostat.operate.wish_desk import WishDesk, wish_desk
 from heliostat.state.link_state import LinkState
 from heliostat.topics.merged_links import refuse_if_merged
@@ -42,6 +43,8 @@ class SwitchWish:
         Whether a run that was left behind is taken back, instead of carried on.
     takes_over
         Whether to take over a run that another process carries out.
+    finishes
+        Whether a rolling switch is finished: of merged topics, with the link back.
     """
 
     topics: tuple[str, ...] = ()
@@ -49,6 +52,12 @@ class SwitchWish:
     by: str = ""
     goes_back: bool = False
     takes_over: bool = False
+    finishes: bool = False
+
+    @property
+    def kind(self) -> RunKind:
+        """Of its run."""
+        return RunKind.FINISH if self.finishes else RunKind.SWITCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +68,7 @@ class SwitchPlan:
     topics: tuple[TopicName, ...]
     options: SwitchOptions
     problems: tuple[Problem, ...]
+    kind: RunKind = RunKind.SWITCH
 
     @property
     def is_possible(self) -> bool:
@@ -75,7 +85,7 @@ class SwitchPlan:
             "link": self.link,
             "topics": list(self.topics),
             "options": self.options.to_json(),
-            "steps": [step.name for step in new_steps()],
+            "steps": [step.name for step in new_steps(self.kind)],
             "problems": [each.to_json() for each in self.problems],
             "is_possible": self.is_possible,
         }
@@ -91,12 +101,13 @@ def plan_switch(config: Config, link: LinkConfig, wish: SwitchWish) -> SwitchPla
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses.
     """
-    refuse_if_merged(link, "switch")
+    _refuse_other_kind(link, wish)
     with wish_desk(config, link) as desk:
         topics = _topics_of(link, desk, wish.topics)
     order = Order(config, link, topics, wish.by, accepted=wish.options.accepted)
-    with switch_desk(order) as asked:
-        return SwitchPlan(LinkName(link.name), topics, wish.options, tuple(asked.problems()))
+    with _desk(wish, order) as asked:
+        problems = tuple(asked.problems())
+        return SwitchPlan(LinkName(link.name), topics, wish.options, problems, wish.kind)
 
 
 def switch(
@@ -123,18 +134,21 @@ def switch(
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses; call it again, or go back.
     """
-    refuse_if_merged(link, "switch")
+    _refuse_other_kind(link, wish)
     with (
         wish_desk(config, link) as desk,
         closing(RunBook(desk.link, desk.target, desk.book, desk.clock)) as runs,
     ):
         run = _run_of(link, desk, runs, wish)
+        is_resumed = bool(run.holder)
         run = runs.take(run, link.state.replication_factor)
         options = options_of(run)
         about = wish.by, f"run {run.id}", options.accepted, compare
         order = Order(config, link, run.topics, *about)
-        with switch_desk(order) as asked:
-            conductor = Conductor(asked, run, options, save=runs.save, told=told)
+        with _desk(wish, order) as asked:
+            conductor = Conductor(
+                asked, run, options, save=runs.save, told=told, is_resumed=is_resumed
+            )
             if not wish.goes_back:
                 return conductor.go()
             if not conductor.may_go_back:
@@ -144,6 +158,20 @@ def switch(
                     "the way back afterwards",
                 )
             return conductor.go_back()
+
+
+def _refuse_other_kind(link: LinkConfig, wish: SwitchWish) -> None:
+    if not wish.finishes:
+        refuse_if_merged(link, "switch")
+    elif not link.topics.merges:
+        raise Refused(
+            f"link {link.name} merges no topics: there is no rolling switch to finish",
+            hint="the planned switch is `heliostat switch` without --rolling",
+        )
+
+
+def _desk(wish: SwitchWish, order: Order) -> AbstractContextManager[LinkDesk]:
+    return (finish_desk if wish.finishes else switch_desk)(order)
 
 
 def last_run(config: Config, link: LinkConfig) -> Run | None:
@@ -161,18 +189,18 @@ def last_run(config: Config, link: LinkConfig) -> Run | None:
 
 def _run_of(link: LinkConfig, desk: WishDesk, runs: RunBook, wish: SwitchWish) -> Run:
     """Return the run to carry on, or a new one."""
-    last = runs.last(RunKind.SWITCH)
+    last = runs.last(wish.kind)
     if last is None or last.state.is_over:
         if wish.goes_back:
             raise Refused("no switch is under way", hint="there is nothing to go back from")
         return Run(
             secrets.token_hex(6),
-            RunKind.SWITCH,
+            wish.kind,
             _topics_of(link, desk, wish.topics),
             wish.options.to_json(),
             wish.by,
             desk.clock.wall_ms(),
-            tuple(new_steps()),
+            tuple(new_steps(wish.kind)),
         )
     if wish.topics and set(wish.topics) != set(last.topics):
         raise Refused(

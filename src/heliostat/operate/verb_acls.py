@@ -118,8 +118,9 @@ def grants_of_verbs(
     source = _with(source, [*_at_source(link), *_back(config, link, 1)])
     target = _with(target, [*_at_target(link), *_back(config, link, 0)])
     if not _ways_back(config, link):
+        verb = "switch --finish" if link.topics.merges else "reverse"
         note = (
-            f"reverse needs what a link from {link.target} to {link.source} needs: add one to the "
+            f"{verb} needs what a link from {link.target} to {link.source} needs: add one to the "
             "configuration, and it is printed, too"
         )
         source = replace(source, notes=(*source.notes, note))
@@ -175,15 +176,20 @@ def _ways_back(config: Config, link: LinkConfig) -> list[LinkConfig]:
 
 
 def _back(config: Config, link: LinkConfig, side: int) -> Iterator[VerbRight]:
-    """Yield what the links need that lead back; their target is the link's source."""
+    """Yield what the links need that lead back; their target is the link's source.
+
+    Where topics are merged they copy already, and the end of a rolling switch ends them as well.
+    """
+    verb = SWITCH if link.topics.merges else REVERSE
     for back in _ways_back(config, link):
         for grant in link_grants(config, back)[side].grants:
             reach = Reach(grant.rule.name, grant.rule.pattern)
             operations = {grant.rule.operation: f"link {back.name}: {grant.why}"}
-            yield VerbRight(REVERSE, grant.rule.kind, reach, operations)
-            if side == 1 and grant.why == MIRROR_TOPIC[Operation.CREATE]:
+            yield VerbRight(verb, grant.rule.kind, reach, operations)
+            is_made_anew = verb == REVERSE and side == 1
+            if is_made_anew and grant.why == MIRROR_TOPIC[Operation.CREATE]:
                 yield VerbRight(REVERSE, ResourceKind.TOPIC, reach, MADE_ANEW)
-        if side == 1 and link.groups.sync:
+        if side == 1 and link.groups.sync and verb == REVERSE:
             for each in reach_of(link.groups.include):
                 yield VerbRight(REVERSE, ResourceKind.GROUP, each, LAST_TO_MOVE)
 

@@ -103,7 +103,7 @@ class RunView(BaseModel):
     """A verb of several steps, under way or as it ended, by its row on the target."""
 
     id: str
-    kind: Literal["switch", "failover"]
+    kind: Literal["switch", "finish", "failover"]
     topics: list[str]
     options: dict[str, Any]
     by: str

@@ -124,6 +124,16 @@ def test_the_report_is_written_whole(config: Path, asked: list[Any], tmp_path: P
     assert len(asked) == 2
 
 
+def test_a_rolling_switch_is_finished_as_a_run(config: Path, asked: list[SwitchWish]) -> None:
+    assert heliostat(config, "switch", LINK, "--finish", "--yes").returncode == 2
+    for words in (["--yes"], ["--dry-run"], ["--back", "--yes"], ["--resume", "--yes"]):
+        answer = heliostat(config, "switch", LINK, "--rolling", "--finish", *words)
+        assert answer.returncode == 0, answer.said
+    assert [each.finishes for each in asked] == [True] * 4
+    assert (asked[2].goes_back, asked[3].takes_over) == (True, True)
+    assert heliostat(config, "switch", LINK, "--rolling", "--dry-run").returncode == 2
+
+
 def crossed(*positions: int) -> Crossed:
     """Return that partitions of a topic have come so far, of 10 each."""
     rows = tuple(

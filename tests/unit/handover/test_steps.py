@@ -2,245 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+from support.made_up_switch import TOPIC, Desk, Killed, World
 
 from heliostat.errors import ConnectionLost
 from heliostat.handover.desk import (
-    Answer,
     Compared,
-    Copied,
-    FenceAnswer,
-    GroupsSeen,
-    OpenTransactions,
     Problem,
     SwitchOptions,
     Weight,
 )
 from heliostat.handover.run import Run, RunKind, Runs, RunState, StepState
 from heliostat.handover.steps import CHANGES_NOTHING, STEPS, Conductor, new_steps
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-
-TOPIC = TopicName("orders")
-PARTITION = TopicPartition(TOPIC, PartitionId(0))
-
-
-class Killed(BaseException):
-    """The process dies here."""
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Ends over a while."""
-
-    ends: Mapping[TopicPartition, Offset]
-    moved: tuple[str, ...] = ()
-
-    @property
-    def is_still(self) -> bool:
-        return not self.moved
-
-    def lines(self) -> list[str]:
-        return list(self.moved)
-
-
-@dataclass
-class World:
-    """Two clusters; what a process that dies leaves behind."""
-
-    source_end: int = 10
-    position: int = 10
-    is_fenced: bool = False
-    can_fence: bool = True
-    is_promoted: bool = False
-    is_open: bool = False
-    transactions: list[str] = field(default_factory=list)
-    unknown: tuple[str, ...] = ()
-    is_synced: bool = True
-    reading: tuple[str, ...] = ()
-    apart: tuple[str, ...] = ()
-    behind: tuple[str, ...] = ()
-    problems: list[Problem] = field(default_factory=list)
-    different: tuple[str, ...] = ()
-    writes_past_fence: bool = False
-    is_written_after: bool = False
-    rows: list[Run] = field(default_factory=list)
-    at_s: float = 0.0
-    calls: list[str] = field(default_factory=list)
-    compared: list[tuple[int, bool]] = field(default_factory=list)
-    """From which offset on, and whether all had to be there."""
-    killed_at: int = -1
-    after_effect: bool = False
-    lost: int = 0
-    """Calls that find no answer, from the next one on."""
-    on_sleep: Callable[[World], None] = lambda _: None
-
-    def run(self) -> Run:
-        return self.rows[-1]
-
-
-class Desk:
-    """The desk of one process; dies at the call that the world says."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-
-    def _do(self, name: str, effect: Callable[[], None] = lambda: None) -> None:
-        world = self.world
-        is_last = len(world.calls) == world.killed_at
-        world.calls.append(name)
-        if world.lost:
-            world.lost -= 1
-            raise ConnectionLost("no broker answers")
-        if is_last and not world.after_effect:
-            raise Killed
-        effect()
-        if is_last:
-            raise Killed
-
-    def save(self, run: Run) -> None:
-        row = Run.from_json(run.key, run.to_json())
-        self._do("save", lambda: self.world.rows.append(row))
-
-    def wall_ms(self) -> int:
-        return int(self.world.at_s * 1000)
-
-    def monotonic_s(self) -> float:
-        return self.world.at_s
-
-    def sleep(self, seconds: float) -> None:
-        self.world.at_s += seconds
-        self.world.on_sleep(self.world)
-
-    def problems(self) -> Sequence[Problem]:
-        self._do("problems")
-        return self.world.problems
-
-    def copied(self) -> Copied:
-        self._do("copied")
-        end = Offset(self.world.source_end)
-        gap = end - self.world.position
-        return Copied({PARTITION: end}, {PARTITION: gap} if gap else {})
-
-    def open_transactions(self) -> OpenTransactions:
-        self._do("open_transactions")
-        return OpenTransactions(tuple(self.world.transactions), self.world.unknown)
-
-    def put_up_fence(self) -> FenceAnswer:
-        by_rules = self.world.can_fence
-
-        def effect() -> None:
-            self.world.is_fenced = by_rules
-
-        self._do("put_up_fence", effect)
-        return FenceAnswer(is_whole=True, by_rules=by_rules, text="it stands")
-
-    def lift_fence(self) -> str:
-        def effect() -> None:
-            assert not self.world.is_promoted
-            self.world.is_fenced = False
-
-        self._do("lift_fence", effect)
-        return "lifted"
-
-    def watch(self, seconds: float, *, until_first: bool) -> Seen:
-        assert until_first
-        self._do("watch")
-        self.sleep(seconds)
-        if self.world.writes_past_fence:
-            self.world.source_end += 1
-            return Seen({}, ("orders-0: 1 records came, by producer 7",))
-        return Seen({PARTITION: Offset(self.world.source_end)})
-
-    def groups(self) -> GroupsSeen:
-        self._do("groups")
-        world = self.world
-        return GroupsSeen(
-            world.is_synced, reading=world.reading, behind=world.behind, apart=world.apart
-        )
-
-    def offsets(self, starts: Mapping[TopicPartition, Offset]) -> int:
-        self._do("offsets")
-        return self.world.source_end - starts.get(PARTITION, 0)
-
-    def compare(
-        self, options: SwitchOptions, starts: Mapping[TopicPartition, Offset], *, is_complete: bool
-    ) -> Answer:
-        del options
-        self.world.compared.append((int(starts.get(PARTITION, 0)), is_complete))
-
-        def take_a_while() -> None:
-            self.world.at_s += 2.0
-
-        self._do("compare", take_a_while)
-        return Answer("compared", differences=self.world.different)
-
-    def promote(self) -> Answer:
-        def effect() -> None:
-            assert self.world.is_fenced == self.world.can_fence
-            assert self.world.position == self.world.source_end
-            assert not self.world.transactions
-            self.world.is_promoted = True
-
-        self._do("promote", effect)
-        return Answer("given away")
-
-    def open_target(self) -> Answer:
-        def effect() -> None:
-            assert self.world.is_promoted
-            self.world.is_open = True
-
-        self._do("open_target", effect)
-        return Answer("opened")
-
-    def written_after(self, ends: Mapping[TopicName, Sequence[int]], seconds: float) -> list[str]:
-        self._do("written_after")
-        self.sleep(seconds)
-        assert ends == {TOPIC: [self.world.source_end]}
-        return ["orders-0: 1 records came"] if self.world.is_written_after else []
-
 
 OPTIONS = SwitchOptions(verify=Compared.ALL)
 
 
-def new_run() -> Run:
-    steps = tuple(new_steps())
-    return Run("r1", RunKind.SWITCH, (TOPIC,), OPTIONS.to_json(), "a test", 0, steps)
+KINDS = pytest.mark.parametrize("kind", [RunKind.SWITCH, RunKind.FINISH])
+
+
+def new_run(kind: RunKind = RunKind.SWITCH) -> Run:
+    steps = tuple(new_steps(kind))
+    return Run("r1", kind, (TOPIC,), OPTIONS.to_json(), "a test", 0, steps)
 
 
 def conductor(world: World, options: SwitchOptions = OPTIONS) -> Conductor:
     desk = Desk(world)
-    run = world.rows[-1] if world.rows else new_run()
-    return Conductor(desk, run, options, save=desk.save)
+    run = world.rows[-1] if world.rows else new_run(world.kind)
+    return Conductor(desk, run, options, save=desk.save, is_resumed=bool(world.rows))
 
 
-def test_a_switch_goes_through_all_steps() -> None:
-    world = World()
+@KINDS
+def test_a_switch_goes_through_all_steps(kind: RunKind) -> None:
+    world = World(kind)
     run = conductor(world).go()
     assert run.state is RunState.DONE
     assert {step.state for step in run.steps} == {StepState.DONE}
     assert world.is_promoted
     assert world.is_fenced  # the old primary stays closed
     assert world.is_open
+    assert world.has_back_ended == ("rest" in {step.name for step in run.steps})
     assert run == world.run()
 
 
-FULL = len((whole := World(), conductor(whole).go(), whole)[0].calls)
+def calls_of(kind: RunKind) -> int:
+    """Return how many calls a whole run makes."""
+    world = World(kind)
+    conductor(world).go()
+    return len(world.calls)
 
 
+FULL = calls_of(RunKind.SWITCH)
+
+
+@KINDS
 @pytest.mark.parametrize("after_effect", [False, True])
 @pytest.mark.parametrize("then", ["go", "back"])
 def test_a_run_that_dies_anywhere_is_carried_on_or_taken_back(
-    then: str, *, after_effect: bool
+    then: str, kind: RunKind, *, after_effect: bool
 ) -> None:
     """Given a run killed at one call of its desk / when the verb is called again / then it ends
 
     whole: switched or as before, and never between.
     """
-    for killed_at in range(FULL):
-        world = World(killed_at=killed_at, after_effect=after_effect)
+    for killed_at in range(calls_of(kind)):
+        world = World(kind, killed_at=killed_at, after_effect=after_effect)
         with pytest.raises(Killed):
             conductor(world).go()
         if not world.rows:
@@ -252,20 +81,26 @@ def test_a_run_that_dies_anywhere_is_carried_on_or_taken_back(
             assert run.state is RunState.WENT_BACK
             assert not world.is_fenced
             assert not world.is_promoted
+            assert not world.has_back_ended
         else:
             run = again.go()
             assert run.state is RunState.DONE, (killed_at, run)
             assert world.is_promoted
             assert world.is_open
+            assert world.has_back_ended == (kind is RunKind.FINISH)
+        assert not world.back_rests
         assert world.run() == run
 
 
+@KINDS
 @pytest.mark.parametrize("after_effect", [False, True])
-def test_a_run_that_dies_while_it_goes_back_goes_on_back(*, after_effect: bool) -> None:
-    world = World(writes_past_fence=True)
+def test_a_run_that_dies_while_it_goes_back_goes_on_back(
+    kind: RunKind, *, after_effect: bool
+) -> None:
+    world = World(kind, writes_past_fence=True)
     conductor(world).go()
     for killed_at in range(len(world.calls)):
-        cut = World(writes_past_fence=True, killed_at=killed_at, after_effect=after_effect)
+        cut = World(kind, writes_past_fence=True, killed_at=killed_at, after_effect=after_effect)
         with pytest.raises(Killed):
             conductor(cut).go()
         if not cut.rows:
@@ -275,14 +110,14 @@ def test_a_run_that_dies_while_it_goes_back_goes_on_back(*, after_effect: bool) 
         run = cut.run() if cut.run().state.is_over else conductor(cut).go()
         assert run.state is RunState.WENT_BACK
         assert not cut.is_fenced
+        assert not cut.back_rests
         assert not cut.is_promoted
 
 
 @pytest.mark.parametrize("name", [name for name in STEPS if name not in CHANGES_NOTHING])
 def test_a_cluster_that_is_away_for_a_moment_is_asked_again(name: str) -> None:
-    world = World()
-    run = conductor(world).go()
     first = {
+        "rest": "rest",
         "fence": "put_up_fence",
         "still": "open_transactions",
         "records": "copied",
@@ -293,8 +128,7 @@ def test_a_cluster_that_is_away_for_a_moment_is_asked_again(name: str) -> None:
         "opening": "open_target",
         "watch": "written_after",
     }[name]
-    del run
-    away = World()
+    away = World(RunKind.FINISH)
     desk = Desk(away)
     lost = False
 
@@ -304,7 +138,7 @@ def test_a_cluster_that_is_away_for_a_moment_is_asked_again(name: str) -> None:
         if row.step(name).state is StepState.RUNNING and not lost and not row.step(name).text:
             lost, away.lost = True, 1
 
-    Conductor(desk, new_run(), OPTIONS, save=_unlost(away, save)).go()
+    Conductor(desk, new_run(away.kind), OPTIONS, save=_unlost(away, save)).go()
     assert away.run().state is RunState.DONE
     assert first in away.calls
 
@@ -345,6 +179,24 @@ def test_preflight_names_all_problems_at_once() -> None:
     world.rows.clear()
     run = conductor(world, replace(OPTIONS, accepted=("one_way",))).go()
     assert run.state is RunState.DONE
+
+
+@KINDS
+def test_a_run_that_is_carried_on_in_vain_leaves_no_fence(kind: RunKind) -> None:
+    """Given a run killed anywhere / when its link has stopped since / then what it had changed is
+
+    taken back, and the run does not say that it has changed nothing.
+    """
+    stopped = Problem("not_running", "the link is stopped", "start it", Weight.STOPS)
+    for killed_at in range(1, calls_of(kind)):
+        world = World(kind, killed_at=killed_at, after_effect=True)
+        with pytest.raises(Killed):
+            conductor(world).go()
+        if world.rows and conductor(world).may_go_back:
+            world.problems.append(stopped)
+            assert conductor(world).go().state is RunState.WENT_BACK
+            assert not world.is_fenced
+            assert not world.back_rests
 
 
 def test_a_lag_that_stays_ends_the_run_before_anything_is_changed() -> None:

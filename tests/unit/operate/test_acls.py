@@ -321,6 +321,13 @@ def test_the_way_back_has_the_rights_of_its_link() -> None:
             assert (rule.kind, rule.operation, rule.name) in held or is_covered
     assert "reverse" in more[0].verbs
     assert not any("reverse needs" in note for note in more[0].notes)
+    for each in config["links"]:
+        each["topics"]["naming"] = "merge"
+    merged = Config.model_validate(config)
+    rows = [*(each.grants for each in grants_of_verbs(merged, merged.links[0]))]
+    by_finish = [row for side in rows for row in side if row.why.startswith("link two: ")]
+    assert {row.verb for row in by_finish} == {"switch"}
+    assert {row.rule.name for row in by_finish} >= {"heliostat.two.", "heliostat.two.owner"}
 
 
 def test_rights_of_verbs_are_printed_by_verb(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
@@ -78,6 +78,8 @@ class LinkDesk:
     progress
         The link's reports.
     """
+
+    how = PromotedBy.SWITCH
 
     def __init__(
         self,
@@ -167,8 +169,10 @@ class LinkDesk:
         partitions, unknown = self.partitions()
         reports = {report.source: report for report in self._reader.board.reports()}
         ends = self._source.list_log_ends(partitions, confirmed=confirmed)
-        mirrors = [reports[each].target for each in partitions if each in reports]
-        landed = self._target.list_log_ends(mirrors, confirmed=confirmed)
+        landed: Mapping[TopicPartition, Offset | BrokerError] = {}
+        if not self._order.link.topics.merges:  # else others write there as well
+            mirrors = [reports[each].target for each in partitions if each in reports]
+            landed = self._target.list_log_ends(mirrors, confirmed=confirmed)
         there: dict[TopicPartition, Offset] = {}
         missing: dict[TopicPartition, int] = {}
         for partition in partitions:
@@ -182,7 +186,7 @@ class LinkDesk:
                 unknown[partition] = "the link has not reported it yet"
             elif end > report.position:
                 missing[partition] = end - report.position
-            elif why := _why_not_landed(report, landed[report.target]):
+            elif why := _why_not_landed(report, landed.get(report.target)):
                 unknown[partition] = why
         return Copied(there, missing, unknown)
 
@@ -200,26 +204,11 @@ class LinkDesk:
     def open_transactions(self) -> OpenTransactions:
         """Return the transactions that are open in these topics."""
         partitions, _ = self.partitions()
-        answers = self._source.open_transactions(partitions)
-        rows = [
-            (partition, each)
-            for partition, answer in sorted(answers.items())
-            if not isinstance(answer, BrokerError)
-            for each in answer
-        ]
-        names = self._source.transactional_ids({each.producer_id for _, each in rows})
-        lines = tuple(
-            f"{partition}: a transaction of producer {each.producer_id}"
-            + (f" ({name})" if (name := names.get(each.producer_id)) else "")
-            + f" is open since offset {each.first}"
-            for partition, each in rows
-        )
-        refused = tuple(
-            f"{partition}: {answer.text}"
-            for partition, answer in sorted(answers.items())
-            if isinstance(answer, BrokerError)
-        )
-        return OpenTransactions(lines, refused)
+        return _open_transactions(self._source, partitions)
+
+    def rest(self) -> Answer:
+        """Let no link rest: none leads back into what only producers write."""
+        return Answer("no link leads back")
 
     def put_up_fence(self) -> FenceAnswer:
         """Keep the source's producers out by rules, as far as there may be any."""
@@ -276,7 +265,7 @@ class LinkDesk:
             order.config,
             order.link,
             order.topics,
-            PromotedBy.SWITCH,
+            self.how,
             by=order.by,
             why=order.why,
         )
@@ -314,8 +303,39 @@ class LinkDesk:
         return [*seen.lines(), *earlier]
 
 
-def _why_not_landed(report: PartitionReport, landed: Offset | BrokerError) -> str:
-    """Return why a mirror's own log does not show what was reported; empty: it does."""
+def _open_transactions(
+    source: ClusterAdmin, partitions: Collection[TopicPartition]
+) -> OpenTransactions:
+    """Return open transactions, and where they can't be told."""
+    answers = source.open_transactions(partitions)
+    rows = [
+        (partition, each)
+        for partition, answer in sorted(answers.items())
+        if not isinstance(answer, BrokerError)
+        for each in answer
+    ]
+    names = source.transactional_ids({each.producer_id for _, each in rows})
+    lines = tuple(
+        f"{partition}: a transaction of producer {each.producer_id}"
+        + (f" ({name})" if (name := names.get(each.producer_id)) else "")
+        + f" is open since offset {each.first}"
+        for partition, each in rows
+    )
+    refused = tuple(
+        f"{partition}: {answer.text}"
+        for partition, answer in sorted(answers.items())
+        if isinstance(answer, BrokerError)
+    )
+    return OpenTransactions(lines, refused)
+
+
+def _why_not_landed(report: PartitionReport, landed: Offset | BrokerError | None) -> str:
+    """Return why a mirror's own log does not show what was reported; empty: it does.
+
+    Of a merged topic only the link can say it, and not where it has stopped.
+    """
+    if landed is None:
+        return f"it is {report.state.value}: {report.reason}" * report.state.is_stopped
     if isinstance(landed, BrokerError):
         return f"the end of {report.target} is not known: {landed.text}"
     if landed == report.target_end:
@@ -324,8 +344,8 @@ def _why_not_landed(report: PartitionReport, landed: Offset | BrokerError) -> st
 
 
 @contextmanager
-def switch_desk(order: Order) -> Iterator[LinkDesk]:
-    """Open connections to both clusters.
+def switch_desk(order: Order, of: type[LinkDesk] = LinkDesk) -> Iterator[LinkDesk]:
+    """Open connections to both clusters, for a desk of this class.
 
     Raises
     ------
@@ -340,4 +360,4 @@ def switch_desk(order: Order) -> Iterator[LinkDesk]:
         asks: dict[str, Callable[[], None]] = {}
         admins = stack.enter_context(both.admins(asks))
         progress = stack.enter_context(closing(RecentRecords(both.target, progress_topic(name))))
-        yield LinkDesk(order, both, admins.source, admins.target, progress)
+        yield of(order, both, admins.source, admins.target, progress)
