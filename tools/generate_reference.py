@@ -30,7 +30,7 @@ from heliostat.gaps.choices import Cause
 from heliostat.records.batches.converted import StopReason
 from heliostat.records.copier.lane import LineUse, PartitionCode, PartitionState
 from heliostat.schemas.registry.error_codes import REGISTRY_ERRORS
-from heliostat.status.held_back import HeldBack
+from heliostat.handover.held_back import HeldBack
 from heliostat.status.values import LinkStatus, PartitionProblem, TopicStatus
 from heliostat.topics.topic_plan import RefusalCode
 

@@ -30,6 +30,7 @@ from heliostat.handover.drill_report import (
 from heliostat.handover.drill_steps import step_names
 from heliostat.handover.failover import FailoverReport, MirrorPartition
 from heliostat.handover.fence_forecast import FenceForecast
+from heliostat.handover.held_back import HeldBack
 from heliostat.handover.moved_groups import MovedGroup
 from heliostat.handover.opening import Opened
 from heliostat.handover.promotion import FencedBy, PartitionPromotion, SourceSeen
@@ -50,7 +51,6 @@ from heliostat.serve import (
     reverse_routes,
     switch_routes,
 )
-from heliostat.status.held_back import HeldBack
 
 STEP_S = 0.15
 LINK = LinkName(ANSWERED)

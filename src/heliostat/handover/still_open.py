@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from heliostat.handover.held_back import HeldBack
 from heliostat.names import TopicName, TopicPartition
-from heliostat.status.held_back import HeldBack
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, Field
 
 from heliostat.handover.fence_forecast import FenceForecast
+from heliostat.handover.held_back import HeldBack
 from heliostat.handover.unfenced import Unfenced
 from heliostat.records.copier.lane import LineUse
 from heliostat.status.event_log import EventRow
-from heliostat.status.held_back import HeldBack
 from heliostat.status.loss import Loss, Rereads
 from heliostat.status.values import PartitionProblem, PartitionStatus, TopicStatus
 

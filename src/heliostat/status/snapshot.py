@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from heliostat.handover.held_back import HeldBack
 from heliostat.handover.unfenced import Unfenced
 from heliostat.invariants import first_generation
 from heliostat.names import LaneId, LinkName, TopicPartition
@@ -13,7 +14,6 @@ from heliostat.ops.latency import LatencyHistogram
 from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.state.stops import has_passed_stops
 from heliostat.status.alarms import Alarm, Alarms
-from heliostat.status.held_back import HeldBack
 from heliostat.status.lag import Ends, Reading, is_lost_as_lag, lag_of, loss_of
 from heliostat.status.loss import LOSS_NOT_KNOWN, loss_from, rereads_of
 from heliostat.status.progress_watch import Standstill, reported

@@ -6,10 +6,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from heliostat.handover.fence_forecast import FENCE_NOT_KNOWN, FenceForecast
+from heliostat.handover.held_back import HeldBack
 from heliostat.handover.unfenced import Unfenced
 from heliostat.ops.events import shortened
 from heliostat.records.copier.lane import LineUse, PartitionState
-from heliostat.status.held_back import HeldBack
 from heliostat.status.loss import LOSS_NOT_KNOWN, Loss, Rereads, loss_line
 
 MAX_LAG_S = 10.0

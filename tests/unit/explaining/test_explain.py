@@ -29,11 +29,11 @@ from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Facts, GapChoice
 from heliostat.gaps.ledger import GapRow
 from heliostat.groups.plan import GroupDecision
 from heliostat.groups.values import CommitDecision, Reason
+from heliostat.handover.held_back import HeldBack
 from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.values import Answer, Why
 from heliostat.records.copier.lane import LineUse
 from heliostat.status.board import StatusBoard
-from heliostat.status.held_back import HeldBack
 from heliostat.status.values import LinkStatus, PartitionStatus, TopicStatus
 from heliostat.topics.topic_plan import RefusalCode, RefusedTopic
 

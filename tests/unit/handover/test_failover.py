@@ -18,6 +18,7 @@ from heliostat.handover.failover import (
     MirrorPartition,
 )
 from heliostat.handover.fence_forecast import FenceForecast, fence_forecast
+from heliostat.handover.held_back import HeldBack
 from heliostat.handover.moved_groups import MovedGroup, measured_rereads, moved_groups
 from heliostat.handover.opening import Opened, Part
 from heliostat.handover.promotion import (
@@ -34,7 +35,6 @@ from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, T
 from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.status.board import StatusBoard
 from heliostat.status.ends_seen import EndsSeen
-from heliostat.status.held_back import HeldBack
 from heliostat.status.loss import Rereads
 from heliostat.wishes.reading import Remembered
 

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from heliostat.handover.held_back import HeldBack
 from heliostat.handover.promotion import (
     LeaderEpoch,
     MirrorEnds,
@@ -20,7 +21,6 @@ from heliostat.link.wish_part import changes_between
 from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName
 from heliostat.state.link_state import Stored, feeds_in, mirrors_in
 from heliostat.state.promotions import PromotedMirror
-from heliostat.status.held_back import HeldBack
 from heliostat.topics.values import MirrorRecord
 from heliostat.wishes.wish import Wishes
 
