@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import logging
 import signal
 import subprocess
 import sys
@@ -30,6 +31,7 @@ import ours
 import peer
 import report
 from clusters import KAFKA_VERSION, Pair, create_topics, pair_of_clusters
+from confluent_kafka import Consumer
 from groups import OFTEN, PRECISE, SYNCED
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.errors import KafkaError, KafkaTimeoutError
@@ -39,11 +41,15 @@ from rich.table import Table
 
 from heliostat_sandbox import find_java
 
+SILENT = logging.getLogger("failover clients")
+"""Clients whose cluster was killed say so each second."""
+SILENT.addHandler(logging.NullHandler())
+SILENT.propagate = False
 NAME, PLANNED = "failover", "planned"
 TOPIC, GROUP = "moved-live", "moved-readers"
 PARTITIONS = 4
 COMMIT_EVERY_MS = 1_000
-POLL_MS = 100
+POLL_MS, POLL_RECORDS = 100, 1_000
 STOPS_S = 3.0
 """How long after a switch was begun its producer is stopped, and its group as long after that."""
 ACCEPTED_WITHIN_S = 5.0
@@ -106,12 +112,14 @@ class Reading:
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._bootstrap, self._topic = bootstrap, topic
-        self._consumer = KafkaConsumer(
-            bootstrap_servers=bootstrap.split(","),
-            group_id=GROUP,
-            auto_offset_reset="earliest",
-            enable_auto_commit=True,
-            auto_commit_interval_ms=COMMIT_EVERY_MS,
+        self._consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap,
+                "group.id": GROUP,
+                "auto.offset.reset": "earliest",
+                "auto.commit.interval.ms": COMMIT_EVERY_MS,
+                "logger": SILENT,
+            }
         )
         self._consumer.subscribe([topic])
         self._is_over = threading.Event()
@@ -127,9 +135,9 @@ class Reading:
     def _run(self) -> None:
         try:
             while not self._is_over.is_set():
-                for records in self._consumer.poll(timeout_ms=POLL_MS).values():
-                    for record in records:
-                        self._take(record.value)
+                for message in self._consumer.consume(POLL_RECORDS, POLL_MS / 1000):
+                    if message.error() is None:
+                        self._take(message.value() or b"")
         except Exception as error:  # noqa: BLE001 - named where its reader is missed
             self.failure = error
 
@@ -171,10 +179,13 @@ class Reading:
             self.read_ms.append(time.time() * 1000)
 
     def stop(self, *, is_dead: bool = False) -> None:
-        """Stop; with a dead cluster as a process does that is killed: without a last commit."""
+        """Stop; a dead cluster takes no last commit, and is not waited for."""
         self._is_over.set()
         self._thread.join()
-        self._consumer.close(autocommit=not is_dead)
+        close = threading.Thread(target=self._consumer.close, daemon=True)
+        close.start()
+        if not is_dead:
+            close.join()
 
 
 @dataclass(slots=True)

@@ -27,10 +27,10 @@ from heliostat.cli.main import root as command_line
 from heliostat.config import Config
 from heliostat.errors import KAFKA_ERRORS, HeliostatError, Verdict
 from heliostat.gaps.choices import Cause
+from heliostat.handover.held_back import HeldBack
 from heliostat.records.batches.converted import StopReason
 from heliostat.records.copier.lane import LineUse, PartitionCode, PartitionState
 from heliostat.schemas.registry.error_codes import REGISTRY_ERRORS
-from heliostat.handover.held_back import HeldBack
 from heliostat.status.values import LinkStatus, PartitionProblem, TopicStatus
 from heliostat.topics.topic_plan import RefusalCode
 
