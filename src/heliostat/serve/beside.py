@@ -80,7 +80,8 @@ class ServeBeside:
         with self._lock:
             process, self._is_renewed = self._process, True
         if process is not None and process.poll() is None:
-            process.send_signal(signal.SIGHUP)  # one that has only begun ends by it at once
+            # No job runs in one that does not serve yet, and under nohup it ignores SIGHUP.
+            process.send_signal(signal.SIGTERM if self.url is None else signal.SIGHUP)
 
     def stop(self) -> None:
         """End it."""

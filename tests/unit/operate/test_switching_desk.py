@@ -236,8 +236,7 @@ def test_a_switch_gives_away_all_that_the_source_has(
     run = stage.run()
     assert run.state is RunState.DONE, run
     judge(stage, world, run)
-    by = "the link's owner" if fence is FencedBy.OWNER else "leases that are over"
-    assert f"2 mirrors are given away, fenced by {by}" in run.step("promotion").text
+    assert f"2 mirrors are given away, fenced by {fence.words}" in run.step("promotion").text
     assert run.step("last_look").facts["ends"] == {"t": [RECORDS + 3, RECORDS], "u": [RECORDS] * 2}
 
 
