@@ -159,7 +159,9 @@ def test_the_link_runs_as_it_is(site: Site, tmp_path: Path) -> None:
         site.write(topic, 1, 2, 3)
     create_topic(site.summit, VISIT, configs={"cleanup.policy": "compact"})
     group_at(site.summit, GROUP, TEMPERATURE, READ)
-    _each(config, {"acls": (), "check": ("--no-spark",), "topics": (), "adopt": ()})
+    _each(config, {"acls": (), "check": ("--no-spark",), "topics": ()})
+    [adopt] = readme_verbs("efd", "adopt")
+    assert "the target has no topic mm2-offsets.summit.internal" in heliostat(config, *adopt).said
     planned = heliostat(config, "plan")
     assert planned.returncode == 1, planned.said  # there is something to do
     assert f"summit.{TEMPERATURE}" in planned.stdout
