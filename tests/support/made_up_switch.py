@@ -71,6 +71,8 @@ class World:
     """From which offset on, and whether all had to be there."""
     killed_at: int = -1
     after_effect: bool = False
+    unreported: int = 0
+    """Looks at what is copied that find no report, from the next one on."""
     lost: int = 0
     """Calls that find no answer, from the next one on."""
     on_sleep: Callable[[World], None] = lambda _: None
@@ -120,6 +122,9 @@ class Desk:
         self._do("copied")
         end = Offset(self.world.source_end)
         gap = end - self.world.position
+        if self.world.unreported:
+            self.world.unreported -= 1
+            return Copied({PARTITION: end}, {}, {PARTITION: "the link has not reported it yet"})
         return Copied({PARTITION: end}, {PARTITION: gap} if gap else {})
 
     def open_transactions(self) -> OpenTransactions:

@@ -112,7 +112,11 @@ def comparison(now: Moment) -> Answer:
     if now.options.verify is Compared.NONE:
         return Answer("not asked for")
     copied, began_s = desk.copied(), desk.monotonic_s()
-    starts = {each: Offset(end - copied.missing.get(each, 0)) for each, end in copied.ends.items()}
+    starts = {
+        each: Offset(end - copied.missing.get(each, 0))
+        for each, end in copied.ends.items()
+        if each not in copied.unknown  # nothing of it counts as compared
+    }
     count = desk.offsets({})
     now.tell(f"compares {count:,} offsets of {len(starts):,} partitions")
     answer = desk.compare(now.options, {}, is_complete=False)
@@ -261,17 +265,24 @@ def contents(now: Moment) -> Answer:
 
 def last_look(now: Moment) -> Answer:
     """Look once more: the steps between may have taken minutes."""
-    copied = now.desk.copied()
-    grown = [
-        f"{partition}: {copied.ends[partition] - end} records came"
-        for partition, end in sorted(now.ends.items())
-        if copied.ends.get(partition, end) != end
-    ]
-    if grown or copied.missing or copied.unknown:
+    until_s = now.desk.monotonic_s() + now.options.records_s
+    while True:  # ends: it is known, or the time is over
+        copied = now.desk.copied()
+        grown = [
+            f"{partition}: {copied.ends[partition] - end} records came"
+            for partition, end in sorted(now.ends.items())
+            if copied.ends.get(partition, end) != end
+        ]
         lines = [*grown, *copied.lines()]
-        raise StepFailed(
-            f"the source is written again: {first_of(lines)}", {"moved": lines[:NAMES_MAX]}
-        )
+        facts = {"moved": lines[:NAMES_MAX]}
+        if grown or copied.missing:
+            raise StepFailed(f"the source is written again: {first_of(lines)}", facts)
+        if not copied.unknown:
+            break
+        if now.desk.monotonic_s() >= until_s:
+            raise StepFailed(f"whether all is there is not known: {first_of(lines)}", facts)
+        now.tell(f"waits for reports: {first_of(lines)}")  # a lane that has begun has none yet
+        now.desk.sleep(LOOK_S)
     if lines := now.desk.open_transactions().awaited(now.options.accepted):
         raise StepFailed(f"transactions are open: {first_of(lines)}", {"open": lines[:NAMES_MAX]})
     return Answer("nothing has changed since", {"ends": by_topic(copied.ends)})

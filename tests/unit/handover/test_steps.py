@@ -305,6 +305,35 @@ def test_what_is_written_between_the_steps_is_seen_before_the_promotion() -> Non
     assert not world.is_promoted
 
 
+@pytest.mark.parametrize("looks", [3, 10**6])
+def test_a_lane_that_begins_before_the_last_look_is_waited_for(looks: int) -> None:
+    world = World()
+    desk = Desk(world)
+
+    def save(run: Run) -> None:
+        desk.save(run)
+        if run.step("last_look").state is StepState.RUNNING and not run.step("last_look").text:
+            world.unreported = looks
+
+    run = Conductor(desk, new_run(), OPTIONS, save=save).go()
+    assert world.is_promoted == (looks == 3)
+    assert run.state is (RunState.DONE if looks == 3 else RunState.WENT_BACK)
+    assert ("is not known" in run.step("last_look").text) == (looks != 3)
+
+
+def test_what_was_not_reported_does_not_count_as_compared() -> None:
+    world = World()
+    desk = Desk(world)
+
+    def save(run: Run) -> None:
+        desk.save(run)
+        if run.step("comparison").state is StepState.RUNNING and not run.step("comparison").text:
+            world.unreported = 1
+
+    assert Conductor(desk, new_run(), OPTIONS, save=save).go().state is RunState.DONE
+    assert world.compared == [(0, False), (0, True)]
+
+
 def test_what_is_written_at_the_source_afterwards_is_named() -> None:
     run = conductor(World(is_written_after=True)).go()
     assert run.state is RunState.DONE
