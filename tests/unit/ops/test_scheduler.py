@@ -243,8 +243,14 @@ def test_without_a_thread_more_a_task_waits_for_one_of_those_there_are(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a system that gives no thread more / then what is due runs later, on another's."""
-    ran = threading.Event()
-    first = scheduler.start("first", lambda: 0.05)
+    ran, has_thread = threading.Event(), threading.Event()
+
+    def runs() -> float:
+        has_thread.set()
+        return 0.05
+
+    first = scheduler.start("first", runs)
+    assert has_thread.wait(WITHIN_S)
     start = scheduler_module._Worker.start
 
     def refused(worker: scheduler_module._Worker) -> None:
