@@ -27,6 +27,7 @@ from heliostat.operate.promotion import promotable
 from heliostat.operate.source_writers import merged_topics
 from heliostat.operate.switching.preflight import STOPPED_HINT, link_problems, partition_problem
 from heliostat.records.copier.lane import PartitionReport, PartitionState
+from heliostat.rescue.source_rest import named_producers
 from heliostat.state.connections import connected
 from heliostat.state_topics import progress_topic
 from heliostat.status.board import StatusBoard
@@ -358,22 +359,11 @@ class Waiting:
         There the position alone tells: a link copies no further than the last stable offset.
         """
         ends = {row.partition: row.end for row in waiting}
-        answers = self._source.open_transactions(ends)
-        below = [
-            (partition, each)
-            for partition, answer in sorted(answers.items())
-            if not isinstance(answer, BrokerError)
-            for each in answer
-            if each.first < ends[partition]
-        ]
-        names = self._source.transactional_ids({each.producer_id for _, each in below})
-        found: dict[TopicPartition, list[str]] = {}
-        for partition, each in below:
-            name = names.get(each.producer_id)
-            called = f"producer {each.producer_id}" + (f" ({name})" if name else "")
-            line = f"a transaction of {called} is open since offset {each.first}"
-            found.setdefault(partition, []).append(line)
-        return found
+        lines: dict[TopicPartition, list[str]] = {}
+        for each in named_producers(self._source, self._source.open_transactions(ends)):
+            if each.first < ends[each.partition]:
+                lines.setdefault(each.partition, []).append(each.line())
+        return lines
 
 
 def _stopped(row: Crossing) -> Problem:

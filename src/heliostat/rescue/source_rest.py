@@ -29,6 +29,17 @@ class RestingSource(Logs, Protocol):
         ...
 
 
+class Named(Protocol):
+    """Who knows producers' names; `ClusterAdmin` does."""
+
+    def transactional_ids(self, producers: Iterable[ProducerId]) -> Mapping[ProducerId, str]:
+        """Return names of producers, of those that have some."""
+        ...
+
+
+Answers = Mapping[TopicPartition, tuple[OpenTransaction, ...] | BrokerError]
+
+
 class OpenProducer(NamedTuple):
     """A transaction at the source that has not ended."""
 
@@ -39,10 +50,18 @@ class OpenProducer(NamedTuple):
     first: Offset
     last_ms: int
 
+    @property
+    def _producer(self) -> str:
+        name = f" ({self.transactional_id})" if self.transactional_id else ""
+        return f"producer {self.producer_id}{name}"
+
     def words(self) -> str:
         """Return it for people."""
-        name = f" ({self.transactional_id})" if self.transactional_id else ""
-        return f"{self.partition} from offset {self.first} by producer {self.producer_id}{name}"
+        return f"{self.partition} from offset {self.first} by {self._producer}"
+
+    def line(self) -> str:
+        """Return it as a sentence, without its partition."""
+        return f"a transaction of {self._producer} is open since offset {self.first}"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -67,9 +86,25 @@ def open_producers(
         The source does not answer, or refuses; brokers before 2.8 can't say.
     """
     answers = source.open_transactions(partitions)
-    rows: list[tuple[TopicPartition, OpenTransaction]] = []
     for partition in sorted(answers):
-        rows += [(partition, row) for row in _sound(answers[partition])]
+        _sound(answers[partition])
+    return named_producers(source, answers)
+
+
+def named_producers(source: Named, answers: Answers) -> list[OpenProducer]:
+    """Return the transactions in these answers with their names; what was refused is passed over.
+
+    Raises
+    ------
+    ConnectionLost, BrokerError
+        The source does not answer, or refuses.
+    """
+    rows = [
+        (partition, row)
+        for partition, answer in sorted(answers.items())
+        if not isinstance(answer, BrokerError)
+        for row in answer
+    ]
     names = source.transactional_ids({row.producer_id for _, row in rows})
     return [
         OpenProducer(

@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 
 from heliostat.handover.failover import FailoverReport
+from heliostat.handover.held_back import HeldBack
 from heliostat.names import LinkName
 from heliostat.operate.failover import failover, last_failover
 from heliostat.serve.admin_verbs import IdempotencyKey, TypedName, require_admin, require_typed
@@ -77,18 +78,6 @@ class PartitionEnd(BaseModel):
     """At least so many records."""
 
 
-class OpenTransaction(BaseModel):
-    """A transaction that was open at the source when it was last seen."""
-
-    source: str
-    partition: int
-    first: int
-    records: int
-    producer_id: int
-    transactional_id: str
-    age_s: float
-
-
 class MovedGroupRow(BaseModel):
     """A group as it is at the target."""
 
@@ -134,7 +123,7 @@ class FailoverOutcome(BaseModel):
     partitions_not_known: int
     topics: list[TopicMissing]
     partitions: list[PartitionEnd]
-    transactions: list[OpenTransaction]
+    transactions: list[HeldBack]
     """One over several partitions may have arrived in part."""
     transactions_not_named: int
     """Partitions more in which transactions that are not named hold back records."""

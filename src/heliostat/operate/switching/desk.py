@@ -34,6 +34,7 @@ from heliostat.operate.switching.groups import groups_seen
 from heliostat.operate.switching.preflight import all_problems
 from heliostat.operate.switching.rights import missing_rights
 from heliostat.records.copier.lane import PartitionReport
+from heliostat.rescue.source_rest import named_producers
 from heliostat.state.connections import LinkConnections, connected
 from heliostat.state_topics import progress_topic
 from heliostat.status.reader import StatusReader
@@ -308,19 +309,8 @@ def _open_transactions(
 ) -> OpenTransactions:
     """Return open transactions, and where they can't be told."""
     answers = source.open_transactions(partitions)
-    rows = [
-        (partition, each)
-        for partition, answer in sorted(answers.items())
-        if not isinstance(answer, BrokerError)
-        for each in answer
-    ]
-    names = source.transactional_ids({each.producer_id for _, each in rows})
-    lines = tuple(
-        f"{partition}: a transaction of producer {each.producer_id}"
-        + (f" ({name})" if (name := names.get(each.producer_id)) else "")
-        + f" is open since offset {each.first}"
-        for partition, each in rows
-    )
+    named = named_producers(source, answers)
+    lines = tuple(f"{each.partition}: {each.line()}" for each in named)
     refused = tuple(
         f"{partition}: {answer.text}"
         for partition, answer in sorted(answers.items())
