@@ -28,7 +28,7 @@ from support.gap_turns import (
 from support.simulated_cluster import Call
 
 from heliostat.gaps.choices import Cause, GapChoice
-from heliostat.gaps.ledger import CopiedTopic, CopyNote, GapDecision, GapRow
+from heliostat.gaps.ledger import CopiedTopic, CopyNote, GapDecision
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break
 from heliostat.records.copier.lane import PartitionSpec
@@ -489,58 +489,3 @@ def test_only_what_is_durably_noted_as_copied_counts() -> None:
     world.ledger.put_copied({T: CopiedTopic(str(OLD_ID), row)})
     assert world.keeper.noted(world.spec()) == 70
     assert world.keeper.noted(replace(world.spec(), source_topic_id=NEW_ID)) == -1
-
-
-def skip(world: Turns, to: int) -> None:
-    """An operator skips records while no driver runs; the next one begins."""
-    row = GapRow(
-        *(T, P.partition, Offset(100), Offset(to - 1), to - 100, Cause.SKIPPED, NOW_MS),
-        *(GapChoice.CONTINUE, "user ops", T, str(OLD_ID), str(TARGET_ID)),
-        jump=Break(100, to),
-        text="some records",
-    )
-    world.ledger.record([row])
-    world.keeper.begin()
-
-
-def test_what_an_operator_skipped_is_told_and_the_lane_goes_on_behind_it() -> None:
-    """Given a mirror copied to 100 / when a driver begins after a skip / then it tells who skipped
-
-    what, and lanes know where to go on; nothing is told again once records behind it are copied.
-    """
-    world = Turns()
-    world.turn(copying(100, copied_to=100, epoch=0))
-    world.keeper.round_ended({P: world.spec()}, ended(100, 0, 100))
-    world.keeper.close()
-    skip(world, 150)
-    assert world.spec().jump == Break(100, 150)
-    told = [call.args[0] for call in world.events.warn.call_args_list]
-    by_whom = "as an operator has set the offset forwards; continue, decided by user ops"
-    assert told == [f"t-0: left out, {by_whom}: some records"]
-    world.keeper.round_ended({P: world.spec()}, ended(160, 0, 110))
-    world.keeper.close()
-    world.events.reset_mock()
-    world.keeper.begin()
-    assert world.events.warn.call_args_list == []
-    assert world.keeper.report()["records_lost"] == 50
-
-
-def test_copied_records_that_the_source_lost_stop_a_mirror_that_is_to_skip() -> None:
-    """Given a skip that is recorded / when the source loses copied records / then it stops there,
-
-    and continues with what the source has instead.
-    """
-    world = Turns(source=side(OLD_ID, 0, 200, 3))
-    world.turn(copying(100, copied_to=100, epoch=3))
-    world.keeper.close()
-    skip(world, 150)
-    log_of(world.source).truncate(90)
-    write(world.source, 200)
-    world.turn()
-    assert world.spec().jump is None
-    assert "from offset 90 on" in world.spec().truncated
-    world.decide(GapChoice.CONTINUE, "SOURCE_TRUNCATED")
-    report = stopped(100, "SOURCE_TRUNCATED")
-    world.turn(report)
-    world.turn(report)
-    assert world.spec().jump == Break(100, 90)

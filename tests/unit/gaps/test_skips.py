@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from support.gap_turns import OLD_ID, Turns, copying, ended, log_of, side, stopped, write
 
 from heliostat.errors import Refused
 from heliostat.gaps.choices import Cause, Facts, GapChoice
@@ -157,3 +158,53 @@ def test_copied_records_that_the_source_has_lost_come_before_what_is_skipped() -
     """
     lost = standing(jump=row(Break(100, 120)), is_known_truncated=True, diverged_at=Offset(95))
     assert lost.at_position().position == 100
+
+
+def skip(world: Turns, to: int) -> None:
+    """An operator skips records while no driver runs; the next one begins."""
+    skipped = replace(row(Break(100, to), 3), last=Offset(to - 1), count=to - 100, text="some")
+    world.ledger.record([skipped])
+    world.keeper.begin()
+
+
+def test_what_an_operator_skipped_is_told_and_the_lane_goes_on_behind_it() -> None:
+    """Given a mirror copied to 100 / when a driver begins after a skip / then it tells who skipped
+
+    what, and lanes know where to go on; nothing is told again once records behind it are copied.
+    """
+    world = Turns()
+    world.turn(copying(100, copied_to=100, epoch=0))
+    world.keeper.round_ended({P: world.spec()}, ended(100, 0, 100))
+    world.keeper.close()
+    skip(world, 150)
+    assert world.spec().jump == Break(100, 150)
+    told = [call.args[0] for call in world.events.warn.call_args_list]
+    by_whom = "as an operator has set the offset forwards; continue, decided by user ops"
+    assert told == [f"t-0: left out, {by_whom}: some"]
+    world.keeper.round_ended({P: world.spec()}, ended(160, 0, 110))
+    world.keeper.close()
+    world.events.reset_mock()
+    world.keeper.begin()
+    assert world.events.warn.call_args_list == []
+    assert world.keeper.report()["records_lost"] == 50
+
+
+def test_copied_records_that_the_source_lost_stop_a_mirror_that_is_to_skip() -> None:
+    """Given a skip that is recorded / when the source loses copied records / then it stops there,
+
+    and continues with what the source has instead.
+    """
+    world = Turns(source=side(OLD_ID, 0, 200, 3))
+    world.turn(copying(100, copied_to=100, epoch=3))
+    world.keeper.close()
+    skip(world, 150)
+    log_of(world.source).truncate(90)
+    write(world.source, 200)
+    world.turn()
+    assert world.spec().jump is None
+    assert "from offset 90 on" in world.spec().truncated
+    world.decide(GapChoice.CONTINUE, "SOURCE_TRUNCATED")
+    report = stopped(100, "SOURCE_TRUNCATED")
+    world.turn(report)
+    world.turn(report)
+    assert world.spec().jump == Break(100, 90)
