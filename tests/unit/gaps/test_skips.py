@@ -160,6 +160,15 @@ def test_copied_records_that_the_source_has_lost_come_before_what_is_skipped() -
     assert lost.at_position().position == 100
 
 
+def test_a_row_names_a_cause_that_older_versions_know_and_its_own() -> None:
+    """Given a skip / then versions that halt at a cause they don't know find one that they know."""
+    skipped = row(Break(100, 120))
+    stored = skipped.to_row()
+    assert (stored["cause"], stored["exact_cause"]) == ("tail_dropped", "skipped")
+    assert GapRow.from_json(stored) == skipped
+    assert skipped.to_json()["cause"] == "skipped"
+
+
 def skip(world: Turns, to: int) -> None:
     """An operator skips records while no driver runs; the next one begins."""
     skipped = replace(row(Break(100, to), 3), last=Offset(to - 1), count=to - 100, text="some")
