@@ -35,11 +35,20 @@ def read_state() -> None:
     assert stored.stops == {given.STOP.source: given.STOP}
 
 
+def read_ledger() -> dict[str, Any]:
+    """Read the ledger; return its gaps, and where mirrors go on."""
+    ledger = GapLedger(given.LINK.name, given.TARGET.access())
+    ledger.read()
+    rows = list(ledger.rows.values())
+    assert rows[0] == given.GAP
+    gaps = [[row.cause.value, row.jump] for row in rows]
+    return {"gaps": gaps, "jumps": [row.jump for row in ledger.jumps().values()]}
+
+
 def read_books() -> list[str]:
     """Read what operators and the link have written beside it; return ids of orders."""
     ledger = GapLedger(given.LINK.name, given.TARGET.access())
     ledger.read()
-    assert list(ledger.rows.values()) == [given.GAP]
     assert list(ledger.decisions.values()) == [given.DECISION]
     published = PublishedOffsets(given.TARGET.access(), given.LINK.name)
     published.read()
@@ -63,7 +72,7 @@ def main() -> None:
         except Refused as refused:
             answer["refused"] = refused.text
         else:
-            answer["orders"] = read_books()
+            answer |= {"orders": read_books(), **read_ledger()}
     print(json.dumps(answer))
 
 

@@ -15,6 +15,10 @@ from typing import Any
 import pytest
 from support import earlier_values as given
 
+from heliostat.gaps.choices import Cause
+from heliostat.gaps.ledger import GapLedger
+from heliostat.names import Offset
+from heliostat.offsets.offset_map import Break
 from heliostat.state.link_state import LinkState
 from heliostat.state.row_format import FORMAT_KEY, MERGED
 from heliostat.wishes.job import Job
@@ -27,6 +31,9 @@ COMMITS = {"0.1.0": "77cc9ef7", "0.2.0": "23cf7d9c"}
 """The last commit of each version."""
 STATE = f"heliostat.{given.LINK.name}.state"
 GIVES_WAY = Order("f" * 32, Place(), "ops", given.AT_MS, "", OrderVerb.GIVE_WAY)
+SKIPPED = replace(
+    given.GAP, first=Offset(120), cause=Cause.SKIPPED, at_ms=given.AT_MS + 1, jump=Break(100, 150)
+)
 JOB = Job("a" * 32, {"complete": True}, "ops", given.AT_MS, "host", "service")
 
 
@@ -56,6 +63,7 @@ def todays_rows(*, is_merged: bool = False) -> dict[str, dict[str, Any]]:
         book = WishBook(given.LINK.name, given.TARGET.access())
         book.order([GIVES_WAY])
         book.put({JOB.key: JOB.to_json()})
+        GapLedger(given.LINK.name, given.TARGET.access()).record([SKIPPED])
     topics.rows[STATE] |= {"a-key/of-tomorrow": {"field": [1]}}
     if is_merged:
         topics.rows[STATE][FORMAT_KEY] = dict(MERGED)
@@ -85,7 +93,21 @@ def test_rows_of_today_are_read_and_what_is_new_is_left_alone(
     said = read_by(source, todays_rows(), tmp_path)
 
     knows = {"0.1.0": [given.ORDER_ID], "0.2.0": [given.ORDER_ID, GIVES_WAY.order_id]}
-    assert said == {"version": version, "orders": knows[version]}
+    assert said == {
+        "version": version,
+        "orders": knows[version],
+        "gaps": [["source_overtook", [100, 120]], ["tail_dropped", [100, 150]]],
+        "jumps": [[100, 150]],  # it goes on behind what was skipped, as today's link does
+    }
+
+
+def test_today_reads_the_cause_that_older_versions_do_not_know() -> None:
+    topics = given.Topics(todays_rows())
+    with given.books_over(topics):
+        ledger = GapLedger(given.LINK.name, given.TARGET.access())
+        ledger.read()
+    assert [row.cause for row in ledger.rows.values()] == [given.GAP.cause, Cause.SKIPPED]
+    assert ledger.jumps()[SKIPPED.source].to_json()["cause"] == "skipped"
 
 
 def test_rows_of_merged_topics_are_refused_from_0_2_0_on(
