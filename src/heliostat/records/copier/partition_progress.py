@@ -94,23 +94,29 @@ class PartitionProgress:
             if known_end == end:
                 self.position = max(self.position, position)
 
-    def keep_place(self) -> None:
+    def keep_place(self, *, is_sure: bool) -> int:
         """Remember holes passed since the last record, as the target's end is read again.
 
         Else they are asked for again, and what retention has deleted of them looks like a loss.
+
+        Parameters
+        ----------
+        is_sure
+            Whether the source has no other records there now.
+
+        Returns
+        -------
+        The position.
         """
-        if self._found_end >= 0:
-            self._place = self.position, self.target_end
+        is_known = is_sure and self._found_end >= 0
+        self._place = (self.position, self.target_end) if is_known else NO_PLACE
+        return self.position
 
     def take_place(self, before: PartitionProgress) -> None:
         """Take over what another copy of the partition knew."""
         self.copied_to, self.copied_end = before.copied_to, before.copied_end
-        before.keep_place()
+        before.keep_place(is_sure=True)
         self._place = before._place
-
-    def drop_place(self) -> None:
-        """Ask for holes again: the source may have records there now."""
-        self._place = NO_PLACE
 
     def found_end(self, end: int, *, copies: bool) -> None:
         """Note the target's log end, and which acknowledged records it has lost (I2).
@@ -127,7 +133,7 @@ class PartitionProgress:
         """Forget where both ends stand: they are read again."""
         self.position = self.high_watermark = self.last_stable_offset = self._found_end = -1
         self.missing_ms = self.looked_up_at = -1
-        self.drop_place()
+        self._place = NO_PLACE
 
     def has_news(self, standing: Standing) -> bool:
         """Return whether anything changed since the last call."""
