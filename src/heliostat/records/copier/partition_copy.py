@@ -399,8 +399,7 @@ class PartitionCopy:
         """Drop what was fetched, and read the target's end again before continuing."""
         if self.phase in (Phase.COPY, Phase.ALIGN_START):
             self._resetting = True
-            place = self.progress.keep_place(is_sure=self.doubts.doubted_from is None)
-            self.fetches.epochs.drop(place)
+            self.fetches.epochs.drop(self.progress.keep_place(self.doubts.doubted_from))
             self.appends.drop_queue()
             self._settle(now_ms)
 

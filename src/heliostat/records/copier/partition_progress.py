@@ -94,28 +94,28 @@ class PartitionProgress:
             if known_end == end:
                 self.position = max(self.position, position)
 
-    def keep_place(self, *, is_sure: bool) -> int:
+    def keep_place(self, doubted_from: int | None) -> int:
         """Remember holes passed since the last record, as the target's end is read again.
 
         Else they are asked for again, and what retention has deleted of them looks like a loss.
 
         Parameters
         ----------
-        is_sure
-            Whether the source has no other records there now.
+        doubted_from
+            Source offset from which on the source may have others now; None: there is no doubt.
 
         Returns
         -------
         The position.
         """
-        is_known = is_sure and self._found_end >= 0
+        is_known = doubted_from is None and self._found_end >= 0
         self._place = (self.position, self.target_end) if is_known else NO_PLACE
         return self.position
 
-    def take_place(self, before: PartitionProgress) -> None:
+    def take_place(self, before: PartitionProgress, doubted_from: int | None) -> None:
         """Take over what another copy of the partition knew."""
         self.copied_to, self.copied_end = before.copied_to, before.copied_end
-        before.keep_place(is_sure=True)
+        before.keep_place(doubted_from)
         self._place = before._place
 
     def found_end(self, end: int, *, copies: bool) -> None:
