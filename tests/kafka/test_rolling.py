@@ -155,7 +155,9 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
         writing.enter_context(producers[0].at_work())
         with RunningLink(mirror):
             wait_for("the mirror", lambda: more_than([0] * PARTITIONS))
-            assert "compacted" in heliostat(turned, *words[:-2]).said
+            tried = heliostat(turned, *words[:-2], "--dry-run")
+            assert (tried.returncode, tried.json["topics"]) == (1, [topic]), tried.said
+            assert "compacted" in tried.json["refused"][f"{topic}-keys"]
             assert "topics.naming: merge" in heliostat(mirror, *words).said
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(LinkState, "put_mirrors", lost)
