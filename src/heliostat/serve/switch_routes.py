@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
@@ -40,8 +41,11 @@ class Switching:
         wish: SwitchWish,
         key: str,
         compare: ComparedByJob,
+        *,
+        ended: Callable[[], None],
     ) -> None:
         self._watch = watch
+        self._ended = ended
         self._compare = compare
         self._link = link
         self.wish: object = wish
@@ -74,6 +78,7 @@ class Switching:
             self.error = error
             events.warn(f"switch: {error.text}; call it again to go on, or with back")
         finally:
+            self._ended()
             self._begun.set()
 
     def _note(self, run: Run) -> None:
@@ -104,10 +109,10 @@ class Switches:
                 return last
             if last is not None and not last.is_over:
                 return None
+            compare = ComparedByJob(self._jobs, name, wish.by)
+            ended = partial(self._asking.questions.forget, f"run {name}")
             begun = self._last[name] = self._asking.under_way.begin(
-                lambda: Switching(
-                    self._asking.watch, link, wish, key, ComparedByJob(self._jobs, name, wish.by)
-                )
+                lambda: Switching(self._asking.watch, link, wish, key, compare, ended=ended)
             )
         begun.wait_begun()
         return begun

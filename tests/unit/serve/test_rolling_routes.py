@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+from support.clusters import until
 from unit.handover.test_steps import new_run
 from unit.serve.test_app import HOST, watch
 from unit.serve.test_switch_routes import Verb, verb
@@ -36,7 +37,7 @@ from heliostat.serve.tokens import Tokens
 from heliostat.serve.watch import Watch
 
 __all__ = ["verb", "watch"]
-URL = "/api/v1/links/l/rolling"
+URL, RUN = "/api/v1/links/l/rolling", "/api/v1/links/l/run"
 L, T = LinkName("l"), TopicName("t")
 PLACE = TopicPartition(T, PartitionId(0))
 
@@ -160,16 +161,21 @@ def test_who_writes_and_what_is_merged_are_looked_at(client: TestClient, verbs: 
 
 
 def test_a_rolling_switch_is_finished_as_a_run(client: TestClient, verb: Verb) -> None:
-    """It is tried, begun once the name is typed, taken back, and is one run with a switch."""
+    """It is tried, begun once the name is typed, taken back, and is one run with a switch: whose
+
+    row is told as soon as it has ended, whatever was told before.
+    """
+    assert client.get(RUN).status_code == 404
     plan = client.post(f"{URL}/finish?dry_run=true", json={})
     assert not PlannedSwitch.model_validate(plan.json()).is_possible
     assert client.post(f"{URL}/finish", json={}).json()["field"] == "confirm"
     verb.is_kept = True
     begun = client.post(f"{URL}/finish", json={"confirm": "l", "back": True})
-    assert (begun.status_code, begun.headers["Location"]) == (202, "/api/v1/links/l/run")
+    assert (begun.status_code, begun.headers["Location"]) == (202, RUN)
     RunView.model_validate(begun.json())
     assert client.post("/api/v1/links/l/switch", json={"confirm": "l"}).status_code == 409
     verb.is_kept, verb.row = False, new_run()
+    until(lambda: not client.get(RUN).json().get("is_carried_out", True), "its row is told")
     assert [(wish.finishes, wish.goes_back) for wish in verb.asked] == [(True, False), (True, True)]
 
 
