@@ -669,6 +669,7 @@ const MERGING = { link: "l", merges: true, backs: ["back"], topics: [{ topic: "a
 test("a rolling switch in words: what is merged, and what still waits", () => {
   assert.equal(rolling.rollingSentence(MERGING), "1 topic (3 partitions) still is a mirror, of which nothing is copied until it is merged in place. 1 topic (2 partitions) is merged: both sites may be written. 1 topic (1 partition) was left to the target.");
   assert.match(rolling.rollingSentence({ ...MERGING, topics: [] }), /has copied none yet/);
+  assert.equal(rolling.rollingSentence({ ...MERGING, topics: [{ topic: "c", stage: "given_away", partitions: null }] }), "1 topic was left to the target.", "what is not known is not 0");
   const done = { ...MERGING, topics: MERGING.topics.slice(1) };
   assert.deepEqual([MERGING, done].map(rolling.rollingTone), ["lag", "ok"]);
   assert.equal(rolling.backSentence(MERGING, "s"), "back brings the target’s records back to s.");

@@ -32,11 +32,11 @@ WORDS = {
 
 @dataclass(frozen=True, slots=True)
 class RollingTopic:
-    """A topic of a link that merges."""
+    """A topic of a link that merges; how many partitions it has may not be known any more."""
 
     topic: TopicName
     stage: RollingStage
-    partitions: int
+    partitions: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,9 @@ class Rolling:
         for stage, text in WORDS.items():
             rows = [each for each in self.topics if each.stage is stage]
             if rows:
-                partitions = sum(each.partitions for each in rows)
-                yield f"{len(rows):,} topics ({partitions:,} partitions) are {text}"
+                counts = [each.partitions for each in rows if each.partitions is not None]
+                much = f" ({sum(counts):,} partitions)" if len(counts) == len(rows) else ""
+                yield f"{len(rows):,} topics{much} are {text}"
         if not self.topics:
             yield "the link has copied no topic yet"
         back = ", ".join(self.backs) or "no link of this configuration"
@@ -114,8 +115,10 @@ def rolling_topics(stored: Stored) -> tuple[RollingTopic, ...]:
     )
 
 
-def _partitions(stored: Stored, name: TopicName) -> int:
-    if name in stored.mirrors:
-        return len(stored.starts[name].offsets) if name in stored.starts else 0
-    ends = stored.promoted[name].promotion.ends
-    return 0 if ends is None else len(ends.partitions)
+def _partitions(stored: Stored, name: TopicName) -> int | None:
+    if name in stored.starts:
+        return len(stored.starts[name].offsets)
+    former = stored.promoted.get(name)
+    if former is None or former.promotion.ends is None:
+        return None
+    return len(former.promotion.ends.partitions)

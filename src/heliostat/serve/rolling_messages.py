@@ -22,7 +22,8 @@ class RollingTopicRow(BaseModel):
     topic: str
     stage: RollingStage
     """`mirror`: nothing of it is copied until it is merged in place."""
-    partitions: int
+    partitions: int | None
+    """Null: not known any more, of a topic that was given away."""
 
 
 class RollingView(OfClusters):

@@ -133,6 +133,8 @@ def test_how_far_each_topic_is(monkeypatch: pytest.MonkeyPatch) -> None:
         "1 topics (2 partitions) are given away",
     )
     assert back == "back brings records back"
+    world.stored.promoted[V] = cast("Any", SimpleNamespace(promotion=SimpleNamespace(ends=None)))
+    assert rolling_topics(world.stored)[-1].partitions is None, "what is not known is not 0"
     monkeypatch.setattr(rolling, "wish_desk", None)
     mirrors = config("same")
     assert not rolling.rolling_of(mirrors, mirrors.links[0]).merges

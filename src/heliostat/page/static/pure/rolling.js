@@ -6,7 +6,7 @@ import { MOVES, shownStep, switchForetold, TOPICS } from "./moves.js";
 /** @typedef {import("./moves.js").Move} Move */
 /** @typedef {import("./moves.js").Line} Line */
 /** @typedef {"mirror" | "merged" | "given_away"} Stage */
-/** @typedef {{topic: string, stage: Stage, partitions: number}} Topic */
+/** @typedef {{topic: string, stage: Stage, partitions: number | null}} Topic `partitions`: null if that is not known any more */
 /** @typedef {{link: string, merges: boolean, topics: Topic[], backs: string[]}} Rolling */
 /** @typedef {{topic: string, partition: number, last_ms: number, open_from: number | null}} Writing */
 /** @typedef {{producer_id: number, transactional_id: string, last_ms: number, partitions: Writing[]}} Writer */
@@ -14,20 +14,20 @@ import { MOVES, shownStep, switchForetold, TOPICS } from "./moves.js";
 /** Topics that are so far. @param {Rolling} rolling @param {Stage} stage */
 export const ofStage = ({ topics }, stage) => topics.filter((topic) => topic.stage === stage);
 
-/** @param {Topic[]} topics */
-const partitionsOf = (topics) => topics.reduce((sum, { partitions }) => sum + partitions, 0);
-
-/** @param {Topic[]} topics @param {string} noun */
-const much = (topics, noun) => `${counted(topics.length, noun)} (${counted(partitionsOf(topics), "partition")})`;
+/** So many topics, with their partitions if those of all are known. @param {(Topic | undefined)[]} topics */
+function much(topics) {
+  const count = topics.reduce((/** @type {number | null} */ sum, topic) => (sum === null || topic === undefined || topic.partitions === null ? null : sum + topic.partitions), 0);
+  return counted(topics.length, "topic") + (count === null ? "" : ` (${counted(count, "partition")})`);
+}
 
 /** How far it is. @param {Rolling} rolling */
 export function rollingSentence(rolling) {
   const [mirrors, merged, given] = [ofStage(rolling, "mirror"), ofStage(rolling, "merged"), ofStage(rolling, "given_away")];
   if (rolling.topics.length === 0) return "The link merges topics, and has copied none yet.";
   const parts = [];
-  if (mirrors.length) parts.push(`${much(mirrors, "topic")} still ${mirrors.length === 1 ? "is a mirror, of which" : "are mirrors, of which"} nothing is copied until ${mirrors.length === 1 ? "it is" : "they are"} merged in place.`);
-  if (merged.length) parts.push(`${much(merged, "topic")} ${merged.length === 1 ? "is" : "are"} merged: both sites may be written.`);
-  if (given.length) parts.push(`${much(given, "topic")} ${given.length === 1 ? "was" : "were"} left to the target.`);
+  if (mirrors.length) parts.push(`${much(mirrors)} still ${mirrors.length === 1 ? "is a mirror, of which" : "are mirrors, of which"} nothing is copied until ${mirrors.length === 1 ? "it is" : "they are"} merged in place.`);
+  if (merged.length) parts.push(`${much(merged)} ${merged.length === 1 ? "is" : "are"} merged: both sites may be written.`);
+  if (given.length) parts.push(`${much(given)} ${given.length === 1 ? "was" : "were"} left to the target.`);
   return parts.join(" ");
 }
 
@@ -65,7 +65,7 @@ function crossedLine({ has_crossed, topics, problems, took_s }) {
 /** What can be done with a rolling switch as it is now. @param {Rolling} rolling @returns {Record<"turn" | "wait" | "finish", Move>} */
 export function rollingMoves(rolling) {
   const isLeft = ofStage(rolling, "mirror").length > 0;
-  const count = new Map(rolling.topics.map(({ topic, partitions }) => [topic, partitions]));
+  const byName = new Map(rolling.topics.map((topic) => [topic.topic, topic]));
   return {
     turn: {
       verb: "switch --rolling",
@@ -98,7 +98,7 @@ export function rollingMoves(rolling) {
       word: "Finish",
       does: "Ends the rolling switch, in steps that are kept at the target: the link back rests, producers are kept out of the source, the rest is copied, groups move, and both links leave the topics, the one that leads back first.",
       back: "Until topics are given away, yes: “Go back”. Afterwards no: “Reverse” can’t turn merged topics round.",
-      foretold: (plan) => switchForetold(plan, (topics) => `${counted(topics.length, "topic")} (${counted(topics.reduce((sum, name) => sum + (count.get(name) ?? 0), 0), "partition")}) would be left to the target`),
+      foretold: (plan) => switchForetold(plan, (topics) => `${much(topics.map((name) => byName.get(name)))} would be left to the target`),
     },
   };
 }
