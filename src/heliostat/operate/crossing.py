@@ -24,7 +24,7 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.handover.desk import Problem, Weight
 from heliostat.names import LinkName, Offset, ProducerId, TopicName, TopicPartition
 from heliostat.operate.promotion import promotable
-from heliostat.operate.source_writers import merged_topics
+from heliostat.operate.source_writers import NO_ROLLING, merged_topics
 from heliostat.operate.switching.preflight import STOPPED_HINT, link_problems, partition_problem
 from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.rescue.source_rest import named_producers
@@ -34,6 +34,7 @@ from heliostat.status.board import StatusBoard
 from heliostat.status.reader import StatusReader
 from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S, ENDED_STATES
 from heliostat.status.values import LinkStatus, state_words
+from heliostat.topics.merged_links import refuse_unless_merged
 
 CLIENT_ID = "heliostat-crossing"
 READ_S = 0.25
@@ -443,6 +444,7 @@ def wait_until_crossed(
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses.
     """
+    refuse_unless_merged(link, NO_ROLLING)
     name = LinkName(link.name)
     asks: dict[str, Callable[[], None]] = {}
     with (

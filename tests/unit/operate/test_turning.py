@@ -14,7 +14,9 @@ from heliostat.errors import Refused
 from heliostat.merge.own_end import OwnNote
 from heliostat.names import ClusterId, LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.operate import rolling, turning
+from heliostat.operate.crossing import wait_until_crossed
 from heliostat.operate.rolling import RollingStage, RollingTopic, rolling_topics
+from heliostat.operate.source_writers import writers_of
 from heliostat.operate.turning import Turned, _Judgement, turn_in_place
 from heliostat.state.link_state import Starts, Stored
 from heliostat.state.merged_notes import OwnNotes
@@ -104,9 +106,14 @@ def test_one_that_can_not_be_merged_stops_all(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("dry_run", [True, False])
 def test_a_link_that_mirrors_is_refused(dry_run: bool) -> None:
+    """No cluster of it is asked: there is none here."""
     mirrors = config("same")
     with pytest.raises(Refused, match="mirrors its topics"):
         turn_in_place(mirrors, mirrors.links[0], dry_run=dry_run)
+    with pytest.raises(Refused, match="merges no topics"):
+        writers_of(mirrors, mirrors.links[0])
+    with pytest.raises(Refused, match="merges no topics"):
+        wait_until_crossed(mirrors, mirrors.links[0], [T], 1.0)
 
 
 def test_how_far_each_topic_is(monkeypatch: pytest.MonkeyPatch) -> None:
