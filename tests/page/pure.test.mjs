@@ -521,9 +521,14 @@ test("links of the home: what is sent, what is foretold, and what became of it",
   assert.deepEqual(["{", "[]", "null", "3"].map((text) => definitions.lacks(change, given({ content: text })) !== ""), [true, true, true, true]);
   assert.match(definitions.lacks(create, definitions.given(null)), /has a name/);
   assert.deepEqual([definitions.lacks(change, given({})), definitions.lacks(remove, given({ content: "{" }))], ["", ""]);
-  const told = (changes) => ({ link: "l", did: "changed", generation: null, content: {}, differs: [], notes: [], topics: [], ...changes });
+  const told = (changes) => ({ link: "l", did: "changed", generation: null, content: {}, differs: [], notes: [], topics: [], reach: null, ...changes });
   const says = (verb, changes, more = {}, partitions = 12) => definitions.foretold(verb, given(more), told(changes), partitions).lines.map(({ text }) => text);
   assert.deepEqual(says(change, { differs: ["topics.include"], notes: ["mind"] }), ["The link has 12 partitions now; those that the change does not concern are not disturbed.", "1 field differs: topics.include", "Mind."]);
+  const none = { topics: 0, partitions: 0 };
+  const reach = (changes) => ({ reach: { selected: { topics: 1_200, partitions: 4_800 }, begun: none, left: none, error: "", ...changes } });
+  assert.deepEqual(says(create, reach({})), ["It selects 1,200 topics with 4,800 partitions now."]);
+  assert.deepEqual(says(change, { differs: ["x"], ...reach({ begun: { topics: 1, partitions: 4 }, left: { topics: 2, partitions: 1 } }) }), ["It selects 1,200 topics with 4,800 partitions; those that the change does not concern are not disturbed.", "1 topic with 4 partitions would begin to be copied.", "2 topics with 1 partition would be copied no more; their mirrors stay.", "1 field differs: x"]);
+  assert.match(says(create, reach({ error: "east does not answer" }))[0], /not known now: east does not answer/);
   assert.deepEqual(definitions.foretold(change, given({}), told({ did: "nothing" }), 1).mayGo, false);
   assert.deepEqual(says(remove, { did: "deleted" }, {}, 1), ["1 partition would be copied no more.", "No topic is deleted."]);
   assert.match(says(remove, { did: "deleted" }, {}, null)[0], /not known/);

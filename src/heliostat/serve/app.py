@@ -68,6 +68,7 @@ from heliostat.serve.questions import Asking
 from heliostat.serve.restart_routes import add_restarts
 from heliostat.serve.reverse_routes import add_reverse
 from heliostat.serve.rolling_routes import add_rolling
+from heliostat.serve.skip_routes import add_skip
 from heliostat.serve.static_files import add_page
 from heliostat.serve.switch_routes import Switches, add_switch
 from heliostat.serve.tail_routes import add_tail
@@ -124,6 +125,7 @@ def make_app(
     add_history(app, asking, bodies)
     add_groups(app, asking)
     add_gaps(app, asking)
+    add_skip(app, asking)
     add_plans(app, asking)
     add_check(app, asking)
     add_verify(app, asking, jobs)

@@ -399,6 +399,7 @@ class PartitionCopy:
         """Drop what was fetched, and read the target's end again before continuing."""
         if self.phase in (Phase.COPY, Phase.ALIGN_START):
             self._resetting = True
+            self.progress.keep_place()
             self.fetches.epochs.drop(self.progress.position)
             self.appends.drop_queue()
             self._settle(now_ms)
@@ -407,6 +408,7 @@ class PartitionCopy:
         """Compare what was copied from `end` on: the source's log of that epoch ended there."""
         self.doubts.doubted_from = end
         self.look_again(now_ms)
+        self.progress.drop_place()
 
     def map_lost(self, reason: str, now_s: float, now_ms: int) -> None:
         """Reset: a row of the offset map may be durable or not (I4)."""

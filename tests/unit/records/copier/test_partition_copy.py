@@ -19,7 +19,7 @@ from heliostat.records.copier.markers import filler_of
 from heliostat.records.copier.network import LastBatch, LogRange, Want
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.records.copier.partition_copy import PartitionCopy
-from heliostat.records.copier.partition_leave import are_awaited
+from heliostat.records.copier.partition_leave import are_awaited, continue_from
 from heliostat.records.copier.partition_report import copied_in
 from heliostat.records.copier.partition_standing import FIND_END_MAX_S
 
@@ -409,6 +409,43 @@ def test_acknowledged_positions_are_noted_with_the_targets_end() -> None:
     assert (one.copy.progress.copied_to, one.copy.progress.copied_end) == (11, 11)
 
 
+def passed(one: OneMirror) -> None:
+    """Pass a batch of five offsets whose records others have brought, or a pipeline left out."""
+    answer = bytearray(encode([Sample(b"k", b"v", NOW_MS)] * 5))
+    answer[:16] = (10).to_bytes(8, "big") + answer[8:12] + (4).to_bytes(4, "big")
+    header = read_header(answer, 0, len(answer))
+    assert header is not None
+    forget_records(answer, 0, header)
+    one.copy.fetched(answer, 0, len(answer), high_watermark=15, now_s=0.0, now_ms=NOW_MS)
+
+
+@pytest.mark.parametrize(("is_doubted", "expected"), [(False, 15), (True, 10)])
+def test_what_was_passed_is_not_asked_for_again_after_an_interruption(
+    *, is_doubted: bool, expected: int
+) -> None:
+    """Given offsets without records that a round has passed / when it reads the target's end again,
+
+    as after a connection that was lost / then it goes on behind them: retention may have taken them
+    from the source, which is no loss. But a source that lost records may have others there now.
+    """
+    one = OneMirror()
+    passed(one)
+    if is_doubted:
+        one.copy.doubt(Offset(10), NOW_MS)
+    else:
+        one.copy.look_again(NOW_MS)
+    one.begin(10)
+    assert one.copy.progress.position == one.want().offset == expected
+
+
+def test_a_copy_that_goes_on_for_another_one_begins_behind_what_that_has_passed() -> None:
+    before, later = OneMirror(), OneMirror()
+    passed(before)
+    continue_from(later.copy, before.copy)
+    later.begin(10)
+    assert later.want().offset == 15
+
+
 def test_a_round_of_which_a_pipeline_left_nothing_has_gone_on() -> None:
     """Given a batch without records / when the round ends / then it notes that it has passed it:
 
@@ -418,12 +455,7 @@ def test_a_round_of_which_a_pipeline_left_nothing_has_gone_on() -> None:
     one.copy.fetches.epochs = CopiedEpochs(CopiedTo(10, 4))
     one.copy.progress.copied_to = one.copy.progress.copied_end = 10
     assert copied_in([one.copy]) == []
-    answer = bytearray(encode([Sample(b"k", b"v", NOW_MS)] * 5))
-    answer[:16] = (10).to_bytes(8, "big") + answer[8:12] + (4).to_bytes(4, "big")
-    header = read_header(answer, 0, len(answer))
-    assert header is not None
-    forget_records(answer, 0, header)
-    one.copy.fetched(answer, 0, len(answer), high_watermark=15, now_s=0.0, now_ms=NOW_MS)
+    passed(one)
     assert (one.copy.progress.position, one.copy.progress.records) == (15, 0)
     [(_, *note)] = copied_in([one.copy])
     assert note == [15, 4, 10]
