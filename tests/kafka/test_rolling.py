@@ -155,7 +155,8 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
         writing.enter_context(producers[0].at_work())
         with RunningLink(mirror):
             wait_for("the mirror", lambda: more_than([0] * PARTITIONS))
-            assert "compacted" in heliostat(turned, *words[:-2]).said
+            tried = heliostat(turned, *words[:-2], "--dry-run").json
+            assert (tried["topics"], [*tried["refused"]]) == ([topic], [f"{topic}-keys"])
             assert "topics.naming: merge" in heliostat(mirror, *words).said
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(LinkState, "put_mirrors", lost)
@@ -188,6 +189,8 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             assert int(proof.json["records"]) == sum(written(producers))
             done = heliostat(both, *end)
             assert done.returncode == 0, done.said
+            left, _ = heliostat(both, *words[:3], "--last", "--json").json["topics"]
+            assert left == {"topic": topic, "stage": "given_away", "partitions": PARTITIONS}
         assert_no_link_copies(both, sites, topic, producers)
     for each in producers:
         each.close()
