@@ -11,7 +11,7 @@ from support.command import heliostat
 from support.links import LinkProcess, RunningLink, wait_for
 from support.merged import PARTITIONS, SiteProducer, config_of
 
-pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
+pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.long]
 
 KEYS = 7
 WRITTEN = 60

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 import time
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,8 +20,12 @@ from support.clusters import ClusterPair, create_topic, fresh_name
 from support.command import Answer, heliostat, said
 from support.links import RunningLink, ends, wait_for
 from support.merged import PARTITIONS, SiteProducer, assert_merged, is_level, written
+from support.moving_groups import Logs, MovingGroup, logs_of
 
+from heliostat.clusters.admin import ClusterAdmin
+from heliostat.config import load_config
 from heliostat.errors import ConnectionLost
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.state.link_state import LinkState
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -29,11 +35,51 @@ def config_of(path: Path, sites: dict[str, str], links: list[dict[str, Any]]) ->
     config = {
         "clusters": {alias: {"bootstrap": each.split(",")} for alias, each in sites.items()},
         "spark": {"master": "local[2]"},
-        "defaults": {"lanes": {"lease_s": 5}},
+        "defaults": {
+            "lanes": {"lease_s": 5},
+            "groups": {"sync": True, "include": ["moves-.*"], "interval_s": 0.5},
+        },
         "links": links,
     }
     path.write_text(yaml.safe_dump(config))
     return path
+
+
+def start_late(bootstrap: str, topic: str) -> None:
+    """Let the last partition begin at 5: what was before is gone."""
+    last = PartitionId(PARTITIONS - 1)
+    producer = KafkaProducer(bootstrap_servers=bootstrap)
+    for _ in range(5):
+        producer.send(topic, value=b"gone", partition=last)
+    producer.close()
+    with ClusterAdmin(bootstrap.split(",")) as admin:
+        admin.delete_records({TopicPartition(TopicName(topic), last): Offset(5)})
+
+
+def break_off(bootstrap: str, topic: str) -> None:
+    """Abort transactions in each partition: what they wrote is not copied, and offsets part."""
+    producer = KafkaProducer(bootstrap_servers=bootstrap, transactional_id=f"{topic}-aborts")
+    producer.init_transactions()
+    for count in range(1, 4):
+        producer.begin_transaction()
+        for number in range(count * PARTITIONS):
+            producer.send(topic, value=b"aborted", partition=number % PARTITIONS)
+        producer.flush()
+        producer.abort_transaction()
+    producer.close()
+
+
+def assert_groups_go_on(
+    config: Path, logs: Logs, groups: list[MovingGroup], cuts: Mapping[str, int]
+) -> None:
+    """Groups that read the mirror or its source go to the other site, and back."""
+    chance = random.Random(61)
+    for group in groups:
+        group.move(config, logs)
+        group.read_on(chance, logs, least=0.9)
+        assert min(group.places) > max(cuts.values())
+    for group in groups:
+        group.move(config, logs)
 
 
 def lost(*_: object) -> None:
@@ -119,19 +165,35 @@ def assert_moves(
         own = sum(value.startswith(b"summit") for value in values)
         assert own == producers[0].written[row["partition"]]
     answer = heliostat(config, *words, "--writers")
-    names = {each["transactional_id"]: len(each["partitions"]) for each in answer.json["writers"]}
-    assert (names, answer.json["refused"]) == ({"": PARTITIONS, f"{topic}-last": 1}, [])
+    names = Counter[str]()
+    for each in answer.json["writers"]:
+        names[each["transactional_id"]] += len(each["partitions"])
+    expected = {"": PARTITIONS + 1, f"{topic}-last": 1, f"{topic}-aborts": PARTITIONS}
+    assert (names, answer.json["refused"]) == (expected, [])
     assert "not merged" in heliostat(config, *wait[:-1], f"{topic}-keys").said
+
+
+def assert_proven(
+    config: Path, sites: Mapping[str, str], topic: str, producers: list[SiteProducer]
+) -> None:
+    """Each record is once at each site, as the logs say, and as both links prove."""
+    for link in load_config(config).links:  # ends alone count a marker as well
+        assert heliostat(config, "switch", link.name, "--rolling", "--wait", topic).returncode == 0
+    assert_merged(sites, topic, producers)
+    proof = heliostat(config, "verify", "--complete", "--json", "--topic", topic)
+    assert proof.returncode == 0, proof.said
+    assert int(proof.json["records"]) == sum(written(producers))
 
 
 def test_a_running_mirror_is_merged_and_its_producers_move(
     cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
-    """Given a mirror whose source is written all the time / when the turn dies before its last
+    """Given a mirror with breaks, of a source that is written / when the turn dies before its last
     row / then it goes on as a mirror. When it is turned / then its driver does not; with a link
     back from the cut, and producers at both sites, each record is once at each, in order. When it
     is finished while one still writes at the source / then that is named, and both links go on;
-    afterwards they copy the topic no more, also once they begin again.
+    afterwards they copy the topic no more, also once they begin again. Groups from before the cut
+    go on at the other site: nothing is skipped, and what they read again was foretold.
     """
     topic, name = fresh_name("rolling"), fresh_name("away")
     sites = {"summit": cluster_pair.source.bootstrap, "base": cluster_pair.target.bootstrap}
@@ -142,7 +204,9 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
     merged = {**away, "topics": {**topics, "naming": "merge"}}
     mirror = config_of(tmp_path / "mirror.yaml", sites, [away])
     turned = config_of(tmp_path / "turned.yaml", sites, [merged])
+    start_late(sites["summit"], topic)
     producers = [SiteProducer(site, each, topic) for site, each in sites.items()]
+    groups = [MovingGroup(sites, topic, fresh_name("moves"), site) for site in sites]
     words = "switch", name, "--rolling", "--yes", "--json", "--topics", topic
 
     def at_base() -> list[int]:
@@ -157,12 +221,17 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             wait_for("the mirror", lambda: more_than([0] * PARTITIONS))
             tried = heliostat(turned, *words[:-2], "--dry-run").json
             assert (tried["topics"], [*tried["refused"]]) == ([topic], [f"{topic}-keys"])
+            break_off(sites["summit"], topic)
+            assert "compacted" in heliostat(turned, *words[:-2]).said
             assert "topics.naming: merge" in heliostat(mirror, *words).said
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(LinkState, "put_mirrors", lost)
                 assert "lost before" in heliostat(turned, *words).said
             left = at_base()
             wait_for("a mirror as before", lambda: more_than(left))
+            for group in groups:
+                group.read_on(random.Random(40))
+            groups[0].published(mirror)
             answer = heliostat(turned, *words)
             assert answer.returncode == 0, answer.said
             cuts = answer.json["cuts"]
@@ -181,12 +250,8 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             assert_moves(both, sites, producers, name, topic)
             writing.close()
             wait_level(both, sites, topic, written(producers))
-            for each in (name, back["name"]):  # ends alone count a marker as well
-                assert heliostat(both, "switch", each, "--rolling", "--wait", topic).returncode == 0
-            assert_merged(sites, topic, producers)
-            proof = heliostat(both, "verify", "--complete", "--json", "--topic", topic)
-            assert proof.returncode == 0, proof.said
-            assert int(proof.json["records"]) == sum(written(producers))
+            assert_proven(both, sites, topic, producers)
+            assert_groups_go_on(both, logs_of(sites, topic), groups, cuts[topic])
             done = heliostat(both, *end)
             assert done.returncode == 0, done.said
             left, _ = heliostat(both, *words[:3], "--last", "--json").json["topics"]

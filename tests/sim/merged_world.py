@@ -118,6 +118,10 @@ class Broker:
         for log, seen in zip(self.logs, self.seen, strict=True):
             seen.update((offset, record.value or b"") for offset, record in log.committed())
 
+    def left(self) -> list[int]:
+        """Offsets of records that are still there."""
+        return [offset for log in self.logs for offset, _ in log.committed()]
+
     def elect(self, at: int) -> int:
         """An unclean election: a log loses its newest batches; return its end."""
         self.look()

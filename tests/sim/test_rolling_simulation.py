@@ -22,6 +22,7 @@ from sim.test_merge_simulation import KILLS, STEPS, WRITES, run
 from typing_extensions import override
 
 from heliostat.merge.in_place import MirrorStand, NotInPlaceError, first_note
+from heliostat.merge.own_end import OwnNote
 from heliostat.names import Offset, ProducerId
 from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
@@ -85,7 +86,10 @@ class MirrorOf(Rounds):
 
     def merge(self) -> None:
         """Turn it; from here on B may be written, and the link back goes."""
-        note = first_note(self.stand(), self.link.ids[-1])
+        self.merge_by(first_note(self.stand(), self.link.ids[-1]))
+
+    def merge_by(self, note: OwnNote) -> None:
+        """Go on as a merged topic, by the note that is durable."""
         self.world.source, self.world.target = self._views
         self.link.rounds = self.rounds
         self.link.durable[0].note = note
@@ -110,7 +114,7 @@ def mirrored(sites: Sites) -> MirrorOf:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("part", chunks(1 / 3, size=50))
+@pytest.mark.parametrize("part", chunks(1 / 6, size=50))
 def test_a_mirror_goes_on_as_a_merged_topic(part: range) -> None:
     """Given what a killed round has sent, and brokers that forget producers / then each record is
     once at each site, in order.

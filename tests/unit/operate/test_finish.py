@@ -229,9 +229,11 @@ def test_what_of_other_links_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> N
     states = [StateAt(LinkName("third"), rows), StateAt(LinkName("apart"), {})]
     asked: list[LinkName | None] = []
 
+    leaderless: set[str] = set()
+
     def look(_: object, __: object, but: LinkName | None) -> Any:
         asked.append(but)
-        return SimpleNamespace(states=states)
+        return SimpleNamespace(states=states, leaderless=frozenset(leaderless))
 
     status = SimpleNamespace(state="no_owner", state_in_words=lambda: "nobody runs it")
     monkeypatch.setattr(finishing, "target_states", look)
@@ -241,6 +243,15 @@ def test_what_of_other_links_is_in_the_way(monkeypatch: pytest.MonkeyPatch) -> N
     assert (fed.code, fed.weight) == ("fed_by_others", Weight.STOPS)
     assert "link third writes t" in fed.text
     assert asked == ["back"]
+    states[0] = StateAt(LinkName("third"), {f"making/{T}": record.to_json()})
+    assert [each.code for each in desk._of_others()] == ["fed_by_others"]  # it is about to
+    states[:] = [StateAt(LinkName("odd"), {}, "topic x has records that are not its link's own")]
+    leaderless |= {"heliostat.back.state", "heliostat.hidden.state"}
+    [unknown] = desk._of_others()
+    assert (unknown.code, unknown.weight) == ("feeds_unknown", Weight.ASKS)
+    assert unknown.text.endswith(
+        "hidden.state has no leader; topic x has records that are not its link's own"
+    )
     told = list(desk._of_back())
     assert [each.code for each in told] == ["no_link_back", "back_not_begun", "back_not_running"]
     assert {each.weight for each in told} == {Weight.TOLD}

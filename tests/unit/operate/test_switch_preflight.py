@@ -131,11 +131,14 @@ def test_groups_that_are_not_synced_are_told() -> None:
 def test_ids_of_the_targets_own_are_told() -> None:
     """Given a link that rewrites schema ids / when it is to be switched / then only a way back that
 
-    does so, too, turns its mirrors round: it is told.
+    does so, too, turns its mirrors round: it is told. No way turns merged topics round.
     """
-    settings = {"name": "l", "source": "a", "target": "b", "schemas": {"strategy": "rewrite"}}
+    settings: dict[str, Any] = {"name": "l", "source": "a", "target": "b"}
+    settings["schemas"] = {"strategy": "rewrite"}
     [told] = problems(LinkConfig.model_validate(settings))
     assert (told.code, told.weight) == ("other_ids", Weight.TOLD)
+    settings["topics"] = {"naming": "merge"}
+    assert not problems(LinkConfig.model_validate(settings))
 
 
 class Brokers:

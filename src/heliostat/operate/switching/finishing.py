@@ -27,7 +27,8 @@ from heliostat.operate.switching.desk import LinkDesk, Order, switch_desk
 from heliostat.operate.switching.link_back import LinkBack, link_back_of
 from heliostat.other_links.at_target import target_states
 from heliostat.state.connections import LinkConnections
-from heliostat.state.link_state import Stored, mirrors_in
+from heliostat.state.link_state import Stored, feeds_in
+from heliostat.state_topics import state_topic
 from heliostat.topics.select import selection_of
 
 REPORTED_WITHIN_S = 45.0
@@ -94,17 +95,18 @@ class FinishDesk(LinkDesk):
         topics = set(self._order.topics)
         but = None if self._back is None else LinkName(self._back.link.name)
         try:
-            states = target_states(self._both.source, self._source, but).states
+            seen = target_states(self._both.source, self._source, but)
         except BrokerError as error:
-            hint = "grant Read on heliostat.*; or look for them, and --accept feeds_unknown"
-            text = f"whether other links write them at the source can't be told: {error.text}"
-            yield Problem("feeds_unknown", text, hint, Weight.ASKS)
+            yield _feeds_unknown(error.text)
             return
-        for state in states:
-            names = sorted(topics & {each.target for each in mirrors_in(state.rows).values()})
-            if names:
+        hidden = [f"{name} has no leader" for name in sorted(seen.leaderless - {_state_of(but)})]
+        if unread := [*hidden, *(each.why_odd for each in seen.states if each.why_odd)]:
+            yield _feeds_unknown(first_of(unread))
+        for state in seen.states:
+            there = {feed.record.target for feed in feeds_in(state.link, state.rows)}
+            if names := sorted(topics & there):
                 text = f"link {state.link} writes {first_of(names)} at the source as well"
-                hint = "stop it and remove its state there, or have it in this configuration"
+                hint = "stop it and remove its state there; a link back belongs into this file"
                 yield Problem("fed_by_others", text, hint, Weight.STOPS)
 
     def _of_writers(self) -> Iterator[Problem]:
@@ -157,6 +159,16 @@ class FinishDesk(LinkDesk):
         text = "no link leads back" if self._back is None else self._back.give_away()
         answer = super().promote()
         return Answer(f"{text}; {answer.text}", answer.facts)
+
+
+def _feeds_unknown(why: str) -> Problem:
+    text = f"whether other links write them at the source can't be told: {why}"
+    hint = "grant Read on heliostat.*; or look for them, and --accept feeds_unknown"
+    return Problem("feeds_unknown", text, hint, Weight.ASKS)
+
+
+def _state_of(link: LinkName | None) -> TopicName | None:
+    return None if link is None else TopicName(state_topic(link))
 
 
 def copied_by(crossed: Crossed, topics: Collection[TopicName]) -> Copied:

@@ -115,7 +115,7 @@ def _one_way(link: LinkConfig, stored: Stored, topics: Collection[TopicName]) ->
 
 
 def _of_schemas(link: LinkConfig) -> Iterator[Problem]:
-    if link.schemas.strategy == "rewrite":
+    if link.schemas.strategy == "rewrite" and not link.topics.merges:  # no way back to tell of
         yield Problem(
             "other_ids",
             "records have schema ids of the target's own (schemas.strategy: rewrite)",
