@@ -152,7 +152,7 @@ def turn_in_place(
                 raise error
             ownership.hold(OWN_LASTS_S)
             starts = _write(link, desk, state, judged.stored, judged.notes)
-            cuts = judged.cuts({name: row.merged for name, row in starts.items()})
+            cuts = judged.cuts({name: row.cuts for name, row in starts.items()})
             return Turned(LinkName(link.name), cuts, tuple(starts))
 
 
@@ -168,9 +168,12 @@ class _Judgement:
     def cuts(
         self, new: Mapping[TopicName, Mapping[PartitionId, Offset]]
     ) -> dict[TopicPartition, Offset]:
-        """Return all cuts: new ones, and those of topics that were merged before."""
+        """Return all cuts: new ones, and those of mirrors that were merged in place before.
+
+        A topic that was merged from its beginning has none: its link back begins where it likes.
+        """
         starts = self.stored.starts
-        cuts = {name: starts[name].merged for name in self.names if name in starts} | dict(new)
+        cuts = {name: starts[name].cuts for name in self.names if name in starts} | dict(new)
         return {
             TopicPartition(name, number): offset
             for name, row in cuts.items()
@@ -360,7 +363,8 @@ def _write(
         rows.put(LinkName(link.name), ids)
         notes.put_own(found)
     starts = {
-        name: replace(stored.starts[name], merged=_cuts(each)) for name, each in found.items()
+        name: replace(stored.starts[name], merged=_cuts(each), cuts=_cuts(each))
+        for name, each in found.items()
     }
     state.put_starts(starts)
     records = {name: replace(stored.mirrors[name], is_merged=True) for name in found}

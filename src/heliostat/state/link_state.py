@@ -97,13 +97,28 @@ class Starts:
     """Source offsets at which the partitions of one mirror begin; valid for that topic id only.
 
     `adopted` are the target's log end offsets when the link took the mirror over, `merged` those
-    when it began to merge: the first own record lands there or later.
+    when it began to merge: the first own record lands there or later. `cuts` are those of them
+    where a mirror became merged: below it all is the mirror's.
     """
 
     target_id: TopicId | None
     offsets: dict[PartitionId, Offset] = field(default_factory=dict)
     adopted: dict[PartitionId, Offset] = field(default_factory=dict)
     merged: dict[PartitionId, Offset] = field(default_factory=dict)
+    cuts: dict[PartitionId, Offset] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """As JSON, for the state topic."""
+        rows = {"adopted": self.adopted, "merged": self.merged, "cuts": self.cuts}
+        return {
+            "target_id": None if self.target_id is None else str(self.target_id),
+            "starts": _by_number(self.offsets),
+            **{name: _by_number(row) for name, row in rows.items() if row},
+        }
+
+
+def _by_number(offsets: Mapping[PartitionId, Offset]) -> dict[str, int]:
+    return {str(number): offset for number, offset in offsets.items()}
 
 
 @dataclass(slots=True)
@@ -184,6 +199,7 @@ def starts_in(rows: Mapping[str, Mapping[str, Any]]) -> dict[TopicName, Starts]:
             _offsets(value["starts"]),
             _offsets(value.get("adopted", {})),
             _offsets(value.get("merged", {})),
+            _offsets(value.get("cuts", {})),
         )
         for key, value in rows.items()
         if key.startswith(START_PREFIX)
@@ -450,19 +466,8 @@ class LinkState:
 
     def put_starts(self, starts: Mapping[TopicName, Starts]) -> None:
         """Record the source offsets at which partitions of mirrors begin."""
-        self._state.write_many(
-            {
-                f"{START_PREFIX}{name}": {
-                    "target_id": None if row.target_id is None else str(row.target_id),
-                    "starts": {str(p): offset for p, offset in row.offsets.items()},
-                    **({"adopted": adopted} if adopted else {}),
-                    **({"merged": merged} if merged else {}),
-                }
-                for name, row in starts.items()
-                for adopted in [{str(p): offset for p, offset in row.adopted.items()}]
-                for merged in [{str(p): offset for p, offset in row.merged.items()}]
-            }
-        )
+        rows = {f"{START_PREFIX}{name}": row.to_json() for name, row in starts.items()}
+        self._state.write_many(rows)
 
     def put_driver(self, report: Mapping[str, object]) -> None:
         """Write the driver's report to the topic of the lanes' reports."""

@@ -22,8 +22,8 @@ from heliostat.state.link_state import Starts, Stored
 from heliostat.state.merged_notes import OwnNotes
 from heliostat.topics.values import MirrorRecord
 
-T, U, V = (TopicName(name) for name in "tuv")
-ZERO = PartitionId(0)
+T, U, V, W = (TopicName(name) for name in "tuvw")
+ZERO, ONE = PartitionId(0), PartitionId(1)
 
 
 def config(naming: str = "merge") -> Config:
@@ -39,18 +39,25 @@ def record(name: TopicName, *, is_merged: bool) -> MirrorRecord:
 
 
 class World:
-    """A link of a merged topic, a mirror, and one that can't be merged."""
+    """A link of a mirror, of one that was merged in place and has grown since, and of a topic that
+
+    was merged from its beginning, which has no cut: a link back would leave out what is before it.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, refused: dict[TopicName, Refused]) -> None:
         self.calls: list[str] = []
         note = OwnNotes("id", {ZERO: OwnNote(Offset(9), Offset(9), 1)})
         starts = {
-            T: Starts(None, {ZERO: Offset(0)}, merged={ZERO: Offset(4)}),
+            T: Starts(
+                *(None, {ZERO: Offset(0), ONE: Offset(0)}, {}, {ZERO: Offset(4), ONE: Offset(6)}),
+                cuts={ZERO: Offset(4)},
+            ),
+            W: Starts(None, {ZERO: Offset(0)}, merged={ZERO: Offset(7)}),
             U: Starts(None, {ZERO: Offset(0)}),
         }
-        mirrors = {T: record(T, is_merged=True), U: record(U, is_merged=False)}
+        mirrors = {name: record(name, is_merged=name != U) for name in (T, U, W)}
         self.stored = Stored(mirrors=mirrors, starts=starts)
-        judged = _Judgement(self.stored, [T, U], {U: note}, refused)
+        judged = _Judgement(self.stored, [T, U, W], {U: note}, refused)
         state = SimpleNamespace(close=lambda: None, read=lambda: self.stored)
 
         @contextmanager
@@ -64,7 +71,7 @@ class World:
 
         def write(*_: object) -> dict[TopicName, Starts]:
             self.calls.append("write")
-            return {U: Starts(None, merged={ZERO: Offset(9)})}
+            return {U: Starts(None, merged={ZERO: Offset(9)}, cuts={ZERO: Offset(9)})}
 
         def give_way(*_: object) -> None:
             self.calls.append("give way")
@@ -125,10 +132,11 @@ def test_how_far_each_topic_is(monkeypatch: pytest.MonkeyPatch) -> None:
     ends = SimpleNamespace(partitions={ZERO: None, PartitionId(1): None})
     given = SimpleNamespace(promotion=SimpleNamespace(ends=ends))
     world.stored.promoted[V] = cast("Any", given)
-    stages = RollingStage.MERGED, RollingStage.MIRROR, RollingStage.GIVEN_AWAY
+    merged_stage = RollingStage.MERGED
+    stages = merged_stage, RollingStage.MIRROR, RollingStage.GIVEN_AWAY, merged_stage
     topics = tuple(
         RollingTopic(name, stage, count)
-        for name, stage, count in zip((T, U, V), stages, (1, 1, 2), strict=True)
+        for name, stage, count in zip((T, U, V, W), stages, (2, 1, 2, 1), strict=True)
     )
     assert rolling_topics(world.stored) == topics
     standing = rolling.rolling_of(both, both.links[0])
@@ -136,12 +144,12 @@ def test_how_far_each_topic_is(monkeypatch: pytest.MonkeyPatch) -> None:
     mirror, merged, given_away, back = standing.describe()
     assert mirror.startswith("1 topics (1 partitions) are still mirrors: nothing of them is copied")
     assert (merged, given_away) == (
-        "1 topics (1 partitions) are merged",
+        "2 topics (3 partitions) are merged",
         "1 topics (2 partitions) are given away",
     )
     assert back == "back brings records back"
     world.stored.promoted[V] = cast("Any", SimpleNamespace(promotion=SimpleNamespace(ends=None)))
-    assert rolling_topics(world.stored)[-1].partitions is None, "what is not known is not 0"
+    assert rolling_topics(world.stored)[-2].partitions is None, "what is not known is not 0"
     monkeypatch.setattr(rolling, "wish_desk", None)
     mirrors = config("same")
     assert not rolling.rolling_of(mirrors, mirrors.links[0]).merges
