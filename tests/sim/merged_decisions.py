@@ -11,8 +11,9 @@ from sim.merged_world import Link, OwnLog
 
 from heliostat.gaps.choices import Cause, Effect, Facts, GapChoice, effect_of, still_holds
 from heliostat.merge.landed_log import UnknownPlaceError
-from heliostat.merge.shared_records import PlacedRecord, shared_end
+from heliostat.merge.shared_records import PlacedRecord, SharedEnd, shared_end
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
+from heliostat.offsets.offset_map import Break
 from heliostat.records.copier.lane import PartitionCode
 
 PARTITION = TopicPartition(TopicName("t"), PartitionId(0))
@@ -29,6 +30,7 @@ class BothLogs:
     def __init__(self, link: Link) -> None:
         self._link = link
         self._sent = link.world.offset_map(0)
+        self.jump = link.jump or Break(0, 0)
 
     def read(self, start: Offset) -> tuple[Iterable[PlacedRecord], Iterable[PlacedRecord]]:
         """See `shared_end`."""
@@ -47,7 +49,7 @@ class BothLogs:
                     yield PlacedRecord(offset, content, batch.leader_epoch)
 
     def _at_target(self, start: Offset) -> Iterator[PlacedRecord]:
-        first = self._sent.target_of(start)
+        first = max(self._sent.target_of(start), self.jump.target)
         for batch in OwnLog(self._link.target.logs[0], self._link).batches:
             for record in records_of(batch.data):
                 number = batch.base_offset + record.delta
@@ -71,7 +73,12 @@ def facts_of(sites: Sites, link: Link) -> Facts | None:
         now = epoch_end(source, epoch)
         if now.end < copied_to or now.epoch < epoch:
             at = now.end if now.epoch == epoch else None
-            end = shared_end(BothLogs(link).read, Offset(0), at, position, is_compacted=False)
+            both = BothLogs(link)
+            lowest = Offset(both.jump.source)
+            if at is not None and at < lowest:
+                end: SharedEnd | None = SharedEnd(at, -1)
+            else:
+                end = shared_end(both.read, lowest, at, position, is_compacted=False)
             if end is not None:
                 diverged_at = end.offset
                 shared_epoch = now.epoch if end.epoch < 0 else end.epoch

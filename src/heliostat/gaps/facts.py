@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, ConfigEntry, ListedOffset
 from heliostat.errors import BrokerError
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Facts
-from heliostat.gaps.ledger import CopiedTopic, copied_of
+from heliostat.gaps.ledger import CopiedTopic, GapLedger, copied_of
 from heliostat.gaps.source_truncation import truncations
 from heliostat.merge.shared_records import SharedEnd
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.ends_then_maps import EndsThenMaps
 from heliostat.offsets.marks import MirrorId
-from heliostat.offsets.offset_map import MapReader, OffsetMap
+from heliostat.offsets.offset_map import Break, MapReader, OffsetMap
 from heliostat.topics.values import MirrorRecord
 
 
@@ -31,6 +31,19 @@ class SharedAsk(NamedTuple):
     same_below: Offset | None
     """Source offset below which nothing was lost, by leader epochs; None: these say nothing."""
     is_compacted: bool
+    jump: Break | None = None
+    """Where it went on by the last decision: of what is before, the map may tell wrong offsets."""
+
+    @property
+    def is_before_jump(self) -> bool:
+        """Whether all since that decision is lost: then the epoch's end is exact.
+
+        What was noted since is not before it, and an epoch that ends before what was noted of it
+        was cut there. Only what has crossed since a note is not told by epochs.
+        """
+        if self.jump is None or self.same_below is None:
+            return False
+        return self.same_below < self.jump.source
 
 
 class OwnRecords(Protocol):
@@ -62,6 +75,8 @@ class Ask:
     target: TopicPartition
     begin: Offset
     is_dense: bool = True
+    jump: Break | None = None
+    """Where it went on by the last decision, if there was one."""
 
 
 def asks_of(
@@ -86,6 +101,17 @@ def asks_of(
             is_dense,
         )
         for number in sorted(partitions)
+    ]
+
+
+def with_jumps(asks: Iterable[Ask], ledger: GapLedger, record: MirrorRecord) -> list[Ask]:
+    """Return asks with where each went on by the last decision on this target topic."""
+    rows, target_id = ledger.jumps(), id_text(record.target_id)
+    return [
+        replace(ask, jump=row.jump)
+        if (row := rows.get(ask.source)) is not None and row.target_id == target_id
+        else ask
+        for ask in asks
     ]
 
 
@@ -206,7 +232,9 @@ def _own_stand(
         return _Stand(NOT_THERE, ask.begin, _NOWHERE, number)
     found, parted = _NOWHERE, noted.parted
     if own is not None and parted is not _NOWHERE:
-        asked = SharedAsk(ask.source, ask.target, known, number, parted.at, not ask.is_dense)
+        asked = SharedAsk(
+            *(ask.source, ask.target, known, number, parted.at), not ask.is_dense, ask.jump
+        )
         shared = own.shared_end(asked)
         if shared is not None:
             found = _Parted(shared.offset, parted.epoch if shared.epoch < 0 else shared.epoch)

@@ -28,7 +28,7 @@ from heliostat.gaps.choices import (
 )
 from heliostat.gaps.copy_progress import CopyProgress
 from heliostat.gaps.decisions import Chosen, Decisions
-from heliostat.gaps.facts import Ask, OwnRecords, gather
+from heliostat.gaps.facts import Ask, OwnRecords, gather, with_jumps
 from heliostat.gaps.ledger import CopyNote, GapLedger, GapRow
 from heliostat.gaps.record_errors import RecordErrors
 from heliostat.gaps.rows import Memory, decided_row, whole_topics
@@ -78,7 +78,7 @@ class FactFinder:
         found = gather(
             self.source,
             self.target,
-            asks,
+            with_jumps(asks, self.ledger, record),
             record=record,
             code=code,
             maps=self.maps,

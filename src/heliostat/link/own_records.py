@@ -109,6 +109,8 @@ class OwnRecordsLook:
         ConnectionLost
             A site does not answer.
         """
+        if ask.is_before_jump:
+            return SharedEnd(Offset(ask.same_below or 0), -1)
         try:
             with (
                 self._merged_site().look({ask.target.topic}) as seen,
@@ -169,7 +171,9 @@ class _BothLogs:
         bounds = source.bounds([ask.source])[ask.source]
         self._end = bounds.end
         first = max(self._landed.before(self._log.start), ask.known.known_from)
-        self.lowest = Offset(max(bounds.start, ask.known.source_of(first)))
+        self._first = Offset(0) if ask.jump is None else Offset(ask.jump.target)
+        begins = ask.known.source_of(max(first, self._first))
+        self.lowest = Offset(max(bounds.start, begins))
         self.ids = LinkIds(frozenset(), frozenset())
         """Read after the ends of both logs."""
 
@@ -186,7 +190,7 @@ class _BothLogs:
 
     def _at_target(self, start: Offset) -> Iterator[PlacedRecord]:
         known, end = self._ask.known, self._ask.end
-        first = known.target_of(start)
+        first = max(known.target_of(start), self._first)
         place = self._landed.place_of(first)
         number = self._landed.before(place)
         stream = PartitionStream(self._target, self._ask.target, place, self._log.end)

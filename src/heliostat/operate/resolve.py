@@ -23,7 +23,7 @@ from heliostat.gaps.choices import (
     effect_of,
     why_not,
 )
-from heliostat.gaps.facts import Ask, OwnRecords, asks_of, gather
+from heliostat.gaps.facts import Ask, OwnRecords, asks_of, gather, with_jumps
 from heliostat.gaps.ledger import GapDecision
 from heliostat.gaps.originals import look
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition, id_text
@@ -123,7 +123,7 @@ def explain(
                     gather(
                         source,
                         target,
-                        _asks(item, record, stored, configs),
+                        with_jumps(_asks(item, record, stored, configs), ledger, record),
                         record=record,
                         code=item.code,
                         maps=lambda: read_maps(access, LinkName(link.name)),

@@ -16,7 +16,7 @@ from heliostat.gaps.ledger import CopyNote
 from heliostat.merge.shared_records import SharedEnd
 from heliostat.names import Offset, PartitionId, TopicPartition
 from heliostat.offsets.marks import MirrorId
-from heliostat.offsets.offset_map import Break
+from heliostat.offsets.offset_map import Break, OffsetMap
 
 GO_ON = OF_RECORDS | {Cause.SOURCE_OVERTOOK, Cause.SOURCE_TRUNCATED, Cause.SOURCE_RECREATED}
 NUMBER = 40
@@ -147,6 +147,25 @@ def test_a_second_election_after_the_decision_is_found(merged: Merged) -> None:
     merged.told()
     merged.cut(20)
     assert "from offset 20 on" in merged.spec().truncated
+    merged.go_on()
+    assert [each.jump for each in merged.own.asked] == [None, Break(NUMBER, 30)]
+
+
+@pytest.mark.parametrize(
+    ("jump", "same_below", "is_exact"),
+    [
+        (None, 20, False),
+        (Break(9, 30), None, False),
+        (Break(9, 30), 30, False),
+        (Break(9, 30), 29, True),
+    ],
+)
+def test_an_epoch_that_ends_before_the_last_decision_ends_at_the_cut(
+    jump: Break | None, same_below: int | None, *, is_exact: bool
+) -> None:
+    below = None if same_below is None else Offset(same_below)
+    ask = SharedAsk(P, P, OffsetMap(), Offset(9), below, is_compacted=False, jump=jump)
+    assert ask.is_before_jump is is_exact
 
 
 def test_nothing_is_decided_where_contents_show_no_cut(merged: Merged) -> None:
