@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import time
-from contextlib import ExitStack
+from collections.abc import Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kafka import KafkaProducer
+from support.cleaning import read_committed
 from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name
 from support.command import heliostat, said
 from support.links import LinkProcess, RunningLink, ends, kill, wait_for
@@ -22,7 +25,14 @@ from support.merged import (
 from support.provoked import Provoked
 
 from heliostat.clusters.admin import ClusterAdmin
-from heliostat.names import TopicName
+from heliostat.config import load_config
+from heliostat.errors import Refused
+from heliostat.gaps.choices import GapChoice
+from heliostat.gaps.facts import SharedAsk
+from heliostat.link.own_records import OwnRecordsLook
+from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.offsets.store import read_maps
+from heliostat.operate.resolve import DecisionOptions, decide, explain
 from heliostat.state_topics import PRODUCERS_TOPIC
 from heliostat_sandbox import Cluster
 
@@ -52,13 +62,57 @@ def verified(config: Path, topic: str) -> int:
     return int(answer.json["records"])
 
 
+def assert_goes_on_without_a_record(
+    config: Path, sites: Mapping[str, str], topic: str, crossed: int
+) -> None:
+    """Decide on a record that is gone before it crosses; what crossed before is at both sites."""
+    loaded, at = load_config(config), TopicPartition(TopicName(topic), PartitionId(0))
+    link = next(each for each in loaded.links if each.source == "summit")
+    here, there = (loaded.clusters[each].access() for each in (link.source, link.target))
+    with ClusterAdmin(there) as admin:
+        topic_id = admin.describe_topics([at.topic])[at.topic].topic_id
+    known = read_maps(there, LinkName(link.name)).of(at, id_text(topic_id))
+    for same_below in (None, known.source_of(crossed // 2)):
+        ask = SharedAsk(at, at, known, Offset(crossed), same_below, is_compacted=False)
+        with closing(OwnRecordsLook(link, here, there)) as look:
+            assert look.ends([(at, id_text(topic_id))]) == {at: crossed}
+            shared = look.shared_end(ask)
+        assert shared is not None
+        assert shared.offset == known.source_of(crossed - 1) + 1
+    assert heliostat(config, "pause", link.name, "--topic", topic).returncode == 0
+    with closing(KafkaProducer(bootstrap_servers=sites["summit"].split(","))) as producer:
+        producer.send(topic, value=b"gone", partition=0)
+        behind = producer.send(topic, value=b"behind it", partition=0).get(10.0).offset
+    with ClusterAdmin(here) as admin:
+        admin.delete_records({at: Offset(behind)})
+    assert heliostat(config, "resume", link.name, "--topic", topic).returncode == 0
+
+    def options() -> list[DecisionOptions]:
+        try:
+            return explain(loaded, link, at.topic)
+        except Refused:
+            return []
+
+    [found] = wait_for("a record that is gone", options)
+    choices = [each.choice for each in found.options if not each.why_not]
+    assert choices == [GapChoice.CONTINUE, GapChoice.WAIT]
+    assert (found.facts.is_merged, found.facts.target_end) == (True, crossed)
+    end = ends(sites["base"], {topic: 1})[topic]
+    decide(loaded, link, [found], GapChoice.CONTINUE, "somebody")
+    wait_for("the record behind it", lambda: ends(sites["base"], {topic: 1})[topic] != end)
+    values = [row[3] for row in read_committed(sites["base"], topic, 0)]
+    assert values[-1] == b"behind it"
+    assert [len(values)] == [end[0] + 1]
+
+
 @pytest.mark.provokes("PRODUCERS_LOST", "refused:merge")
 def test_two_sites_write_one_topic_and_each_has_each_record_once(
     cluster_pair: ClusterPair, tmp_path: Path, provoked: Provoked
 ) -> None:
     """Given producers at both sites and both links / when their driver is killed / then nothing
-    lacks, is there twice, or is out of a site's order, and `verify` proves it. When the rows of
-    producer ids are deleted / then nothing is copied any more, and `verify` proves nothing.
+    lacks, is there twice, or is out of a site's order, and `verify` proves it. When a record is
+    gone before it crosses, and somebody decides / then the one behind it crosses. When the rows
+    of producer ids are deleted / then nothing is copied any more, and `verify` proves nothing.
     """
     topic = fresh_name("merged")
     sites = {"summit": cluster_pair.source.bootstrap, "base": cluster_pair.target.bootstrap}
@@ -82,10 +136,10 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
         assert_merged(sites, topic, producers)
         assert verified(config, topic) == sum(wanted)
         provoked("refused:merge", said(config, "plan")[0]["refuse"][f"{topic}-keys"])
+        assert_goes_on_without_a_record(config, sites, topic, producers[0].written[0])
         with ClusterAdmin(sites["summit"].split(",")) as admin:
             admin.delete_topics([TopicName(PRODUCERS_TOPIC)])
-        wait_for("stopped partitions", lambda: stops(config))
-        for each in stops(config):
+        for each in wait_for("stopped partitions", lambda: stops(config)):
             provoked("PRODUCERS_LOST", each)
         assert link.stop() == 0
     answer = heliostat(config, "verify", "--complete", "--json", "--topic", topic)

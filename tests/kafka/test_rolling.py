@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +186,18 @@ def assert_proven(
     assert int(proof.json["records"]) == sum(written(producers))
 
 
+def assert_one_stops_all(turned: Path, words: tuple[str, ...], topic: TopicName) -> None:
+    """A compacted topic among all is named by a dry run, and by the turn, which changes nothing."""
+    tried = heliostat(turned, *words, "--dry-run").json
+    assert (tried["topics"], [*tried["refused"]]) == ([topic], [f"{topic}-keys"])
+    assert "compacted" in heliostat(turned, *words).said
+
+
+def assert_given_away(both: Path, words: tuple[str, ...], topic: TopicName) -> None:
+    left, _ = heliostat(both, *words, "--last", "--json").json["topics"]
+    assert left == {"topic": topic, "stage": "given_away", "partitions": PARTITIONS}
+
+
 def test_a_running_mirror_is_merged_and_its_producers_move(
     cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
@@ -219,16 +232,13 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
         writing.enter_context(producers[0].at_work())
         with RunningLink(mirror):
             wait_for("the mirror", lambda: more_than([0] * PARTITIONS))
-            tried = heliostat(turned, *words[:-2], "--dry-run").json
-            assert (tried["topics"], [*tried["refused"]]) == ([topic], [f"{topic}-keys"])
             break_off(sites["summit"], topic)
-            assert "compacted" in heliostat(turned, *words[:-2]).said
+            assert_one_stops_all(turned, words[:-2], topic)
             assert "topics.naming: merge" in heliostat(mirror, *words).said
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(LinkState, "put_mirrors", lost)
                 assert "lost before" in heliostat(turned, *words).said
-            left = at_base()
-            wait_for("a mirror as before", lambda: more_than(left))
+            wait_for("a mirror as before", partial(more_than, at_base()))
             for group in groups:
                 group.read_on(random.Random(40))
             groups[0].published(mirror)
@@ -254,8 +264,7 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             assert_groups_go_on(both, logs_of(sites, topic), groups, cuts[topic])
             done = heliostat(both, *end)
             assert done.returncode == 0, done.said
-            left, _ = heliostat(both, *words[:3], "--last", "--json").json["topics"]
-            assert left == {"topic": topic, "stage": "given_away", "partitions": PARTITIONS}
+            assert_given_away(both, words[:3], topic)
         assert_no_link_copies(both, sites, topic, producers)
     for each in producers:
         each.close()

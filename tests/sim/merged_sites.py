@@ -16,6 +16,8 @@ from heliostat.merge.landed_log import LandedLog, OwnBatches, Stretch
 from heliostat.merge.places import Site
 from heliostat.names import Offset
 
+RESTS, REST_S = 0.15, 9.0
+
 
 class Sites:
     """Sites and the links between each two of them."""
@@ -81,7 +83,12 @@ class Sites:
         site.write(self.clock.wall_ms() - self.age_ms, transactions=transactions)
 
     def turn(self) -> None:
-        """One turn of any link; what is late arrives everywhere."""
+        """One turn of any link; what is late arrives everywhere.
+
+        Old records wait until nothing else can land: at times that long is nothing.
+        """
+        if self.age_ms and self.chance.random() < RESTS:
+            self.clock.sleep(REST_S)
         self.chance.choice(self.links).turn()
         for link in self.links:
             link.world.settle_late()

@@ -37,6 +37,7 @@ from heliostat.merge.own_end import (
 from heliostat.merge.places import Site
 from heliostat.merge.producers import SiteProducers
 from heliostat.names import LinkName, Offset, ProducerId
+from heliostat.offsets.offset_map import Break
 from heliostat.records.batches.crossed import leave_crossed
 from heliostat.records.copier.copier import Copier
 from heliostat.records.copier.network import (
@@ -270,6 +271,8 @@ class Link(Rounds):
         self.fetches_of_rows = 0
         self.first = Offset(0)
         """Source offset at which it begins."""
+        self.jump: Break | None = None
+        """Where it goes on by a decision; durable, as a row of the ledger."""
         self.led_by = [log.leader_epoch for log in target.logs]
         """Leader epochs of the target, known before its end was read."""
         self.take_id()
@@ -304,7 +307,14 @@ class Link(Rounds):
             copied=tuple(copied),
             may_land_s=LANDS_WITHIN_S,
             partitions=tuple(
-                replace(each, is_compacted=True, can_align=False) for each in made.partitions
+                replace(
+                    each,
+                    is_compacted=True,
+                    can_align=False,
+                    merged_from=Offset(0),
+                    jump=self.jump,
+                )
+                for each in made.partitions
             ),
         )
         self.copier = granted(Copier(spec, MergedNetwork(self), world.clock))

@@ -74,11 +74,14 @@ def test_forgotten_producers_and_retention_do_no_harm(part: range) -> None:
     A link that can't know where it ended stops; it never appends a record again.
     """
     found: Counter[str] = Counter()
+    shortened = 0
     for seed in part:
         sites = Sites(seed + 33_000_000, "AB")
         sites.forget_producers()
         run(sites, "retain")
         found += codes(sites.links)
+        shortened += sum(log.start > 0 for site in sites.sites.values() for log in site.logs)
+    assert shortened or not IS_WHOLE
     assert set(found) <= {PartitionCode.TAIL_UNKNOWN}
     assert found.total() <= len(part) // 10 + 1
 
@@ -189,9 +192,9 @@ def test_rows_of_a_topic_that_both_sites_write_in_turn_stay_few() -> None:
     Without packing there would be a row of some 150 bytes for each batch that crosses.
     """
     rows = size = breaks = records = 0
-    for seed in range(5 if IS_WHOLE else 1):
+    for seed in range(2 if IS_WHOLE else 1):
         sites = Sites(seed + 37_000_000, "AB", fault_rate=0.0)
-        for step in range(2000):
+        for step in range(1000):
             sites.write(transactions=False) if step % 3 == 0 else sites.turn()
         sites.copy_all()
         for link in sites.links:

@@ -17,6 +17,7 @@ from typing_extensions import override
 from heliostat.clusters.admin.values import ConfigEntry, ConfigSource
 from heliostat.config import ErrorsConfig, GapsConfig, LinkConfig, TopicsConfig
 from heliostat.gaps.choices import Facts, FailingRange, GapChoice
+from heliostat.gaps.facts import OwnRecords
 from heliostat.gaps.keeper import GapKeeper
 from heliostat.gaps.ledger import GapDecision, GapRow
 from heliostat.gaps.originals import Failing
@@ -114,6 +115,7 @@ class Turns:
         source: SimulatedCluster | None = None,
         offsets: Literal["auto", "exact"] = "auto",
         errors: ErrorsConfig | None = None,
+        own: OwnRecords | None = None,
     ) -> None:
         self.done: list[str] = []
         self.source = source or side(OLD_ID, 150, 200)
@@ -145,6 +147,7 @@ class Turns:
             errors=self.errors,
             clock=self.clock,
             events=self.events,
+            own=own,
         )
         self.keeper.begin()
         delete = ConfigEntry("delete", ConfigSource.DEFAULT, True, False, False)

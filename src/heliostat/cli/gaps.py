@@ -18,6 +18,7 @@ from heliostat.names import PartitionId, TopicName, TopicPartition
 from heliostat.ops.shown import time_text
 
 if TYPE_CHECKING:
+    from heliostat.gaps.choices import Facts
     from heliostat.gaps.ledger import GapRow
     from heliostat.operate.gaps import GapReport, PendingDecision
     from heliostat.operate.resolve import DecisionOptions
@@ -154,6 +155,16 @@ def resolve_command(  # noqa: PLR0917 - click passes them by name
     )
 
 
+def _at_target(facts: Facts) -> str:
+    if not facts.is_merged:
+        held = f"offsets {facts.target_start} to {facts.target_end - 1}"
+    elif facts.own_end_unknown:
+        held = f"an unknown number of the link's records: {facts.own_end_unknown}"
+    else:
+        held = f"{facts.target_end} records that the link has brought there"
+    return f"  target {facts.target} has {held}"
+
+
 def _explanation(explained: Sequence[DecisionOptions], choose: str | None) -> list[str]:
     lines: list[str] = []
     for item in explained:
@@ -162,7 +173,7 @@ def _explanation(explained: Sequence[DecisionOptions], choose: str | None) -> li
             f"{facts.source}: {item.stopped.state} [{item.stopped.code}] {item.stopped.reason}",
             f"  source has offsets {facts.source_start} to {facts.source_end - 1}",
             f"  next source offset of the mirror: {facts.position}",
-            f"  target {facts.target} has offsets {facts.target_start} to {facts.target_end - 1}",
+            _at_target(facts),
         ]
         for option in item.options:
             if choose not in {None, option.choice.value}:

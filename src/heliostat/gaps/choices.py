@@ -180,6 +180,8 @@ class Facts:
     """Whether each offset is a record: no hole so far, and the source does not compact."""
     diverged_at: Offset | None = None
     """First source offset that is another record now; None: not known."""
+    shared_epoch: int = -1
+    """Leader epoch of what the source still has before that."""
     begin: Offset = FROM_ITS_BEGINNING
     """Source offset at which the mirror began."""
     is_gone: bool = False
@@ -198,6 +200,11 @@ class Facts:
     """What can't be copied from the position on; None: not looked at, one record."""
     skip_to: Offset | None = None
     """Source offset at which an operator wants it to go on."""
+    is_merged: bool = False
+    """Others write into the target topic as well: `target_end` is the number of the link's own
+    records there, and nothing is deleted."""
+    own_end_unknown: str = ""
+    """Not empty: why that number is not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,8 +248,8 @@ def still_holds(facts: Facts) -> bool:
         case Cause.SOURCE_OVERTOOK:
             return facts.position < facts.source_start
         case Cause.SOURCE_TRUNCATED:
-            if facts.diverged_at is not None:
-                return facts.diverged_at < facts.position
+            if facts.diverged_at is not None:  # holes that were passed count as copied
+                return facts.diverged_at < max(facts.position, facts.copied_to or facts.position)
             return facts.position > facts.source_end or facts.is_known_truncated
         case _:
             return True
@@ -250,7 +257,9 @@ def still_holds(facts: Facts) -> bool:
 
 def why_not(facts: Facts, choice: GapChoice) -> str:
     """Return why a choice is not possible; empty if it is."""
-    return "" if effect_of(facts, choice) is not None else _obstacle(facts, choice)
+    if effect_of(facts, choice) is not None:
+        return ""
+    return _why_not_merged(facts, choice) or _obstacle(facts, choice)
 
 
 def _obstacle(facts: Facts, choice: GapChoice) -> str:
@@ -268,27 +277,39 @@ def _obstacle(facts: Facts, choice: GapChoice) -> str:
         return "offsets are to stay equal, and would go back"
     is_truncated = facts.cause is Cause.SOURCE_TRUNCATED
     unknown = "it is not known from which offset on the source has other records"
-    return (
-        unknown
-        if is_truncated
-        else ("the target would not accept our batches after records of others")
-    )
+    refused = "the target would not accept our batches after records of others"
+    return unknown if is_truncated else refused
+
+
+def _why_not_merged(facts: Facts, choice: GapChoice) -> str:
+    """Return why a choice is not possible where others write as well; empty: that is no reason.
+
+    What is appended again there, or left out, nothing takes back.
+    """
+    if not facts.is_merged:
+        return ""
+    if choice is GapChoice.RESTART:
+        return "nothing is deleted in a topic that others write as well"
+    if facts.own_end_unknown:
+        return f"how many records the link has appended is not known ({facts.own_end_unknown})"
+    if facts.cause is Cause.TARGET_UNKNOWN:
+        return "how many records the link has appended is not known: some might be there twice"
+    is_cut = facts.cause is Cause.TARGET_TRUNCATED
+    return "its offset map begins behind the cut: some records would be there twice" * is_cut
 
 
 def effect_of(facts: Facts, choice: GapChoice) -> Effect | None:
     """Return what a choice does; None if it is not possible."""
     if choice is GapChoice.WAIT:
         return Effect(
-            choice,
-            facts.position,
-            None,
-            None,
-            None,
+            *(choice, facts.position, None, None, None),
             empties=False,
             recreates=False,
             records="nothing is given up; this partition is not copied any further",
             consumers="the records up to here, and no new ones",
         )
+    if _why_not_merged(facts, choice):
+        return None
     if choice is GapChoice.RESTART:
         return _restart(facts)
     if choice is GapChoice.DEAD_LETTER and facts.cause not in OF_RECORDS:
@@ -303,9 +324,6 @@ def _continue(facts: Facts, choice: GapChoice) -> Effect | None:
         return None
     is_unknown = facts.cause is Cause.TARGET_UNKNOWN
     first, last, count, records = _unknown(facts) if is_unknown else _lost(facts)
-    target_end = facts.target_end
-    is_moved = goes_on != facts.position and not facts.fills
-    lands_at = goes_on if facts.fills else target_end
     if choice is GapChoice.DEAD_LETTER:
         records += ", kept in the dead letters"
     return Effect(
@@ -313,14 +331,25 @@ def _continue(facts: Facts, choice: GapChoice) -> Effect | None:
         first,
         last,
         count,
-        Break(target_end, goes_on),
+        Break(facts.target_end, goes_on),
         empties=False,
         recreates=False,
         records=records,
-        consumers=(
-            f"all that is there, then source offset {goes_on} at target offset {lands_at}"
-            + ("; offsets of both sides differ from there on, see the offset map" * is_moved)
-        ),
+        consumers=_seen_after(facts, goes_on),
+    )
+
+
+def _seen_after(facts: Facts, goes_on: Offset) -> str:
+    """Return what consumers see where copying continues at a source offset."""
+    if facts.is_merged:
+        return (
+            "all that is there, and what others write; source offset "
+            f"{goes_on} comes next of what the link brings (number {facts.target_end})"
+        )
+    is_moved = goes_on != facts.position and not facts.fills
+    lands_at = goes_on if facts.fills else facts.target_end
+    return f"all that is there, then source offset {goes_on} at target offset {lands_at}" + (
+        "; offsets of both sides differ from there on, see the offset map" * is_moved
     )
 
 
@@ -330,7 +359,8 @@ def _goes_on(facts: Facts) -> Offset | None:
         case Cause.SOURCE_OVERTOOK:
             return facts.source_start
         case Cause.SOURCE_TRUNCATED if facts.diverged_at is not None:
-            return max(facts.diverged_at, facts.source_start)
+            holds = facts.position < facts.diverged_at  # holes alone were lost, or the target more
+            return facts.position if holds else max(facts.diverged_at, facts.source_start)
         case Cause.SOURCE_RECREATED if not facts.is_gone:
             return facts.source_start
         case Cause.TARGET_TRUNCATED | Cause.TARGET_UNKNOWN:
@@ -447,6 +477,8 @@ def _truncated(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
             None,
             "the source lost records that the target has; how many is not known",
         )
+    if facts.position <= from_:
+        return from_, Offset(from_ - 1), 0, "none: no record that was copied is among what it lost"
     last = Offset(facts.position - 1)
     return (
         from_,

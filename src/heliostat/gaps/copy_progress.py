@@ -126,10 +126,21 @@ class CopyProgress:
         """Forget how far it was copied: that says nothing of the next mirror."""
         self._book.forget(source)
 
-    def pass_gap(self, source: TopicPartition) -> None:
-        """Forget how far it was copied and where it diverged: a gap there is recorded."""
+    def pass_gap(self, source: TopicPartition, still: CopyNote | None = None) -> None:
+        """Forget how far it was copied and where it diverged: a gap there is recorded.
+
+        Parameters
+        ----------
+        source
+            The partition.
+        still
+            Up to where the source still has what was copied. That stays noted: else nobody would
+            find that another election takes some of it. None: not known.
+        """
         self._book.forget(source)
         self.diverged.pop(source, None)
+        if still is not None:
+            self._book.begin_with(source, still)
 
     def _take(self, reports: Iterable[PartitionReport]) -> None:
         """Note progress, and record what the target lost of it: that is copied again."""

@@ -25,6 +25,7 @@ from heliostat.errors import HeliostatError
 from heliostat.gaps.choices import MIXES_WRITERS, OF_RECORDS, Cause, GapChoice
 from heliostat.gaps.copy_progress import CopyProgress
 from heliostat.gaps.decisions import Decisions
+from heliostat.gaps.facts import OwnRecords
 from heliostat.gaps.ledger import CopyNote, GapLedger, GapRow, copied_of
 from heliostat.gaps.record_errors import RecordErrors
 from heliostat.gaps.rows import Memory, gone_rows
@@ -60,6 +61,8 @@ class GapKeeper:
         Knows records that can't be copied.
     clock, events
         Time, and where decisions are logged.
+    own
+        See `heliostat.gaps.facts.gather`; `close` closes it.
     """
 
     def __init__(
@@ -73,9 +76,11 @@ class GapKeeper:
         errors: RecordErrors,
         clock: Clock,
         events: Events,
+        own: OwnRecords | None = None,
     ) -> None:
         self._replication_factor = link.state.replication_factor
         self._target = target
+        self._own = own
         self._ledger = ledger
         self._errors = errors
         self._clock = clock
@@ -86,7 +91,7 @@ class GapKeeper:
         fills = link.topics.offsets == "exact"
         self._decisions = Decisions(ledger, link.gaps, errors)
         self._settlement = Settlement(
-            FactFinder(source, target, maps, ledger, self._progress, fills),
+            FactFinder(source, target, maps, ledger, self._progress, fills, own),
             self._decisions,
             ledger,
             self._progress,
@@ -124,6 +129,8 @@ class GapKeeper:
             self._events.warn(f"the last minute's copy progress can't be written: {error}")
         finally:
             self._ledger.close()
+            if self._own is not None:
+                self._own.close()
 
     def report(self) -> dict[str, Any]:
         """Return sums for the driver's report."""

@@ -28,9 +28,11 @@ class Memory:
     """The source's selected topics, as seen in this reconciliation."""
 
     def is_of_mirror(self, row: GapRow) -> bool:
-        """Return whether a row of the ledger is about a partition of a mirror of the link."""
+        """Return whether a row of the ledger is about a partition that only the link writes."""
         record = self.mirrors.get(row.topic)
-        return record is not None and row.target == record.mirror_of(row.partition)
+        if record is None or record.is_merged:
+            return False
+        return row.target == record.mirror_of(row.partition)
 
     def asks(self, record: MirrorRecord, partitions: Iterable[PartitionId]) -> list[Ask]:
         """Return what to ask of partitions of a mirror."""

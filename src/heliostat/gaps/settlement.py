@@ -28,8 +28,8 @@ from heliostat.gaps.choices import (
 )
 from heliostat.gaps.copy_progress import CopyProgress
 from heliostat.gaps.decisions import Chosen, Decisions
-from heliostat.gaps.facts import Ask, after_jump, gather
-from heliostat.gaps.ledger import GapLedger, GapRow
+from heliostat.gaps.facts import Ask, OwnRecords, after_jump, gather, with_jumps
+from heliostat.gaps.ledger import CopyNote, GapLedger, GapRow
 from heliostat.gaps.record_errors import RecordErrors
 from heliostat.gaps.rows import Memory, decided_row, whole_topics
 from heliostat.gaps.target_cleanup import TargetCleanup
@@ -61,6 +61,8 @@ class FactFinder:
         Knows how far partitions were copied.
     fills
         Whether the link fills holes (`topics.offsets: exact`).
+    own
+        See `gather`.
     """
 
     source: ClusterAdmin
@@ -69,18 +71,20 @@ class FactFinder:
     ledger: GapLedger
     progress: CopyProgress
     fills: bool
+    own: OwnRecords | None = None
 
     def find(self, record: MirrorRecord, code: str, asks: list[Ask]) -> list[Facts]:
         """Return facts of a mirror's partitions, except those whose leader does not answer."""
         found = gather(
             self.source,
             self.target,
-            asks,
+            with_jumps(asks, self.ledger, record),
             record=record,
             code=code,
             maps=self.maps,
             copied=self.progress.of_topic(record.source),
             fills=self.fills,
+            own=self.own,
         )
         jumps = self.ledger.jumps()
         return [after_jump(facts, jumps.get(facts.source), record) for facts in found]
@@ -298,7 +302,7 @@ class Settlement:
             self._ledger.record([row])
         self._settled.add(source)
         self._errors.take_anew(source)
-        self._progress.pass_gap(source)
+        self._progress.pass_gap(source, _still(facts, effect))
         self._decisions.forget(source.topic, source.partition, facts.code)
         self._events.warn(f"{source}: {row.told()}")
 
@@ -308,3 +312,11 @@ class Settlement:
         looks = looks + 1 if end == facts.target_end else 1
         self._ends[facts.source] = (facts.target_end, looks)
         return looks >= SETTLED_LOOKS or report.position >= facts.position
+
+
+def _still(facts: Facts, effect: Effect) -> CopyNote | None:
+    """Return up to where the source still has what was copied; None: not known."""
+    diverged_at, jump = facts.diverged_at, effect.jump
+    if diverged_at is None or jump is None or effect.empties or jump.source > diverged_at:
+        return None
+    return CopyNote(Offset(jump.source), facts.shared_epoch)

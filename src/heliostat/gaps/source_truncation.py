@@ -291,6 +291,11 @@ class EpochBook:
         if topic is not None and topic.partitions.pop(partition.partition, None) is not None:
             self._has_new_epoch.add(partition.topic)
 
+    def begin_with(self, partition: TopicPartition, row: CopyNote) -> None:
+        """Note how far a partition of a known topic was copied, in place of what was forgotten."""
+        self._put(partition, row)
+        self._has_new_epoch.add(partition.topic)
+
     def due(self, *, all_moved: bool) -> dict[TopicName, CopiedTopic]:
         """Return topics to write now, with a new epoch or `all_moved`; they count as written."""
         names = self._has_new_epoch | (self._moved if all_moved else set())

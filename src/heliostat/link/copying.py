@@ -28,6 +28,7 @@ from heliostat.link.merged_numbers import MergedNumbers
 from heliostat.link.merging import Merging
 from heliostat.link.mirror_memory import MirrorMemory
 from heliostat.link.ordered_restarts import OrderedRestarts
+from heliostat.link.own_records import OwnRecordsLook
 from heliostat.link.pipeline_faults import PipelineFaults
 from heliostat.link.pipeline_rules import pipelines_from
 from heliostat.link.planning import Planner
@@ -383,7 +384,14 @@ def _gap_keeper(
         errors=errors,
         clock=context.clock,
         events=context.events,
+        own=_own_records(context),
     )
+
+
+def _own_records(context: LinkContext) -> OwnRecordsLook | None:
+    if not context.link.topics.merges:
+        return None
+    return OwnRecordsLook(context.link, context.source.access(), context.state.clusters)
 
 
 def _other_links(

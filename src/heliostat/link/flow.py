@@ -256,8 +256,6 @@ class Reconciler:
         later = self.starts.begin_later(known, reports)
         reports = [report for report in reports if report.source not in later]
         self.gaps.consume(reports, memory)
-        if self.merging is not None:  # decisions move or empty targets: not where others write
-            return False
         settled = self.gaps.settle(plan, reports, memory)
         kept = {name: record for name, record in settled.items() if record is not None}
         if kept:

@@ -73,11 +73,21 @@ class Crossing:
         known_from = min(self.sent.known_from, self.landed.before(target))
         number = max(self.landed.surely_before(target), known_from)
         if number < self.landed.count:
-            return self.sent.source_of(number)
+            return self._source_of(number)
         if 0 < number <= self.sent.known_from:  # all that has landed is gone, and its map
             return max(self.sent.source_of(number), passed)
-        behind = self.sent.source_of(number - 1) + 1 if number else 0
-        return max(Offset(behind), passed)
+        behind = self._source_of(number - 1, 1) if number else START
+        return max(behind, passed)
+
+    def _source_of(self, number: int, behind: int = 0) -> Offset:
+        """Return the source offset of a record, or so many behind it.
+
+        Where the source has lost it, the first that the source has instead: by then its map goes
+        back (`Cause.SOURCE_TRUNCATED`).
+        """
+        found = self.sent.source_of(number) + behind
+        following = next(self.sent.breaks(after=number), None)
+        return Offset(found if following is None else min(found, following.source))
 
     def between(self, start: Offset, end: Offset) -> int:
         """Return how many own records landed at target offsets `[start, end)`, at least."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -23,7 +23,7 @@ from heliostat.gaps.choices import (
     effect_of,
     why_not,
 )
-from heliostat.gaps.facts import Ask, asks_of, gather
+from heliostat.gaps.facts import Ask, OwnRecords, asks_of, gather, with_jumps
 from heliostat.gaps.ledger import GapDecision
 from heliostat.gaps.originals import look
 from heliostat.names import LinkName, PartitionId, TopicName, TopicPartition, id_text
@@ -31,8 +31,12 @@ from heliostat.offsets.store import read_maps
 from heliostat.operate.gaps import PendingDecision, ledger_of, pending_decisions
 from heliostat.operate.reach import require_answer
 from heliostat.state.link_state import LinkState, Starts, Stored
-from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.topics.values import MirrorRecord
+
+MERGED_HINT = (
+    "; where rows of producer ids (PRODUCERS_LOST) or of an offset map (OFFSET_MAP_LOST) are gone, "
+    "nothing shows where to go on: docs/merge.md says how to begin anew"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,14 +101,17 @@ def explain(
             which = topic if partition is None else str(TopicPartition(topic, partition))
             raise Refused(
                 f"nothing in {which} waits for a decision",
-                hint="see `heliostat gaps` and `heliostat status` for what is stopped",
+                hint="see `heliostat gaps` and `heliostat status` for what is stopped"
+                + MERGED_HINT * link.topics.merges,
             )
         with closing(LinkState(link, config.clusters[link.target])) as state:
             stored = state.read()
         record = stored.mirrors[topic]
         access = config.clusters[link.target].access()
+        source_access = config.clusters[link.source].access()
         with (
-            ClusterAdmin(config.clusters[link.source].access()) as source,
+            _own_records(link, source_access, access) as own,
+            ClusterAdmin(source_access) as source,
             ClusterAdmin(access) as target,
         ):
             configs = source.describe_configs([topic], ["cleanup.policy"])[topic]
@@ -116,16 +123,31 @@ def explain(
                     gather(
                         source,
                         target,
-                        _asks(item, record, stored, configs),
+                        with_jumps(_asks(item, record, stored, configs), ledger, record),
                         record=record,
                         code=item.code,
                         maps=lambda: read_maps(access, LinkName(link.name)),
                         copied=ledger.copied.get(topic),
                         fills=link.topics.offsets == "exact",
+                        own=own,
                     ),
-                    config.clusters[link.source].access(),
+                    source_access,
                 )
             ]
+
+
+@contextmanager
+def _own_records(
+    link: LinkConfig, source: ClusterAccess, target: ClusterAccess
+) -> Iterator[OwnRecords | None]:
+    """Yield what asks both sites of a link of merged topics; None: it merges none."""
+    if not link.topics.merges:
+        yield None
+        return
+    from heliostat.link.own_records import OwnRecordsLook  # its readers take long to load
+
+    with closing(OwnRecordsLook(link, source, target, look_bytes=None)) as own:
+        yield own
 
 
 def _at_position(
@@ -192,7 +214,6 @@ def decide(
     Refused
         The choice is not possible for one of them; nothing is written.
     """
-    refuse_if_merged(link, "resolve")
     decisions: dict[str, GapDecision] = {}
     for item in explained:
         why = why_not(item.facts, choice)

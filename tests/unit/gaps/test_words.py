@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from heliostat.cli.gaps import _lines
+import pytest
+from unit.gaps.test_choices import facts
+
+from heliostat.cli.gaps import _explanation, _lines
 from heliostat.cli.view import gaps_words
 from heliostat.gaps.choices import Cause, GapChoice
 from heliostat.gaps.ledger import GapDecision, GapRow
 from heliostat.names import LinkName, Offset, PartitionId, TopicName
 from heliostat.operate.gaps import GapReport, PendingDecision
+from heliostat.operate.resolve import DecisionOptions
 
 T = TopicName("ESS")
 
@@ -44,6 +48,23 @@ def test_waiting_stops_name_the_verb_or_the_decision() -> None:
     lines = _lines(GapReport(LinkName("l"), "stop", (), (waits, refused)))
     assert "heliostat resolve ESS 3 --link l" in lines[2]
     assert "decided: wait, by ops" in lines[4]
+
+
+@pytest.mark.parametrize(
+    ("is_merged", "unknown", "held"),
+    [
+        (False, "", "offsets 20 to 99"),
+        (True, "", "100 records that the link has brought there"),
+        (True, "no leader", "an unknown number of the link's records: no leader"),
+    ],
+)
+def test_what_the_target_has_is_the_links_own_in_a_merged_topic(
+    unknown: str, held: str, *, is_merged: bool
+) -> None:
+    stand = facts(Cause.SOURCE_OVERTOOK, is_merged=is_merged, own_end_unknown=unknown)
+    waits = PendingDecision(T, PartitionId(3), "gap", "SOURCE_OVERTOOK", "gone", 5, None)
+    lines = _explanation([DecisionOptions(waits, stand, ())], None)
+    assert lines[-1] == f"  target {stand.target} has {held}"
 
 
 def test_sums_in_the_status() -> None:

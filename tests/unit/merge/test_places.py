@@ -228,6 +228,19 @@ def test_a_map_that_begins_behind_all_that_is_left_still_tells_where_to_go_on() 
     assert crossing.at_source(Offset(12)) == 30
 
 
+def test_who_has_read_what_the_source_lost_has_not_read_what_it_has_instead() -> None:
+    """Given a link that went on at a cut, source offset 2 / then that is what readers come to.
+
+    Also behind the last one, before the first record of those that the source has instead.
+    """
+    went_on = OffsetMap.of([Break(3, 8)])
+    went_on.add(Break(5, 2))
+    for offset, number in ((4, 1), (6, 2), (9, 2), (10, 2)):
+        crossing = Crossing(went_on, look(OWN, OwnNote(4, Offset(7)), 12))
+        assert crossing.at_source(Offset(offset)) == min(number, 2)
+    assert Crossing(went_on, look(OWN, OwnNote(4, Offset(7)), 12)).at_source(Offset(4)) == 1
+
+
 def test_own_batches_are_read_once() -> None:
     """Given looks at one log by one book / then what it has read is not read again."""
     asked: list[int] = []

@@ -129,7 +129,7 @@ def settle_doubts(
     answers = network.compare_ends(ends) if ends else {}
     for index, answer in answers.items():
         if ends[index].asks_map:
-            _settle_placed(items[index], answer)
+            _settle_placed(items[index], ends[index], answer)
         else:
             _settle(items[index], ends[index], answer)
     return ends.keys() - answers.keys()
@@ -147,6 +147,8 @@ def _what_may_be_of_another(
     """
     if not item.spec.is_compacted or fills_holes(item.spec, known):
         return None
+    if jump_at(item.spec, target.end):
+        return None  # a decision says where to go on, whatever is before
     noted, end = max(0, item.progress.copied_end), target.end
     doubts = item.doubts
     is_source_asked = doubts.doubted_from is not None and not doubts.is_unnoted
@@ -162,11 +164,21 @@ def _hides_ids(item: PartitionCopy) -> bool:
     return SchemaFrames.REPLACED in item.spec.frames
 
 
-def _settle_placed(item: PartitionCopy, answer: SourceSays) -> None:
+def _settle_placed(item: PartitionCopy, end: MirrorEnd, answer: SourceSays) -> None:
+    """Take whether the map says where records are; a merged one has breaks without a cleaner.
+
+    There, what the source has instead shows that it lost them, if a later leader appended it.
+    """
     item.doubts.repeated_to = None
     if item.doubts.is_unnoted:
         item.doubts.settled()
-    if answer.has_them is False:
+    epochs = item.fetches.epochs
+    if answer.has_them is not False:
+        return
+    if item.spec.merged_from is not None and answer.epoch > epochs.named >= 0:
+        epochs.learn(CopiedTo(end.source, epochs.named))
+        item.spec = replace(item.spec, truncated=OTHERS_TEXT)
+    else:
         item.spec = replace(item.spec, map_lost=OTHER_MAP_TEXT)
 
 

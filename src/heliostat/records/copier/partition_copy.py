@@ -284,7 +284,7 @@ class PartitionCopy:
         batch = appends.queue[0]
         if not self.map.is_durable_for(batch) or self.filling.is_busy:
             return None
-        is_old = appends.is_old(batch, now_ms)
+        is_old = appends.is_old(batch, now_ms) or jump_at(self.spec, batch.base_offset) is not None
         must_wait = appends.looked_early and bool(is_old or batch.fills)
         if must_wait and not appends.holds_old and now_s >= appends.may_land_until_s:
             self.look_again(now_ms)

@@ -63,6 +63,30 @@ def test_an_epoch_that_ended_before_the_noted_position_is_a_loss() -> None:
     assert item.doubts.doubted_from is None
 
 
+@pytest.mark.parametrize(("epoch", "is_cut"), [(5, True), (4, False)])
+def test_in_a_merged_topic_a_later_leaders_record_shows_a_cut(epoch: int, *, is_cut: bool) -> None:
+    """Given breaks without a cleaner, and another record at the source / then whose it is counts.
+
+    By a later leader: the source has lost ours. Else the map may be another one.
+    """
+    item = copy_with(is_compacted=True, merged_from=Offset(0))
+    item.fetches.epochs.learn(NOTED)
+    known = OffsetMap.of([Break(80, 120)])
+    assert settled(item, SourceSays(False, epoch), known, 100)[0] == set()
+    assert bool(item.spec.truncated) is is_cut
+    assert bool(item.spec.map_lost) is not is_cut
+    if is_cut:
+        assert item.fetches.epochs.copied(140) == CopiedTo(140, 4)
+
+
+def test_what_is_before_a_decided_jump_is_not_compared() -> None:
+    """Given a decision to go on behind lost records / then that they are lost stops nothing."""
+    item = copy_with(is_compacted=True, merged_from=Offset(0), jump=Break(100, 110))
+    known = OffsetMap.of([Break(80, 120)])
+    assert settled(item, SourceSays(False, 9), known, 100) == (set(), [])
+    assert (item.spec.truncated, item.spec.map_lost) == ("", "")
+
+
 def test_doubts_are_resolved_before_anything_else_is_fetched() -> None:
     item = doubted(end=100)
     assert (item.phase, item.doubts.doubted_from) == (Phase.FIND_END, 100)

@@ -45,6 +45,32 @@ def test_at_the_recorded_offset_it_continues_elsewhere(source: int) -> None:
     assert copy.next_send(0.0, 0) is None  # not before the break is durable (I3)
 
 
+def test_the_first_record_after_a_jump_waits_until_nothing_else_can_land() -> None:
+    """Given appends of a killed round that may still land / then it goes once they can't.
+
+    The broker would take it for a repetition of theirs, which has the same sequence.
+    """
+    copy = copy_with(jump=Break(100, 150))
+    copy.appends.may_land(10.0)
+
+    def fetched(now_s: float) -> None:
+        end = LogRange(Offset(0), Offset(100))
+        copy.begin(end, LastBatch(7, 99), OffsetMap(), 0, now_s=now_s)
+        answer = bytearray((150).to_bytes(8, "big") + encode([Sample(b"k", b"v", 5)])[8:])
+        copy.fetched(answer, 0, len(answer), high_watermark=151, now_s=now_s, now_ms=0)
+        row = copy.map.row_to_write()
+        assert row is not None
+        copy.map.written(row)
+
+    fetched(11.0)
+    assert copy.next_send(12.0, 0) is None
+    late_s = copy.appends.may_land_until_s
+    assert copy.next_send(late_s, 0) is None
+    assert copy.must_find_end  # to see whether something has landed
+    fetched(late_s)
+    assert copy.next_send(late_s, 0) is not None
+
+
 @pytest.mark.parametrize("end", [99, 101])
 def test_at_any_other_offset_it_does_not_jump(end: int) -> None:
     copy = copy_with(jump=Break(100, 150))
