@@ -359,8 +359,10 @@ def _goes_on(facts: Facts) -> Offset | None:
         case Cause.SOURCE_OVERTOOK:
             return facts.source_start
         case Cause.SOURCE_TRUNCATED if facts.diverged_at is not None:
-            holds = facts.position < facts.diverged_at  # holes alone were lost, or the target more
-            return facts.position if holds else max(facts.diverged_at, facts.source_start)
+            is_behind = (
+                facts.position < facts.diverged_at
+            )  # only holes lost, or the target lost more
+            return facts.position if is_behind else max(facts.diverged_at, facts.source_start)
         case Cause.SOURCE_RECREATED if not facts.is_gone:
             return facts.source_start
         case Cause.TARGET_TRUNCATED | Cause.TARGET_UNKNOWN:
