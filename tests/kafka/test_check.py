@@ -13,7 +13,7 @@ import pytest
 import yaml
 from support.clusters import HEAP_MB, ClusterPair, create_topic, fresh_name, until
 from support.command import Answer, heliostat
-from support.policies import FROZEN, LOCKED, SETTINGS, policy_jar
+from support.policies import FROZEN, HIDDEN, LOCKED, SETTINGS, policy_jar
 
 from heliostat.clusters.acl import Operation
 from heliostat.clusters.admin import ClusterAdmin, NewTopic
@@ -213,6 +213,17 @@ def test_what_policies_refuse_is_told_without_and_with_a_try(restricted: Restric
     assert list(codes(frozen)) == ["POLICY_VIOLATION"], frozen.said
     assert "settings are changed by ticket" in codes(frozen)["POLICY_VIOLATION"]
     assert restricted.topics() == before
+
+
+def test_each_topic_of_its_own_that_may_not_be_made_is_told(restricted: Restricted) -> None:
+    """Given a target that makes no topics for programs / then all that a link needs are named."""
+    path = restricted.config("own.", name=HIDDEN, groups={"sync": True})
+    answer = heliostat(path, "check", "--no-spark", "--json")
+    assert list(codes(answer)) == ["POLICY_VIOLATION"], answer.said
+    text = codes(answer)["POLICY_VIOLATION"]
+    assert f"heliostat.{HIDDEN}.state: topics of programs are made by ticket" in text
+    # control, offsets, progress, history, gaps, wishes, groups
+    assert text.endswith("(and 7 more topics)")
 
 
 def test_a_try_leaves_nothing_and_removes_what_a_killed_one_left(restricted: Restricted) -> None:

@@ -189,6 +189,42 @@ def test_restart_removes_foreign_records(stage: Stage, provoked: Provoked) -> No
     assert report.is_clean, report.lines()
 
 
+@pytest.mark.provokes("gap:skipped")
+def test_an_operator_skips_records_of_a_stopped_link(stage: Stage, provoked: Provoked) -> None:
+    """Given a link that was stopped / when records are skipped / then it goes on behind them once
+
+    it starts; they are in the ledger, and listed by `verify`, which finds nothing lost.
+    """
+    topic = create(stage, "skipped", partitions=2)
+    for partition in (0, 1):
+        write(stage.source, topic, range(100), partition=partition)
+    wait_ends(stage, topic, [100, 100])
+    words = ("offsets", "skip", topic, "0", "--by", "ops", "--yes", "--to")
+    refused = heliostat(stage.config, *words, "150")
+    assert (refused.returncode, "is not stopped" in refused.said) == (1, True), refused.said
+    assert heliostat(stage.config, "stop", stage.name).returncode == 0
+    for partition in (0, 1):
+        write(stage.source, topic, range(100, 200), partition=partition)
+    for wrong in ("99", "201"):
+        assert heliostat(stage.config, *words, wrong).returncode == 1
+    _, tried = said(stage, *words, "150", "--dry-run")
+    assert (tried["items"][0]["first"], tried["items"][0]["count"]) == (100, 50)
+    assert rows_of(stage, topic) == []
+    for _ in range(2):  # the second time it is so already
+        said(stage, *words, "150")
+    (row,) = rows_of(stage, topic)
+    assert (row["first"], row["last"], row["count"], row["jump"]) == (100, 149, 50, [100, 150])
+    provoked("gap:skipped", row)
+    assert heliostat(stage.config, "start", stage.name).returncode == 0
+    wait_ends(stage, topic, [150, 200])
+    assert values_at(stage.target.bootstrap, topic, 95, 55) == [*range(95, 100), *range(150, 200)]
+    report = stage.verify([topic])
+    assert report.is_clean, report.lines()
+    assert (report.records, report.behind_records) == (350, 0)
+    [gone] = report.not_compared
+    assert (gone.records, "user ops" in gone.reason) == (50, True)
+
+
 RECREATED = {"fewer": 10, "more": 300}
 """Records of a recreated source, whose mirror has 100."""
 

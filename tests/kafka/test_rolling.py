@@ -112,6 +112,14 @@ def assert_sent_back(answer: Answer, topic: str) -> None:
     assert text.count("wrote at the source lately: producer") == 1, text
 
 
+def assert_finished(config: Path, topic: str, *words: str) -> None:
+    """Finish; afterwards it says of which topic, with how many partitions."""
+    done = heliostat(config, *words)
+    assert done.returncode == 0, done.said
+    left, _ = heliostat(config, *words[:3], "--last", "--json").json["topics"]
+    assert left == {"topic": topic, "stage": "given_away", "partitions": PARTITIONS}
+
+
 def assert_no_link_copies(
     config: Path, sites: Mapping[str, str], topic: str, producers: list[SiteProducer]
 ) -> None:
@@ -220,7 +228,8 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
         with RunningLink(mirror):
             wait_for("the mirror", lambda: more_than([0] * PARTITIONS))
             break_off(sites["summit"], topic)
-            assert "compacted" in heliostat(turned, *words[:-2]).said
+            tried = heliostat(turned, *words[:-2], "--dry-run").json
+            assert (tried["topics"], [*tried["refused"]]) == ([topic], [f"{topic}-keys"])
             assert "topics.naming: merge" in heliostat(mirror, *words).said
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(LinkState, "put_mirrors", lost)
@@ -250,8 +259,7 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             wait_level(both, sites, topic, written(producers))
             assert_proven(both, sites, topic, producers)
             assert_groups_go_on(both, logs_of(sites, topic), groups, cuts[topic])
-            done = heliostat(both, *end)
-            assert done.returncode == 0, done.said
+            assert_finished(both, topic, *end)
         assert_no_link_copies(both, sites, topic, producers)
     for each in producers:
         each.close()

@@ -521,9 +521,14 @@ test("links of the home: what is sent, what is foretold, and what became of it",
   assert.deepEqual(["{", "[]", "null", "3"].map((text) => definitions.lacks(change, given({ content: text })) !== ""), [true, true, true, true]);
   assert.match(definitions.lacks(create, definitions.given(null)), /has a name/);
   assert.deepEqual([definitions.lacks(change, given({})), definitions.lacks(remove, given({ content: "{" }))], ["", ""]);
-  const told = (changes) => ({ link: "l", did: "changed", generation: null, content: {}, differs: [], notes: [], topics: [], ...changes });
+  const told = (changes) => ({ link: "l", did: "changed", generation: null, content: {}, differs: [], notes: [], topics: [], reach: null, ...changes });
   const says = (verb, changes, more = {}, partitions = 12) => definitions.foretold(verb, given(more), told(changes), partitions).lines.map(({ text }) => text);
   assert.deepEqual(says(change, { differs: ["topics.include"], notes: ["mind"] }), ["The link has 12 partitions now; those that the change does not concern are not disturbed.", "1 field differs: topics.include", "Mind."]);
+  const none = { topics: 0, partitions: 0 };
+  const reach = (changes) => ({ reach: { selected: { topics: 1_200, partitions: 4_800 }, begun: none, left: none, error: "", ...changes } });
+  assert.deepEqual(says(create, reach({})), ["It selects 1,200 topics with 4,800 partitions now."]);
+  assert.deepEqual(says(change, { differs: ["x"], ...reach({ begun: { topics: 1, partitions: 4 }, left: { topics: 2, partitions: 1 } }) }), ["It selects 1,200 topics with 4,800 partitions; those that the change does not concern are not disturbed.", "1 topic with 4 partitions would begin to be copied.", "2 topics with 1 partition would be copied no more; their mirrors stay.", "1 field differs: x"]);
+  assert.match(says(create, reach({ error: "east does not answer" }))[0], /not known now: east does not answer/);
   assert.deepEqual(definitions.foretold(change, given({}), told({ did: "nothing" }), 1).mayGo, false);
   assert.deepEqual(says(remove, { did: "deleted" }, {}, 1), ["1 partition would be copied no more.", "No topic is deleted."]);
   assert.match(says(remove, { did: "deleted" }, {}, null)[0], /not known/);
@@ -661,6 +666,60 @@ test("what a dry run of a move foretells", () => {
   assert.deepEqual(words(MOVES.append.foretold(moved)), ["0 records would be appended.", "4 records would be exported.", "4 records can’t be appended: a newer key"]);
   assert.ok(!MOVES.export.foretold({ ...moved, exported: 0 }).mayGo);
   assert.ok(!MOVES.drop.foretold({ dropped: 0 }).mayGo);
+});
+
+const rolling = await read("rolling.js");
+const MERGING = { link: "l", merges: true, backs: ["back"], topics: [{ topic: "a", stage: "mirror", partitions: 3 }, { topic: "b", stage: "merged", partitions: 2 }, { topic: "c", stage: "given_away", partitions: 1 }] };
+
+test("a rolling switch in words: what is merged, and what still waits", () => {
+  assert.equal(rolling.rollingSentence(MERGING), "1 topic (3 partitions) still is a mirror, of which nothing is copied until it is merged in place. 1 topic (2 partitions) is merged: both sites may be written. 1 topic (1 partition) was left to the target.");
+  assert.match(rolling.rollingSentence({ ...MERGING, topics: [] }), /has copied none yet/);
+  assert.equal(rolling.rollingSentence({ ...MERGING, topics: [{ topic: "c", stage: "given_away", partitions: null }] }), "1 topic was left to the target.", "what is not known is not 0");
+  const done = { ...MERGING, topics: MERGING.topics.slice(1) };
+  assert.deepEqual([MERGING, done].map(rolling.rollingTone), ["lag", "ok"]);
+  assert.equal(rolling.backSentence(MERGING, "s"), "back brings the target’s records back to s.");
+  assert.match(rolling.backSentence({ ...MERGING, backs: [] }, "s"), /add one that begins at the cuts/);
+  assert.equal(rolling.backSentence({ ...MERGING, backs: [], topics: MERGING.topics.slice(2) }, "s"), "");
+});
+
+test("what a rolling switch asks, foretells and came to", () => {
+  const { turn, wait, finish } = rolling.rollingMoves(MERGING);
+  assert.equal(turn.word, "Merge in place");
+  assert.equal(rolling.rollingMoves({ ...MERGING, topics: [] }).turn.word, "Tell the cuts");
+  assert.equal(moves.pathOf(turn, "l", {}, true), "links/l/rolling/turn?dry_run=true&wait_s=0");
+  const tried = { is_tried: true, topics: ["a"], partitions: 3, refused: {}, is_possible: true, cuts: {} };
+  assert.deepEqual(words(turn.foretold(tried)), ["1 mirror (3 partitions) would become a merged topic: a."]);
+  const lacking = turn.foretold({ ...tried, refused: { k: "k is compacted" }, is_possible: false });
+  assert.deepEqual(words(lacking), ["1 mirror (3 partitions) could become a merged topic: a.", "In the way: k is compacted", "While one can’t be merged, none is: name the others under “Topics”."]);
+  assert.ok(turn.foretold(tried).mayGo && !lacking.mayGo);
+  assert.match(turn.foretold({ ...tried, topics: [], partitions: 0 }).lines[0].text, /cuts are told again/);
+  assert.equal(turn.became({ ...tried, is_tried: false }).text, "Done: 1 mirror (3 partitions) is a merged topic.");
+  assert.ok(rolling.hasCuts({ is_tried: false, result: tried }) && !rolling.hasCuts({ is_tried: true, result: tried }) && !rolling.hasCuts({ is_tried: false, result: null }), "those of a mirror that was only looked at don't hold");
+
+  assert.deepEqual(moves.bodyOf(wait, { topics: "a b", within_s: "30" }, ""), { topics: ["a", "b"], within_s: 30 });
+  assert.match(moves.lacks(wait, {}), /Topics/);
+  assert.ok(wait.isFree && !turn.isFree && !finish.isFree);
+  assert.equal(moves.whyNotAdmin({ data: { name: "anne", role: "operate" }, problem: null }, false, "operate"), "", "who may change may wait");
+  assert.match(moves.whyNotAdmin({ data: { name: "bob", role: "view" }, problem: null }, false, "operate"), /role operate; the one of bob has view/);
+  const crossed = { has_crossed: true, topics: { a: true }, problems: [], took_s: 1.2 };
+  assert.equal(wait.became(crossed).text, "All that a had has crossed: who stopped before may go on at the target.");
+  const stopped = wait.became({ ...crossed, has_crossed: false, problems: [{ text: "a-0 is at a gap", code: "GAP", hint: "decide" }] });
+  assert.deepEqual([stopped.tone, stopped.detail], ["bad", "a-0 is at a gap (GAP). decide"]);
+
+  assert.deepEqual([crossed, { ...crossed, has_crossed: false }, null].map((result) => rolling.shownWait({ state: result ? "done" : "running", result }).tone), ["ok", "bad", "wait"], "never better than the truth");
+
+  assert.equal(words(finish.foretold({ topics: ["b"], problems: [], is_possible: true }))[0], "1 topic (2 partitions) would be left to the target: b.");
+  assert.equal(moves.pathOf(finish, "l", {}, false), "links/l/rolling/finish");
+  assert.deepEqual(moves.bodyOf(rolling.FINISH.back, { resume: "1" }, "l"), { confirm: "l", back: true, resume: true });
+  assert.equal(moves.pathOf(rolling.FINISH.on, "l", {}, false), "links/l/rolling/finish");
+});
+
+test("who still writes at the source, and that somebody may be missing", () => {
+  const writer = { producer_id: 7, transactional_id: "", last_ms: 1, partitions: [{ topic: "a", partition: 0, last_ms: 1, open_from: null }, { topic: "a", partition: 1, last_ms: 1, open_from: 5 }] };
+  assert.deepEqual([writer, { ...writer, transactional_id: "pay" }].map(rolling.writerWords), ["producer 7", "pay"]);
+  assert.deepEqual(rolling.writerPlaces(writer), { topics: "a", open: "A transaction is open in a-1." });
+  assert.equal(rolling.writersSentence({ writers: [writer], refused: ["x"] }), "1 producer with an id wrote at the source lately, besides links. Somebody may be missing.");
+  assert.match(rolling.writersSentence({ writers: [], refused: [] }), /No producer with an id is remembered/);
 });
 
 const drills = await read("drill.js");

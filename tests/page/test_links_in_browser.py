@@ -62,7 +62,7 @@ def test_a_link_is_made_once_its_definition_can_be_taken(page: Any, address: str
     page.fill("[data-content]", "{")
     page.wait_for_selector("dialog >> text=is not JSON")
     page.fill("[data-content]", CONTENT)
-    wait_until_tried(page, "its plan tells")
+    wait_until_tried(page, "It selects 30 topics with 120 partitions now")
     page.fill("[data-why]", WHY)
     assert requests == []
     main_button(page).click()
@@ -89,6 +89,7 @@ def test_a_definition_is_changed_as_it_was_seen(page: Any, address: str) -> None
     content = {**before["content"], "topics": {"include": ["GIS.*"]}}
     page.fill("[data-content]", json.dumps(content))
     wait_until_tried(page, "topics.include")
+    assert "30 topics with 120 partitions would be copied no more" in page.inner_text("dialog")
     other = {"content": {"topics": {"include": ["HVAC.*"]}}}
     headers = {"If-Match": "*", "Content-Type": "application/merge-patch+json"}
     generation = httpx.patch(address + API, json=other, headers=headers).json()["generation"]

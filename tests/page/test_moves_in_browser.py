@@ -8,6 +8,10 @@ from typing import Any
 
 import pytest
 from support.browser import axe_script, chromium, shown_links, watched_tab
+from support.shown_answers import TOPICS
+
+from heliostat.names import LinkName
+from heliostat.operate.rolling import Rolling, RollingStage, RollingTopic
 
 NAME = "summit-to-usdf"
 LINK = f"#/links/{NAME}"
@@ -47,6 +51,13 @@ def sent(page: Any) -> list[tuple[str, Any]]:
         ),
     )
     return posts
+
+
+def rolling(stage: RollingStage) -> dict[str, Any]:
+    """Return how far a rolling switch is, all of whose topics are so far."""
+    topics = tuple(RollingTopic(topic, stage, 4) for topic in TOPICS)
+    standing = Rolling(LinkName(NAME), True, topics, (LinkName("usdf-to-summit"),))
+    return {**standing.to_json(), "as_of_ms": 1}
 
 
 def press(page: Any, name: str) -> None:
@@ -155,6 +166,58 @@ def test_one_that_was_left_behind_is_gone_on_with_or_taken_back(page: Any, addre
     page.keyboard.press("Enter")
     page.wait_for_selector(".change-course >> text=It goes back")
     assert posts == [("switch", {"confirm": NAME, "back": True})]
+
+
+@pytest.mark.long
+def test_a_rolling_switch_is_merged_waited_for_and_finished(page: Any, address: str) -> None:
+    """Its mirrors are merged once all that is in the way is left out; who may change may wait."""
+    standing = [RollingStage.MIRROR]
+    page.route("**/rolling", lambda it: it.fulfill(json=rolling(standing[-1])))
+    posts = sent(page)
+    page.goto(address + VIEW)
+    page.wait_for_selector("text=3 topics (12 partitions) still are mirrors")
+    press(page, "Merge in place")
+    page.wait_for_selector(".move-lines >> text=X.y is compacted at summit")
+    page.fill("[data-typed]", NAME)
+    assert page.locator("dialog button.main").get_attribute("aria-disabled") == "true"
+    page.get_by_label(re.compile("^Topics")).fill(" ".join(TOPICS[:2]))
+    page.wait_for_selector(".move-lines >> text=2 mirrors (8 partitions) would become merged")
+    wrong = judge(page, "dialog")
+    standing.append(RollingStage.MERGED)
+    page.locator("[data-typed]").press("Enter")
+    page.wait_for_selector(".change-course >> text=Done: 2 mirrors (8 partitions)")
+    assert posts[-1] == ("rolling/turn?wait_s=0", {"confirm": NAME, "topics": TOPICS[:2]})
+    page.keyboard.press("Escape")
+    page.wait_for_selector("text=3 topics (12 partitions) are merged: both sites may be written")
+    page.locator("details", has_text="The cuts").locator("summary").click()
+    assert f"{TOPICS[0]}:3:9003" in page.inner_text("[aria-labelledby=last-turn-title] .report")
+    page.get_by_role("button", name="Look for them").click()
+    page.wait_for_selector("text=2 producers with an id wrote at the source lately")
+    assert f"A transaction is open in {TOPICS[0]}-0" in page.inner_text("tr:has-text('camera-')")
+    press(page, "Wait")
+    assert page.locator("[data-typed]").count() == 0
+    page.get_by_label(re.compile("^Topics")).fill(TOPICS[0])
+    page.locator("dialog button.main:not([aria-disabled])").click()
+    page.wait_for_selector(".change-course >> text=has crossed: who stopped before may go on")
+    assert posts[-1] == ("rolling/wait?wait_s=0", {"topics": TOPICS[:1]})
+    page.keyboard.press("Escape")
+    page.wait_for_selector(
+        f"[aria-labelledby=last-wait-title] >> text={TOPICS[0]}: all that summit"
+    )
+    press(page, "Finish")
+    page.wait_for_selector(
+        ".move-lines >> text=3 topics (12 partitions) would be left to the target"
+    )
+    page.fill("[data-typed]", NAME)
+    page.keyboard.press("Enter")
+    page.wait_for_selector(".change-course >> text=It is begun")
+    assert posts[-1] == ("rolling/finish", {"confirm": NAME})
+    page.keyboard.press("Escape")
+    page.wait_for_selector(
+        "[aria-labelledby=run-title] >> text=The last finish of a rolling switch"
+    )
+    page.wait_for_selector("[aria-labelledby=run-title] .detail-state >> text=done")
+    assert (wrong + judge(page, "view")) == []
 
 
 @pytest.mark.long

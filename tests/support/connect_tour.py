@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from support.clusters import fresh_name
 from support.connect_clients import Client
+from support.connect_table import Step, ask
 from support.links import ends_or_errors
 from support.records import Sample, encode, write_everywhere
 
@@ -96,6 +97,28 @@ class ConnectTour:
         assert isinstance(connector, dict)
         assert isinstance(tasks, list)
         return connector["state"], [task["state"] for task in tasks]
+
+    def ask(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
+        """Ask what `kafkaconnect` can't; return the status of the answer, and its body."""
+        answer = ask(self.url, Step(method, path, body))
+        return answer.status, answer.body
+
+    def offsets(self) -> dict[int, int]:
+        """Return the offset of each partition of the topic, as Connect tells it."""
+        _, told = self.ask("GET", "/connectors/mirror-source/offsets")
+        rows = ((row["partition"], row["offset"]["offset"]) for row in told["offsets"])
+        return {place["partition"]: at for place, at in rows if place["topic"] == self.topic}
+
+    def alter(self, offsets: Mapping[int, int]) -> tuple[int, Any]:
+        """Set offsets of partitions of the topic."""
+        rows = [
+            {
+                "partition": {"cluster": "src", "topic": self.topic, "partition": number},
+                "offset": {"offset": offset},
+            }
+            for number, offset in offsets.items()
+        ]
+        return self.ask("PATCH", "/connectors/mirror-source/offsets", {"offsets": rows})
 
     def write(self, partitions: int) -> None:
         """Write a record into each of the first partitions."""

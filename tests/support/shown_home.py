@@ -10,7 +10,7 @@ from support.home import HomeLog
 from heliostat.config import Config, ConfigFile, LinkConfig
 from heliostat.definitions.definition import Definition, DefinitionKey, DefinitionKind
 from heliostat.names import TopicName
-from heliostat.operate import home, link_definitions, link_removal
+from heliostat.operate import definition_reach, home, link_definitions, link_removal
 from heliostat.operate.link_removal import Removal
 
 
@@ -33,6 +33,8 @@ def install(config: Config) -> Callable[[], ConfigFile]:
         "_delete_topics",
         lambda file, link, removal, _: topics(file, link, removal)[0],
     )
+    source = {TopicName(f"{name}.{number}"): 4 for name in ("ESS", "EFD") for number in range(30)}
+    setattr(definition_reach, "topics_at", lambda *_: source)  # noqa: B010  # it stands in for it
     raw = config.model_dump(mode="json", exclude_unset=True)
     first, other = raw["links"]
     raw = {**raw, "links": [first], "service": {"home": first["target"]}}

@@ -34,21 +34,33 @@ from heliostat.handover.held_back import HeldBack
 from heliostat.handover.moved_groups import MovedGroup
 from heliostat.handover.opening import Opened
 from heliostat.handover.promotion import FencedBy, PartitionPromotion, SourceSeen
-from heliostat.handover.run import Run, RunKind, RunState, StepState
+from heliostat.handover.run import Run, RunState, StepState
 from heliostat.handover.steps import new_steps
 from heliostat.handover.still_open import StillOpen
-from heliostat.names import GroupId, LinkName, Offset, PartitionId, TopicName, TopicPartition
+from heliostat.names import (
+    GroupId,
+    LinkName,
+    Offset,
+    PartitionId,
+    ProducerId,
+    TopicName,
+    TopicPartition,
+)
 from heliostat.operate import exposure, tail, tail_moves
 from heliostat.operate.apply import ApplyAnswer, HowToApply
+from heliostat.operate.crossing import Crossed, Crossing, Stage, Tell
 from heliostat.operate.drill import DrillPlan
 from heliostat.operate.reversing.values import ReturnState, Reversal, Tail, TopicReturn
+from heliostat.operate.source_writers import SourceWriter, SourceWriters, Writing
 from heliostat.operate.switch import SwitchPlan, SwitchWish
+from heliostat.operate.turning import Turned
 from heliostat.serve import (
     access_routes,
     apply_routes,
     drill_routes,
     failover_routes,
     reverse_routes,
+    rolling_routes,
     switch_routes,
 )
 
@@ -71,6 +83,9 @@ def install(groups: Callable[..., Any]) -> None:
         (failover_routes, "failover", made.failover),
         (failover_routes, "last_failover", lambda: made.report),
         (reverse_routes, "reverse", made.reverse),
+        (rolling_routes, "turn_in_place", made.turn),
+        (rolling_routes, "wait_until_crossed", made.wait),
+        (rolling_routes, "writers_of", made.writers),
         (tail, "show_tail", made.tail),
         (tail, "drop_tail", made.drop),
         (tail_moves, "append_tail", made.append),
@@ -90,7 +105,7 @@ class _Moves:
 
     def plan(self, wish: SwitchWish) -> SwitchPlan:
         names = tuple(TopicName(each) for each in wish.topics) or tuple(TOPICS)
-        problems = (
+        problems: tuple[Problem, ...] = (
             Problem(
                 "one_way",
                 "a pipeline has rewritten X.y: heliostat reverse can't turn it back",
@@ -99,7 +114,9 @@ class _Moves:
             ),
             Problem("groups_read", "2 groups read at summit: archiver, telegraf", "", Weight.TOLD),
         )
-        return SwitchPlan(LINK, names, wish.options, problems)
+        if wish.finishes:
+            problems = problems[1:]  # nothing is left to be accepted
+        return SwitchPlan(LINK, names, wish.options, problems, wish.kind)
 
     def switch(self, wish: SwitchWish, told: Callable[[Run], None], _compare: object) -> Run:
         now_ms = round(time.time() * 1000)
@@ -107,9 +124,9 @@ class _Moves:
         if run is None or run.state.is_over:
             if wish.goes_back:
                 raise Refused("no switch is under way", hint="there is nothing to go back from")
-            steps = tuple(new_steps())
+            steps = tuple(new_steps(wish.kind))
             options = wish.options.to_json()
-            run = Run("5f3c", RunKind.SWITCH, tuple(TOPICS), options, wish.by, now_ms, steps)
+            run = Run("5f3c", wish.kind, tuple(TOPICS), options, wish.by, now_ms, steps)
         for step in run.steps:
             begun = replace(step, state=StepState.RUNNING, began_ms=round(time.time() * 1000))
             self.run = run = run.with_step(begun)
@@ -120,6 +137,40 @@ class _Moves:
             run = run.with_step(replace(begun, state=StepState.DONE, ended_ms=ended, text=text))
         self.run = replace(run, state=RunState.DONE, ended_ms=round(time.time() * 1000))
         return self.run
+
+    def turn(self, topics: list[str], _by: str, *, dry_run: bool) -> Turned:
+        time.sleep(2 * STEP_S)
+        names = [topic for topic in TOPICS if not topics or topic in topics]
+        refused = {name: f"{name} is compacted at summit" for name in names if name == TOPICS[2]}
+        new = tuple(name for name in names if name not in refused)
+        cuts = {
+            TopicPartition(name, PartitionId(number)): Offset(9_000 + number)
+            for name in new
+            for number in range(4)
+        }
+        return Turned(LINK, cuts, new, refused, dry_run)
+
+    def wait(self, topics: list[str], _within_s: float, tell: Tell) -> Crossed:
+        asked_ms = round(time.time() * 1000)
+        rows = [Crossing(TopicPartition(TopicName(topics[0]), PartitionId(0)), Offset(9_400))]
+        for left in (400, 0):
+            text = f"{left} offsets are to cross"
+            stage = Stage.WAITS if left else Stage.PASSED
+            now_ms = round(time.time() * 1000)
+            rows = [replace(rows[0], stage=stage, passed_ms=now_ms, text=text)]
+            tell(rows)
+            time.sleep(4 * STEP_S)
+        return Crossed(LINK, asked_ms, tuple(rows), 4 * STEP_S)
+
+    def writers(self, _topics: list[str]) -> SourceWriters:
+        now_ms = round(time.time() * 1000)
+        open_in = {AT[0]: Writing(now_ms - 4_000, Offset(9_100)), AT[1]: Writing(now_ms - 9_000)}
+        quiet = {AT[1]: Writing(now_ms - 3_600_000)}
+        writers = (
+            SourceWriter(ProducerId(4_711), "camera-writer", open_in),
+            SourceWriter(ProducerId(4_712), "", quiet),
+        )
+        return SourceWriters(writers, ("broker 2 does not list transactional ids: no Describe",))
 
     def plan_drill(self, wish: DrillWish) -> DrillPlan:
         missing = MissingRight("summit", "Write on transactional ids heliostat.drill-*", WAY_BACK)

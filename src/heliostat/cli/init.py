@@ -135,7 +135,6 @@ def _require_free(config_file: Path, wanted: Wanted, *, force: bool) -> None:
 
 def _link(wanted: Wanted) -> FirstLink:
     source, at_source = _cluster(wanted, 0, None)
-    _show_topics(at_source)
     target, at_target = _cluster(wanted, 1, at_source)
     first, second = _names(wanted, source, target)
     entry, chosen = _topics(wanted, at_source, at_target)
@@ -234,6 +233,7 @@ def _cluster(
             f"Kafka {content.release or '?'} or newer, "
             f"{len(content.mirrored)} topics, {len(content.groups)} groups"
         )
+        _show_topics(content)
         return first, content
 
 
@@ -250,20 +250,40 @@ def _asked_security(before: dict[str, Any]) -> dict[str, Any]:
         return {}
     security: dict[str, Any] = {"protocol": protocol}
     if protocol.endswith("SSL"):
-        ca_file = _asked(
-            "File of the authorities, PEM (- for the system's)", before.get("ca_file", "-")
-        )
-        security |= {} if ca_file == "-" else {"ca_file": str(Path(ca_file).absolute())}
+        authorities = "File of the authorities, PEM (- for the system's)"
+        security |= _asked_file("ca_file", authorities, before)
+    if protocol == "SSL":
+        security |= _asked_certificate(before)
     if protocol.startswith("SASL"):
         kind = before.get("mechanism", MECHANISMS[0])
         security["mechanism"] = click.prompt(
             "Mechanism", type=click.Choice(MECHANISMS), default=kind
         )
         security["username"] = _asked("User", before.get("username"))
-        where = _asked("Password: name of an environment variable, or path of a file")
-        is_file = "/" in where
-        security["password"] = {"file": str(Path(where).absolute())} if is_file else {"env": where}
+        security["password"] = _asked_secret("Password")
     return security
+
+
+def _asked_certificate(before: dict[str, Any]) -> dict[str, Any]:
+    """Ask for our own certificate, for clusters that know their clients by it (mutual TLS)."""
+    own = _asked_file("certificate_file", "Certificate of this client, PEM (- for none)", before)
+    if own:
+        own["key_file"] = str(Path(_asked("Its key, PEM", before.get("key_file"))).absolute())
+        if click.confirm("Has the key a password?", default="key_password" in before):
+            own["key_password"] = _asked_secret("Password of the key")
+    return own
+
+
+def _asked_file(key: str, text: str, before: dict[str, Any]) -> dict[str, Any]:
+    """Ask for a file that may be left out."""
+    path = _asked(text, before.get(key, "-"))
+    return {} if path == "-" else {key: str(Path(path).absolute())}
+
+
+def _asked_secret(text: str) -> dict[str, str]:
+    """Ask where a secret is; it is never typed here."""
+    where = _asked(f"{text}: name of an environment variable, or path of a file")
+    return {"file": str(Path(where).absolute())} if "/" in where else {"env": where}
 
 
 def _show_topics(content: ScannedCluster) -> None:

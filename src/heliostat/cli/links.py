@@ -251,6 +251,7 @@ def answer_lines(answer: DefinitionAnswer) -> list[str]:
             + ", ".join(answer.differs[:_FIELDS_MAX])
             + (f" and {more} more" if more > 0 else "")
         )
+    lines += [] if answer.reach is None else [f"  {line}" for line in answer.reach.describe()]
     verb = "would be deleted" if answer.is_tried else "was deleted"
     lines += [f"  topic {name} {verb}" for name in answer.topics]
     return [*lines, *(f"  {note}" for note in answer.notes)]

@@ -13,6 +13,7 @@ import click
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.known_links import known_config
 from heliostat.cli.options import config_option, json_option, link_option
+from heliostat.cli.skip import skip_command
 from heliostat.config import LinkConfig
 from heliostat.names import Offset, PartitionId, TopicName
 from heliostat.offsets.merged_translation import MergedRun
@@ -35,14 +36,18 @@ EXTENTS_SHOWN = 50
 
 @click.group("offsets")
 def offsets_group() -> None:
-    r"""Translate offsets between source and target.
+    r"""Translate offsets between source and target; have a mirror go on at a later one.
 
     \b
     Examples:
       heliostat offsets translate -c heliostat.yaml orders 0 1200
       heliostat offsets show -c heliostat.yaml orders 0
       heliostat offsets rebuild -c heliostat.yaml
+      heliostat offsets skip -c heliostat.yaml orders 0 --to 1200
     """
+
+
+offsets_group.add_command(skip_command)
 
 
 @offsets_group.command("translate")

@@ -4,21 +4,49 @@ from __future__ import annotations
 
 import json
 import sys
-import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from heliostat.cli.changes import show
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 
 if TYPE_CHECKING:
     from heliostat.config import Config, LinkConfig
-    from heliostat.operate.crossing import Crossed, Crossing
 
-TOLD_EVERY_S = 2.0
-LACKING_MAX = 5
-"""Partitions that are named in a line of progress."""
+
+def show_rolling(config: Config, link: LinkConfig, *, as_json: bool) -> None:
+    """Tell how far the rolling switch of a link is."""
+    from heliostat.operate.rolling import rolling_of
+
+    show(rolling_of(config, link), f"{link.name}:", as_json=as_json)
+
+
+def turn(
+    config: Config,
+    link: LinkConfig,
+    topics: Collection[str],
+    by: str,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Merge mirrors in place and print their cuts; with a dry run tell what would be, and exit."""
+    from heliostat.operate.turning import turn_in_place
+
+    turned = turn_in_place(config, link, topics, by, dry_run=dry_run)
+    if as_json:
+        click.echo(json.dumps(turned.to_json(), indent=2))
+    else:
+        for text in turned.refused.values():
+            click.echo(text, err=True)
+        click.echo(f"{link.name}: {turned.text()}", err=True)
+        if not dry_run:
+            click.echo("\n".join(turned.start_lines()))
+    if dry_run:
+        sys.exit(DIFFERENCE if turned.refused else IN_SYNC)
 
 
 def show_writers(
@@ -48,49 +76,13 @@ def wait_for_topics(
     as_json: bool,
 ) -> None:
     """Wait until what merged topics have at the source now has crossed, and end the process."""
-    from heliostat.operate.crossing import wait_until_crossed
+    from heliostat.clock import SystemClock
+    from heliostat.operate.crossing import InLines, wait_until_crossed
 
-    crossed = wait_until_crossed(config, link, topics, within_s, _Shown())
+    told = InLines(partial(click.echo, err=True), SystemClock())
+    crossed = wait_until_crossed(config, link, topics, within_s, told)
     if as_json:
         click.echo(json.dumps(crossed.to_json(), indent=2))
     else:
-        click.echo("\n".join(_crossed_lines(crossed, link)))
+        click.echo("\n".join(crossed.describe(link.source, link.target)))
     sys.exit(IN_SYNC if crossed.is_whole else DIFFERENCE)
-
-
-class _Shown:
-    """Shows how far partitions are, now and then, on standard error."""
-
-    def __init__(self) -> None:
-        self._told_s = time.monotonic()
-
-    def __call__(self, rows: Sequence[Crossing]) -> None:
-        from heliostat.operate.crossing import Stage
-
-        now_s = time.monotonic()
-        left = [row for row in rows if row.stage is not Stage.PASSED]
-        if not left or now_s - self._told_s < TOLD_EVERY_S:
-            return
-        self._told_s = now_s
-        named = "; ".join(f"{row.partition}: {row.text}" for row in left[:LACKING_MAX])
-        more = " …" if len(left) > LACKING_MAX else ""
-        click.echo(f"{len(rows) - len(left)} of {len(rows)} have crossed; {named}{more}", err=True)
-
-
-def _crossed_lines(crossed: Crossed, link: LinkConfig) -> list[str]:
-    """Return what waiting came to, for people."""
-    from heliostat.operate.crossing import Stage
-
-    lines = [f"[{each.code}] {each.text} (hint: {each.hint})" for each in crossed.problems]
-    for topic, rows in crossed.topics().items():
-        ends = ", ".join(f"{row.partition.partition}: {row.end:,}" for row in rows)
-        if all(row.stage is Stage.PASSED for row in rows):
-            took_s = (max(row.passed_ms for row in rows) - crossed.asked_ms) / 1000
-            lines.append(
-                f"{topic}: all that {link.source} had is at {link.target}, {took_s:.1f} s after it "
-                f"was asked (ends {ends}); who stopped before may go on there"
-            )
-        else:
-            passed = sum(row.stage is Stage.PASSED for row in rows)
-            lines.append(f"{topic}: {passed} of {len(rows)} partitions have crossed (ends {ends})")
-    return lines

@@ -13,7 +13,7 @@ import click
 from heliostat.cli.exit_codes import DIFFERENCE, IN_SYNC
 from heliostat.cli.known_links import known_config
 from heliostat.cli.options import by_option, config_option, json_option
-from heliostat.cli.rolling import show_writers, wait_for_topics
+from heliostat.cli.rolling import show_rolling, show_writers, turn, wait_for_topics
 from heliostat.errors import Refused
 
 if TYPE_CHECKING:
@@ -41,7 +41,12 @@ def _wait(name: str, default: float, what: str) -> Callable[[_Command], _Command
 )
 @click.option("--back", "goes_back", is_flag=True, help="Take back a run that was left behind.")
 @click.option("--resume", "takes_over", is_flag=True, help="Take over a run of another process.")
-@click.option("--last", is_flag=True, help="Only tell how the last run went, or is going.")
+@click.option(
+    "--last",
+    is_flag=True,
+    help="Only tell how the last run went, or is going; with --rolling alone, which topics are "
+    "merged.",
+)
 @click.option(
     "--rolling",
     is_flag=True,
@@ -117,6 +122,7 @@ def switch_command(**options: Any) -> None:
       heliostat switch summit-to-usdf --report switch.md
       heliostat switch summit-to-usdf --topics orders,payments --lag-threshold 100
       heliostat switch summit-to-usdf --back
+      heliostat switch summit-to-usdf --rolling --dry-run
       heliostat switch summit-to-usdf --rolling --topics orders > cuts.txt
       heliostat switch summit-to-usdf --rolling --finish --dry-run
       heliostat switch summit-to-usdf --rolling --wait orders
@@ -153,17 +159,24 @@ def _switch(
     if finishes and not rolling:
         raise click.BadParameter("--finish ends a rolling switch: --rolling --finish")
     if rolling and not finishes:
-        if dry_run or goes_back or takes_over or last or report_file is not None:
-            raise click.BadParameter("--rolling takes --topics, --yes, --by and --json only")
-        if waited and (writers or names or not _names(waited)):
+        if goes_back or takes_over or report_file is not None:
+            raise click.BadParameter("--back, --resume and --report go with --finish there")
+        if sum(map(bool, (waited, writers, last, dry_run))) > 1:
+            raise click.BadParameter("--wait, --writers, --last and --dry-run do not go together")
+        if waited and (names or not _names(waited)):
             raise click.BadParameter("--wait names its topics, and does nothing else")
-        if waited:
-            within_s = options["records_wait"]
-            wait_for_topics(config, of, _names(waited), within_s, as_json=as_json)
-        elif writers:
-            show_writers(config, of, names, as_json=as_json)
-        else:
-            _turn(config, of, names, by, is_agreed=yes, as_json=as_json)
+        way = "wait" if waited else "writers" if writers else "last" if last else "turn"
+        _roll(
+            way,
+            config,
+            of,
+            names or _names(waited),
+            by,
+            within_s=options["records_wait"],
+            dry_run=dry_run,
+            is_agreed=yes,
+            as_json=as_json,
+        )
         return
     if waited or writers:
         raise click.BadParameter("--wait and --writers go with --rolling, and without --finish")
@@ -187,32 +200,33 @@ def _switch(
     sys.exit(IN_SYNC if run.state.value == wanted else DIFFERENCE)
 
 
-def _names(texts: Sequence[str]) -> tuple[str, ...]:
-    """Return the topics of options that take several each."""
-    return tuple(dict.fromkeys(name for text in texts for name in text.split(",") if name))
-
-
-def _turn(
+def _roll(
+    way: str,
     config: Config,
     link: LinkConfig,
     topics: tuple[str, ...],
     by: str,
     *,
+    within_s: float,
+    dry_run: bool,
     is_agreed: bool,
     as_json: bool,
 ) -> None:
-    from heliostat.operate.turning import turn_in_place
+    if way == "wait":
+        wait_for_topics(config, link, topics, within_s, as_json=as_json)
+    elif way == "writers":
+        show_writers(config, link, topics, as_json=as_json)
+    elif way == "last":
+        show_rolling(config, link, as_json=as_json)
+    else:
+        if not (is_agreed or dry_run):
+            _confirm(link.name)
+        turn(config, link, topics, by, dry_run=dry_run, as_json=as_json)
 
-    if not is_agreed:
-        _confirm(link.name)
-    turned = turn_in_place(config, link, topics, by).to_json()
-    if as_json:
-        click.echo(json.dumps(turned, indent=2))
-        return
-    click.echo(f"{link.name}: {len(turned['cuts']):,} topics are merged from here on", err=True)
-    for topic, rows in turned["cuts"].items():
-        for partition, offset in rows.items():
-            click.echo(f"{topic}:{partition}:{offset}")
+
+def _names(texts: Sequence[str]) -> tuple[str, ...]:
+    """Return the topics of options that take several each."""
+    return tuple(dict.fromkeys(name for text in texts for name in text.split(",") if name))
 
 
 def _options(

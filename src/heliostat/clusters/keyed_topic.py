@@ -333,6 +333,12 @@ def ensure_compacted(
         ensure_own_topics(admin, {name: COMPACTED}, replication_factor)
 
 
+def new_own_topic(name: TopicName, settings: Mapping[str, str], replicas: int) -> NewTopic:
+    """Return a topic of ours as it is made; rows (`COMPACTED`) must survive a lost broker."""
+    safe = kept_safe(replicas) if settings is COMPACTED else {}
+    return NewTopic(name, 1, replicas, {**settings, **safe})
+
+
 def ensure_own_topics(
     admin: ClusterAdmin,
     topics: Mapping[TopicName, Mapping[str, str]],
@@ -356,10 +362,7 @@ def ensure_own_topics(
     replicas = replication_factor or min(STATE_REPLICAS, len(admin.brokers(LATELY_S)))
     answers = admin.create_topics(
         [
-            NewTopic(
-                *(name, 1, replicas),
-                {**settings, **(kept_safe(replicas) if settings is COMPACTED else {})},
-            )
+            new_own_topic(name, settings, replicas)
             for name, settings in topics.items()
             if described[name].error is not None
         ]

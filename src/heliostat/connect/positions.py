@@ -1,7 +1,7 @@
 """Offsets of connectors: what was copied, as MirrorMaker 2 stores it, and changes of them; pure.
 
-A mirror's position is where its log ends, not a number that can be set. So a change is refused
-where it would have records copied twice or left out, in words that say what to do instead.
+A mirror's position is where its log ends, not a number that can be set back: that is refused, as
+records would be copied twice. Forwards, a gap is recorded (`operate.skip`).
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.status.values import PartitionStatus
 
+OFFSET_MAX = 2**63 - 1
 TOPIC, PARTITION, CLUSTER, OFFSET = "topic", "partition", "cluster", "offset"
 
 
@@ -36,17 +38,18 @@ def offsets_of(alias: str, partitions: Iterable[PartitionStatus]) -> list[dict[s
     ]
 
 
-def check_change(
+def change_of(
     wanted: Iterable[Mapping[str, Any]], partitions: Iterable[PartitionStatus]
-) -> None:
-    """Refuse what would have records copied twice, or left out; what is so already is accepted.
+) -> dict[TopicPartition, Offset]:
+    """Return by source partition the offset to copy next, where it is to go forwards.
 
     Raises
     ------
     OffsetsRefused
-        With the first that is refused.
+        With the first entry that can't be read, or that would have records copied twice.
     """
     known = {(row.source, row.partition): row for row in partitions}
+    forwards: dict[TopicPartition, Offset] = {}
     for entry in wanted:
         partition, offset = entry.get("partition"), entry.get("offset")
         if not isinstance(partition, Mapping):
@@ -54,7 +57,10 @@ def check_change(
         topic, number = _place(partition)
         row = known.get((topic, number))
         position = 0 if row is None else max(0, row.position)
-        _check_one(f"{topic}-{number}", position, offset)
+        following = _following(f"{topic}-{number}", position, offset)
+        if following > position:
+            forwards[TopicPartition(TopicName(topic), PartitionId(number))] = Offset(following)
+    return forwards
 
 
 def check_reset(partitions: Iterable[PartitionStatus]) -> None:
@@ -95,17 +101,17 @@ def _place(partition: Mapping[str, Any]) -> tuple[str, int]:
     return str(partition[TOPIC]), number
 
 
-def _check_one(place: str, position: int, offset: Any) -> None:
-    """Compare a wished offset with the position; None: it is to be forgotten."""
+def _following(place: str, position: int, offset: Any) -> int:
+    """Return the offset after a wished one, which is not before the position; None: forget it."""
     if offset is None:
         if position:
             raise OffsetsRefused(
                 f"{place}: its mirror holds records, so its position can't be forgotten: delete "
                 "the topic at the target first"
             )
-        return
+        return position
     value = offset.get(OFFSET) if isinstance(offset, Mapping) else None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < OFFSET_MAX:
         raise OffsetsRefused(
             f"{place}: the offset must be an object with an integer 'offset' that is not negative"
         )
@@ -114,8 +120,4 @@ def _check_one(place: str, position: int, offset: Any) -> None:
             f"OFFSETS_GO_BACK: {place} was copied up to offset {position - 1}: its mirror would "
             "hold records twice; delete the topic at the target, so that it is copied again"
         )
-    if value + 1 > position:
-        raise OffsetsRefused(
-            f"{place} was copied up to offset {position - 1}: records would be left out; where the "
-            "source has lost them, heliostat resolve records the gap"
-        )
+    return value + 1

@@ -145,7 +145,10 @@ _OF_TOPICS: dict[str, tuple[str, str]] = {
         "correct the group's name or the file, or choose another topics.start",
     ),
 }
-_OF_CAUSES = {Cause.TARGET_DELETED: "nothing: it was copied anew from the beginning"}
+_OF_CAUSES = {
+    Cause.TARGET_DELETED: "nothing: it was copied anew from the beginning",
+    Cause.SKIPPED: "nothing: an operator asked for it (heliostat offsets skip, Connect's API)",
+}
 _IN_TEXT = re.compile(r"\[([A-Z][A-Z_0-9]+)\]")
 
 

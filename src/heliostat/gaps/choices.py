@@ -50,6 +50,8 @@ class Cause(Enum):
     """A batch of the source can't be decoded."""
     TAIL_DROPPED = "tail_dropped"
     """The mirror was given away before the records came, and a person let them go."""
+    SKIPPED = "skipped"
+    """An operator has set the offset of a stopped link forwards, and so left them out."""
 
     @property
     def words(self) -> str:
@@ -72,6 +74,7 @@ _WORDS = {
     Cause.SCHEMA_MISSING: "schemas of records can't be read at the target",
     Cause.RECORD_CORRUPT: "a batch can't be decoded",
     Cause.TAIL_DROPPED: "never copied before the mirror was given away, and dropped",
+    Cause.SKIPPED: "left out, as an operator has set the offset forwards",
 }
 
 
@@ -133,7 +136,7 @@ OF_RECORDS = frozenset(
 )
 """Causes where what stands at the position can't be copied; the records after that can."""
 
-AT_THE_LANES_POSITION = OF_RECORDS | {Cause.SOURCE_OVERTOOK}
+AT_THE_LANES_POSITION = OF_RECORDS | {Cause.SOURCE_OVERTOOK, Cause.SKIPPED}
 """Causes where the offsets that a lane passed after the last record were holes, and no loss: the
 gap begins at the position that the lane reports."""
 
@@ -193,6 +196,8 @@ class Facts:
     """`restart` recreates the target topic because of another of its partitions."""
     failing: FailingRange | None = None
     """What can't be copied from the position on; None: not looked at, one record."""
+    skip_to: Offset | None = None
+    """Source offset at which an operator wants it to go on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +304,8 @@ def _continue(facts: Facts, choice: GapChoice) -> Effect | None:
     is_unknown = facts.cause is Cause.TARGET_UNKNOWN
     first, last, count, records = _unknown(facts) if is_unknown else _lost(facts)
     target_end = facts.target_end
-    is_moved = goes_on != facts.position
+    is_moved = goes_on != facts.position and not facts.fills
+    lands_at = goes_on if facts.fills else target_end
     if choice is GapChoice.DEAD_LETTER:
         records += ", kept in the dead letters"
     return Effect(
@@ -312,7 +318,7 @@ def _continue(facts: Facts, choice: GapChoice) -> Effect | None:
         recreates=False,
         records=records,
         consumers=(
-            f"all that is there, then source offset {goes_on} at target offset {target_end}"
+            f"all that is there, then source offset {goes_on} at target offset {lands_at}"
             + ("; offsets of both sides differ from there on, see the offset map" * is_moved)
         ),
     )
@@ -329,6 +335,8 @@ def _goes_on(facts: Facts) -> Offset | None:
             return facts.source_start
         case Cause.TARGET_TRUNCATED | Cause.TARGET_UNKNOWN:
             return max(facts.position, facts.source_start)
+        case Cause.SKIPPED:
+            return facts.skip_to
         case _:
             return None
 
@@ -394,6 +402,8 @@ def _lost(facts: Facts) -> tuple[Offset, Offset | None, int | None, str]:
     match facts.cause:
         case Cause.SOURCE_OVERTOOK | Cause.TARGET_TRUNCATED:
             return _range(facts, facts.position, facts.source_start)
+        case Cause.SKIPPED if facts.skip_to is not None:
+            return _range(facts, facts.position, facts.skip_to)
         case Cause.SOURCE_TRUNCATED if still_holds(facts) or not facts.is_recreated:
             return _truncated(facts)
         case cause if cause in OF_RECORDS:

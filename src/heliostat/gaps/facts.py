@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from heliostat.clusters.admin import EARLIEST, LATEST, ClusterAdmin, ConfigEntry, ListedOffset
 from heliostat.errors import BrokerError
 from heliostat.gaps.choices import CAUSE_OF_CODE, Cause, Facts
-from heliostat.gaps.ledger import CopiedTopic, copied_of
+from heliostat.gaps.ledger import CopiedTopic, GapRow, copied_of
 from heliostat.gaps.source_truncation import Divergence, truncations
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.ends_then_maps import EndsThenMaps
@@ -64,19 +64,22 @@ def gather(
     maps: Callable[[], MapReader],
     copied: CopiedTopic | None,
     fills: bool = False,
+    cause: Cause | None = None,
 ) -> list[Facts]:
     """Return facts of a mirror's partitions, except those whose leaders do not all answer.
 
     Parameters
     ----------
     code
-        The code of their stop.
+        The code of their stop; empty: they are not stopped.
     maps
         Reads the link's offset maps, see `EndsThenMaps`.
     copied
         How far and from which leader epoch each was copied, for finding where a source diverged.
     fills
         Whether the link fills holes (`topics.offsets: exact`); a mapped mirror stays so.
+    cause
+        What they are asked for, where no code says it.
 
     Raises
     ------
@@ -87,9 +90,10 @@ def gather(
     if at_source is None or at_target is None:
         return []
     seen = EndsThenMaps(lambda: _bounds(source, target, asks, at_source, at_target), maps)
-    known, cause, target_id = seen.maps, CAUSE_OF_CODE[code], id_text(record.target_id)
+    known, target_id = seen.maps, id_text(record.target_id)
+    cause = cause or CAUSE_OF_CODE[code]
     diverged: dict[TopicPartition, Divergence] = {}
-    if cause is Cause.SOURCE_TRUNCATED:
+    if cause in {Cause.SOURCE_TRUNCATED, Cause.SKIPPED}:
         existing = [ask for ask in asks if ask.source.partition < at_source]
         diverged = _diverged(source, existing, copied, record)
     found: list[Facts] = []
@@ -119,6 +123,24 @@ def gather(
             )
         )
     return found
+
+
+def is_pending(row: GapRow, facts: Facts, record: MirrorRecord) -> bool:
+    """Return whether the mirror has not gone on yet after that row's gap."""
+    is_here = row.jump is not None and row.jump.target == facts.target_end
+    return is_here and row.target_id == id_text(record.target_id)
+
+
+def after_jump(facts: Facts, row: GapRow | None, record: MirrorRecord) -> Facts:
+    """Return facts with the position after a recorded jump that the lane has not taken yet.
+
+    Records that were copied, and that the source has lost, come before those that are skipped.
+    """
+    if row is None or row.jump is None or not is_pending(row, facts, record):
+        return facts
+    if row.cause is Cause.SKIPPED and facts.is_known_truncated:
+        return facts
+    return replace(facts, position=Offset(row.jump.source))
 
 
 def _bounds(

@@ -22,7 +22,7 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.clusters.keyed_topic import missing_topics
 from heliostat.config import ErrorsConfig, GapsConfig, LinkConfig
 from heliostat.errors import HeliostatError
-from heliostat.gaps.choices import MIXES_WRITERS, OF_RECORDS, GapChoice
+from heliostat.gaps.choices import MIXES_WRITERS, OF_RECORDS, Cause, GapChoice
 from heliostat.gaps.copy_progress import CopyProgress
 from heliostat.gaps.decisions import Decisions
 from heliostat.gaps.ledger import CopyNote, GapLedger, GapRow, copied_of
@@ -107,6 +107,14 @@ class GapKeeper:
         self._ledger.exists_now()
         self._ledger.read()
         self._progress.begin()
+        for row in self._ledger.jumps().values():
+            if row.cause is Cause.SKIPPED and self._is_new(row):
+                self._events.warn(f"{row.source}: {row.told()}")
+
+    def _is_new(self, row: GapRow) -> bool:
+        """Return whether nothing was noted as copied since a row that moves its mirror."""
+        note = self._progress.copied_to(row.source)
+        return row.jump is not None and note is not None and note.end <= row.jump.target
 
     def close(self) -> None:
         """Write how far was copied, and close."""
@@ -212,12 +220,14 @@ class GapKeeper:
     ) -> dict[TopicPartition, PartitionSpec]:
         """Add to specs where partitions continue after recorded gaps, and truncated sources.
 
-        Also what is tried again, and which record stops a partition that waits for its schema.
+        Also what is tried again, and which record stops a partition that waits for its schema. What
+        an operator has skipped waits while copied records are lost at the source.
         """
         found = self._errors.marked(specs)
         for source, row in self._ledger.jumps().items():
             spec = found.get(source)
-            if spec is not None and row.is_done and _is_of(row, spec):
+            is_lost = row.cause is Cause.SKIPPED and source in self._progress.diverged
+            if spec is not None and row.is_done and _is_of(row, spec) and not is_lost:
                 found[source] = replace(spec, jump=row.jump)
         for source, divergence in self._progress.diverged.items():
             if source in found:

@@ -30,6 +30,8 @@ ROW_PREFIX = "gap/"
 DECISION_PREFIX = "decision/"
 COPIED_PREFIX = "copied/"
 TAIL_PREFIX = "tail/"
+OLDER_CAUSES = {Cause.SKIPPED: Cause.TAIL_DROPPED}
+"""What a row names as the cause to versions up to 0.2.0, which halt at one that they don't know."""
 CHANGES_WITHIN_S = 0.05
 """How long a reconciliation waits for decisions written since the last one."""
 
@@ -89,17 +91,28 @@ class GapRow:
         """Its key in the ledger."""
         return f"{ROW_PREFIX}{self.topic}/{self.partition}/{self.at_ms}"
 
+    def told(self) -> str:
+        """Return what was lost, why and by whose decision, in words."""
+        return f"{self.cause.words}; {self.choice.value}, decided by {self.decided_by}: {self.text}"
+
     def done(self) -> GapRow:
         """Return the same row, its action finished."""
         return replace(self, is_done=True)
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON, for the ledger and for `--json` output."""
+        """Return it as JSON, for `--json` output."""
         return {**asdict(self), "cause": self.cause.value, "choice": self.choice.value}
+
+    def to_row(self) -> dict[str, Any]:
+        """Return it as JSON, for the ledger."""
+        row = self.to_json()
+        if self.cause in OLDER_CAUSES:
+            row |= {"cause": OLDER_CAUSES[self.cause].value, "exact_cause": self.cause.value}
+        return row
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """Back from JSON."""
+        """Back from the JSON of the ledger."""
         last, jump = value["last"], value["jump"]
         return cls(
             topic=TopicName(value["topic"]),
@@ -107,7 +120,7 @@ class GapRow:
             first=Offset(value["first"]),
             last=None if last is None else Offset(last),
             count=value["count"],
-            cause=Cause(value["cause"]),
+            cause=Cause(value.get("exact_cause", value["cause"])),
             at_ms=value["at_ms"],
             choice=GapChoice(value["choice"]),
             decided_by=value["decided_by"],
@@ -288,7 +301,7 @@ class GapLedger:
             free = self._with_free_key(row, found)
             found[free.key] = free
         if found:
-            self._topic.write_many({key: row.to_json() for key, row in found.items()})
+            self._topic.write_many({key: row.to_row() for key, row in found.items()})
             self.rows.update(found)
 
     def _with_free_key(self, row: GapRow, new: Mapping[str, GapRow]) -> GapRow:
@@ -323,7 +336,7 @@ class GapLedger:
         self.ensure(replication_factor)
         self._topic.write_many(
             {
-                **{key: row.to_json() for key, row in self.rows.items()},
+                **{key: row.to_row() for key, row in self.rows.items()},
                 **{key: decision.to_json() for key, decision in self.decisions.items()},
                 **{f"{COPIED_PREFIX}{n}": topic.to_json() for n, topic in self.copied.items()},
             }

@@ -28,13 +28,13 @@ from heliostat.gaps.choices import (
 )
 from heliostat.gaps.copy_progress import CopyProgress
 from heliostat.gaps.decisions import Chosen, Decisions
-from heliostat.gaps.facts import Ask, gather
+from heliostat.gaps.facts import Ask, after_jump, gather
 from heliostat.gaps.ledger import GapLedger, GapRow
 from heliostat.gaps.record_errors import RecordErrors
 from heliostat.gaps.rows import Memory, decided_row, whole_topics
 from heliostat.gaps.target_cleanup import TargetCleanup
 from heliostat.gaps.warn_once import WarnOnce
-from heliostat.names import Offset, PartitionId, TopicName, TopicPartition, id_text
+from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import MapReader
 from heliostat.ops.events import Events
 from heliostat.records.copier.lane import PartitionReport
@@ -82,16 +82,8 @@ class FactFinder:
             copied=self.progress.of_topic(record.source),
             fills=self.fills,
         )
-        return [self._after_jump(facts, record) for facts in found]
-
-    def _after_jump(self, facts: Facts, record: MirrorRecord) -> Facts:
-        """Return facts with the position after a recorded jump that the lane has not taken yet."""
-        row = self.ledger.jumps().get(facts.source)
-        if row is None or row.jump is None or row.target_id != id_text(record.target_id):
-            return facts
-        if row.jump.target != facts.target_end:
-            return facts
-        return replace(facts, position=Offset(row.jump.source))
+        jumps = self.ledger.jumps()
+        return [after_jump(facts, jumps.get(facts.source), record) for facts in found]
 
 
 class Settlement:
@@ -301,16 +293,14 @@ class Settlement:
         source, now_ms = facts.source, self._clock.wall_ms()
         was = self._ledger.jumps().get(source)
         is_new = was is None or was.jump != effect.jump or was.cause is not facts.cause
-        if is_new or was is None or was.target_id != id_text(record.target_id):
-            self._ledger.record([decided_row(facts, effect, decided_by, record, now_ms)])
+        row = decided_row(facts, effect, decided_by, record, now_ms)
+        if is_new or was is None or was.target_id != row.target_id:
+            self._ledger.record([row])
         self._settled.add(source)
         self._errors.take_anew(source)
         self._progress.pass_gap(source)
         self._decisions.forget(source.topic, source.partition, facts.code)
-        self._events.warn(
-            f"{source}: {facts.cause.words}; {effect.choice.value}, decided by {decided_by}: "
-            f"{effect.records}"
-        )
+        self._events.warn(f"{source}: {row.told()}")
 
     def _is_settled(self, facts: Facts, report: PartitionReport) -> bool:
         """Return whether the target's end no longer moves, or is the one that the lane reports."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from heliostat.clock import Clock
 from heliostat.clusters.admin import GroupListing, ListedGroup
@@ -89,8 +89,8 @@ class FollowedGroups:
         naming: GroupNaming = SAME_NAMES,
     ) -> None:
         self.groups: dict[GroupId, Followed] = {}
-        self.ran_there: set[GroupId] = set()
-        """Groups that had members at the target in the last pass, and none at the source."""
+        self._ran_there: dict[GroupId, GroupId] = {}
+        """What `running_there` has returned last, without those that had left by then."""
         self._config = config
         self._memory = memory
         self.naming = naming
@@ -119,6 +119,28 @@ class FollowedGroups:
         if not here.failed:
             names = {self.naming.target_name(group) for group in there.groups}
             self._memory.forget(self._memory.rows.keys() - names - here.groups.keys())
+
+    def running_there(self, there: GroupListing, here: GroupListing) -> Mapping[GroupId, GroupId]:
+        """Return selected groups with members at the target and none at the source.
+
+        Once more after the last member has left: it may have committed as it did.
+
+        Returns
+        -------
+        Their names at the target, by those at the source. None that a broker of the source, which
+        does not answer, may have.
+        """
+        running: dict[GroupId, GroupId] = {}
+        for name, listed in here.groups.items():
+            group = self.naming.source_name(name)
+            if group is None or not listed.has_members:
+                continue
+            at_source = there.groups.get(group)
+            moved = there.failed if at_source is None else at_source.has_members
+            if not moved and self._choice(replace(listed, group=group)).skip is None:
+                running[group] = name
+        before, self._ran_there = self._ran_there, running
+        return before | running
 
     def _choice(self, listed: ListedGroup) -> GroupChoice:
         key = (listed.group, listed.kind, listed.protocol)

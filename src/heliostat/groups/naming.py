@@ -23,6 +23,12 @@ class GroupNaming:
         """Name under which offsets of a group are published."""
         return GroupId(self.rule.replace(GROUP, source))
 
+    def source_name(self, target: GroupId) -> GroupId | None:
+        """Return the group whose offsets are published under a name; None: of no group."""
+        before, _, after = self.rule.partition(GROUP)
+        source = GroupId(target[len(before) : len(target) - len(after)])
+        return source if source and self.target_name(source) == target else None
+
 
 SAME_NAMES = GroupNaming()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -66,6 +66,24 @@ def observe_target(
     partitions = _observe(target, asked, topics, mirrors=mirrors, maps=maps, landed=landed)
     places = {} if merged is None else merged.of(mirrors, seen.offsets, offsets)
     return TargetGroups(listing, offsets, partitions, places)
+
+
+def observe_mirrors(
+    source: ClusterAdmin,
+    target: ClusterAdmin,
+    asked: Collection[TopicPartition],
+    mirrors: Mirrors,
+    *,
+    maps: OpenMaps,
+    positions: Positions,
+) -> Partitions:
+    """Read the mirrors of source partitions, as `observe_target` does for those of groups."""
+    asks: dict[str, Callable[[], Any]] = {
+        "positions": positions,
+        "topics": partial(_topics_of, source, target, asked, mirrors),
+    }
+    landed, topics = asked_at_once(asks).values()
+    return _observe(target, asked, topics, mirrors=mirrors, maps=maps, landed=landed)
 
 
 def _topics_of(

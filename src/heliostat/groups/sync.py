@@ -19,14 +19,14 @@ from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import GroupsConfig
 from heliostat.groups.apply import Applied, Committers, Guard, publish
 from heliostat.groups.followed import Followed, FollowedGroups
-from heliostat.groups.last_to_move import commits_at_source, refusals_of, running_there
+from heliostat.groups.last_to_move import LastToMove
 from heliostat.groups.merged_places import MergedPlaces
 from heliostat.groups.naming import SAME_NAMES, GroupNaming
-from heliostat.groups.observe import Mirrors, OpenMaps, Positions, observe_target
+from heliostat.groups.observe import Mirrors, OpenMaps, Positions, observe_mirrors, observe_target
 from heliostat.groups.plan import GroupDecision, plan_groups
 from heliostat.groups.published import PublishedOffsets
 from heliostat.groups.rereads import LISTED_MAX, rereads_report
-from heliostat.groups.values import UNPUBLISHED, Reason, SourceGroups, TargetGroups
+from heliostat.groups.values import UNPUBLISHED, Reason, SourceGroups
 from heliostat.names import GroupId
 from heliostat.ops.events import Events
 
@@ -159,6 +159,9 @@ class GroupSync:
             naming=naming,
             merged=merged,
         )
+        admin = target.admin
+        mirrors_of = partial(observe_mirrors, source, admin, maps=maps, positions=positions)
+        self._last_to_move = LastToMove(source, admin, mirrors_of)
         self._has_read = False
         self._counts = SyncCounts()
 
@@ -206,22 +209,10 @@ class GroupSync:
         moving = self._followed.moving(there)
         self._counts = self._count(len(due), applied.committed, moving, steps)
         self._on_decided(applied.groups)
-        if self._config.sync:
-            self._publish_back(applied.groups, target)
-
-    def _publish_back(self, decided: Mapping[GroupId, GroupDecision], target: TargetGroups) -> None:
-        """Publish offsets of groups that still read a former source: see `last_to_move`.
-
-        Once more after the last member is gone: it may have committed as it left.
-        """
-        returned = {name for name, record in self._mirrors().items() if record.is_returned}
-        running = running_there(decided.values()) if returned else set()
-        commits = commits_at_source(decided, target, returned, running | self._followed.ran_there)
-        self._followed.ran_there = running
-        if commits:
-            self._guard()
-            for error in refusals_of(self._source.commit_offsets(commits)):
-                raise error
+        mirrors = self._mirrors()
+        if self._config.sync and any(record.is_returned for record in mirrors.values()):
+            running = self._followed.running_there(there, here)
+            self._last_to_move.publish(running, mirrors, self._guard)
 
     def _keep_memory(self) -> None:
         """Read the state topic once; recreate it if somebody deleted it."""

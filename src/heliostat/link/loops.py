@@ -93,9 +93,13 @@ class Loop:
         if self._task is not None:
             self._task.wake()
 
+    def ask_to_end(self) -> None:
+        """Have it begin no more turns; does not wait."""
+        self._stop.set()
+
     def stop(self, timeout_s: float) -> bool:
         """Ask it to end and wait for that; return whether it has ended."""
-        self._stop.set()
+        self.ask_to_end()
         return self._task is None or self._task.end(timeout_s)
 
     def _run(self) -> float | None:
@@ -213,10 +217,22 @@ class Loops:
         """Drop loops that were stopped from reports."""
         self._loops.clear()
 
+    def ask_to_end(self) -> None:
+        """Have those that run now begin no more turns; does not wait."""
+        for loop in list(self._loops):
+            loop.ask_to_end()
+
     def stop(self) -> None:
-        """Stop all, including those that another loop starts or ends meanwhile."""
-        while left := [loop for loop in self._loops if not loop.is_ending()]:
-            left[0].stop(STOP_WITHIN_S)
+        """Stop all, including those that another loop starts or ends meanwhile.
+
+        None begins a turn while another one ends.
+        """
+        stopped: set[Loop] = set()
+        while left := [loop for loop in list(self._loops) if loop not in stopped]:
+            self.ask_to_end()
+            for loop in left:
+                loop.stop(STOP_WITHIN_S)
+            stopped.update(left)
 
     def report(self, now_ms: int) -> list[dict[str, object]]:
         """Return the loops' part of the driver's report."""

@@ -210,9 +210,12 @@ class Running:
         }
 
     def wait(self, seconds: float) -> BaseException | None:
-        """Wait `seconds`, or until no link begins again or Spark has ended; return why, if so."""
+        """Wait `seconds`, or until no link begins again or Spark has ended; return why, if so.
+
+        Returns None at once when a stop is asked.
+        """
         deadline_s = self._clock.monotonic_s() + seconds
-        while not self._stopping.is_set():
+        while not (self._stop_asked.is_set() or self._stopping.is_set()):
             failures = [kept.over for kept in self.kept]
             if failures and None not in failures:
                 return failures[0]
@@ -222,7 +225,7 @@ class Running:
                 return ended
             if left_s <= 0:
                 return None
-            self._stopping.wait(min(POLL_S, left_s))
+            self._stop_asked.wait(min(POLL_S, left_s))
         return None
 
     def stop(self) -> None:

@@ -281,6 +281,7 @@ class LinkService:
                 self._beginning.release()
 
     def _end(self) -> None:
+        self._copy_loops.ask_to_end()
         self._loops.stop()
         self._copy_loops.stop()
         context, copying, owner = self._context, self.switch.copying, self._context.owner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from contextlib import closing
 from uuid import UUID
@@ -9,6 +10,8 @@ from uuid import UUID
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost
+from heliostat.gaps.choices import Cause
+from heliostat.gaps.ledger import GapLedger
 from heliostat.names import (
     LinkName,
     Offset,
@@ -25,7 +28,7 @@ from heliostat.offsets.values import TranslatedMirrors, TranslatedPartition, Unt
 from heliostat.state.link_state import LinkState, Starts
 from heliostat.status.reader import last_reported
 from heliostat.topics.values import MirrorRecord
-from heliostat.verify.ranges import MapClaim, MapView
+from heliostat.verify.ranges import LeftOut, MapClaim, MapView
 
 SOURCE_CONNECT_TIMEOUT_S = 5.0
 """The source may be gone for good; its answers only make the reasons more precise."""
@@ -89,18 +92,28 @@ def look(
 
 
 def read_map_view(config: Config, link: LinkConfig) -> MapView:
-    """Read the link's offset maps now, in the form that `verify` needs.
+    """Read the link's offset maps now, and what it leaves out, in the form that `verify` needs.
 
     Raises
     ------
     ConnectionLost
         The target does not answer.
     """
-    maps = read_maps(config.clusters[link.target].access(), LinkName(link.name))
+    access, name = config.clusters[link.target].access(), LinkName(link.name)
+    maps = read_maps(access, name)
+    with closing(GapLedger(name, access)) as ledger:
+        ledger.read()
+    left_out: dict[tuple[TopicPartition, str], list[LeftOut]] = defaultdict(list)
+    for row in ledger.rows.values():
+        if row.cause is Cause.SKIPPED and row.last is not None:
+            gone = LeftOut(row.first, row.last + 1, f"{row.cause.words}, {row.decided_by}")
+            left_out[row.target, row.target_id].append(gone)
 
     def claim(partition: TopicPartition, topic_id: str) -> MapClaim:
-        found = maps.of(partition, "" if topic_id == NO_TOPIC_ID else topic_id)
-        return MapClaim(found.pairs(), found.known_from)
+        own_id = "" if topic_id == NO_TOPIC_ID else topic_id
+        found = maps.of(partition, own_id)
+        gone = left_out.get((partition, own_id), ())
+        return MapClaim(found.pairs(), found.known_from, gone)
 
     return claim
 

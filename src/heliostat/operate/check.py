@@ -13,9 +13,11 @@ from typing import TypeVar
 
 from heliostat.clusters.acl import Operation
 from heliostat.clusters.admin import BrokerInfo, ClusterAdmin, NewTopic
-from heliostat.clusters.keyed_topic import COMPACTED, STATE_REPLICAS, kept_safe
+from heliostat.clusters.keyed_topic import COMPACTED, STATE_REPLICAS, new_own_topic
 from heliostat.config import ClusterConfig, Config, LinkConfig
 from heliostat.errors import BrokerError, ConnectionLost, HeliostatError, code_of
+from heliostat.gaps.ledger import gaps_topic
+from heliostat.groups.published import groups_topic
 from heliostat.names import Alias, LinkName, TopicName
 from heliostat.operate.acls import ClusterGrants, home_grants, link_grants
 from heliostat.operate.check_machine import machine_findings, spark_findings
@@ -37,7 +39,8 @@ from heliostat.schemas import HttpRegistry
 from heliostat.schemas.registry import calls
 from heliostat.schemas.registry.over_http import Timeouts
 from heliostat.schemas.registry.retries import Retries
-from heliostat.state_topics import DEFINITIONS_TOPIC, control_topic, progress_topic, state_topic
+from heliostat.state.link_state import own_topics
+from heliostat.state_topics import DEFINITIONS_TOPIC, wishes_topic
 from heliostat.topics.topic_plan import TopicPlan
 
 CLIENT_ID = "heliostat-check"
@@ -293,15 +296,16 @@ def _planned(subject: str, plan: TopicPlan) -> Iterator[Finding]:
 def _dry_run(config: Config, link: LinkConfig, subject: str, plan: TopicPlan) -> Iterator[Finding]:
     """Return what the target's policies would refuse, by requests that it only validates."""
     name = LinkName(link.name)
-    own = [TopicName(each(name)) for each in (state_topic, control_topic, progress_topic)]
+    books = [gaps_topic, wishes_topic, *([groups_topic] if link.groups.sync else [])]
+    own = own_topics(name) | {TopicName(each(name)): COMPACTED for each in books}
     changes = {each.target: each.changes for each in plan.configure}
     with ClusterAdmin(config.clusters[link.target].access(), CLIENT_ID) as target:
         described = target.describe_topics(own)
         replicas = link.state.replication_factor or min(STATE_REPLICAS, len(target.brokers()))
         new = [
-            NewTopic(each, 1, replicas, {**COMPACTED, **kept_safe(replicas)})
-            for each in own
-            if described[each].is_missing
+            new_own_topic(topic, settings, replicas)
+            for topic, settings in own.items()
+            if described[topic].is_missing
         ]
         new += [
             NewTopic(each.target, each.partitions, each.replication_factor, each.configs)

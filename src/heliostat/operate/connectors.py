@@ -12,7 +12,7 @@ from heliostat.connect.connector import StoredConnector
 from heliostat.connect.link_choice import LinkChoice, choose_link
 from heliostat.connect.link_maps import links_of
 from heliostat.connect.plugins import CLASS
-from heliostat.connect.positions import check_change, check_reset
+from heliostat.connect.positions import change_of, check_reset
 from heliostat.connect.statuses import OF_STATE, STOPPED, ConnectorView
 from heliostat.connect.store import ConnectorStore
 from heliostat.connect.validation import Validation, validate
@@ -101,6 +101,8 @@ class Connectors:
         self._clock = clock
         self._tell = tell
         self._changing = threading.Lock()
+        self._altering = threading.Lock()
+        """Held while offsets are altered, which waits for a link's owner."""
 
     def validate(self, class_name: str, config: Mapping[str, str]) -> Validation:
         """Check a configuration beside the other connectors; nothing is changed."""
@@ -255,30 +257,34 @@ class Connectors:
             if places:
                 self.shown.links.restart(link, places, by)
 
-    def alter_offsets(self, name: str, wanted: Sequence[Mapping[str, Any]] | None) -> None:
-        """Check changes of offsets; those that are refused say what to do instead.
+    def alter_offsets(self, name: str, wanted: Sequence[Mapping[str, Any]] | None, by: str) -> None:
+        """Set offsets forwards; what is between is never copied, and recorded as gaps.
 
         Parameters
         ----------
         wanted
-            The changes; None: all are to be forgotten.
+            The changes, all of them or none; None: all are to be forgotten.
 
         Raises
         ------
         NoSuchConnector, NotStopped
             There is none of that name, or it is not stopped.
         OffsetsRefused
-            Records would be copied twice or left out.
+            Records would be copied twice.
+        Refused
+            A mirror may not skip records.
         """
-        shown = self.shown.get(name)
-        if shown.view.state != STOPPED:
-            raise NotStopped(name)
-        for link in self.shown.own_links(shown):
-            partitions = self.shown.links.partitions(link)
-            if wanted is None:
-                check_reset(partitions)
-            else:
-                check_change(wanted, partitions)
+        with self._altering:
+            shown = self.shown.get(name)
+            if shown.view.state != STOPPED:
+                raise NotStopped(name)
+            for link in self.shown.own_links(shown):
+                partitions = self.shown.partitions(shown, link)
+                if wanted is None:
+                    check_reset(partitions)
+                elif forwards := change_of(wanted, partitions):
+                    for text in self.shown.links.skip(link, forwards, by):
+                        self._tell(f"connector {name}{_of(link)}: {text}")
 
     def _changeable(self, name: str) -> tuple[ConnectorStore, StoredConnector | None]:
         """Return the store, and the connector as it is; refuse one that is not kept here."""

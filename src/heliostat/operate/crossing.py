@@ -24,7 +24,7 @@ from heliostat.errors import BrokerError, ConnectionLost
 from heliostat.handover.desk import Problem, Weight
 from heliostat.names import LinkName, Offset, ProducerId, TopicName, TopicPartition
 from heliostat.operate.promotion import promotable
-from heliostat.operate.source_writers import merged_topics
+from heliostat.operate.source_writers import NO_ROLLING, merged_topics
 from heliostat.operate.switching.preflight import STOPPED_HINT, link_problems, partition_problem
 from heliostat.records.copier.lane import PartitionReport, PartitionState
 from heliostat.rescue.source_rest import named_producers
@@ -34,11 +34,15 @@ from heliostat.status.board import StatusBoard
 from heliostat.status.reader import StatusReader
 from heliostat.status.snapshot import DRIVER_SILENT_AFTER_S, ENDED_STATES
 from heliostat.status.values import LinkStatus, state_words
+from heliostat.topics.merged_links import refuse_unless_merged
 
 CLIENT_ID = "heliostat-crossing"
 READ_S = 0.25
 TRANSACTIONS_EVERY_S = 2.0
 """How often the source is asked which transactions are open in partitions that wait."""
+TOLD_EVERY_S = 2.0
+LACKING_MAX = 5
+"""Partitions that are named in a line of progress."""
 Open = Mapping[TopicPartition, Sequence[OpenTransaction]]
 
 
@@ -159,6 +163,22 @@ class Crossed:
             found.setdefault(row.partition.topic, []).append(row)
         return found
 
+    def describe(self, source: str, target: str) -> Iterator[str]:
+        """Yield lines for people, with the clusters' names."""
+        for each in self.problems:
+            yield f"[{each.code}] {each.text} (hint: {each.hint})"
+        for topic, rows in self.topics().items():
+            ends = ", ".join(f"{row.partition.partition}: {row.end:,}" for row in rows)
+            passed = sum(row.stage is Stage.PASSED for row in rows)
+            if passed < len(rows):
+                yield f"{topic}: {passed} of {len(rows)} partitions have crossed (ends {ends})"
+                continue
+            took_s = (max(row.passed_ms for row in rows) - self.asked_ms) / 1000
+            yield (
+                f"{topic}: all that {source} had is at {target}, {took_s:.1f} s after it was asked "
+                f"(ends {ends}); who stopped before may go on there"
+            )
+
     def to_json(self) -> dict[str, Any]:
         """Return it for `--json`."""
         return {
@@ -235,6 +255,26 @@ class LinkReports:
 
 
 Tell = Callable[[Sequence[Crossing]], None]
+
+
+class InLines:
+    """Tells how far partitions are in a line, now and then."""
+
+    def __init__(self, tell: Callable[[str], None], clock: Clock) -> None:
+        self._tell = tell
+        self._clock = clock
+        self._told_s = clock.monotonic_s()
+
+    def __call__(self, rows: Sequence[Crossing]) -> None:
+        """Tell it, if it is time and some have not crossed yet."""
+        now_s = self._clock.monotonic_s()
+        left = [row for row in rows if row.stage is not Stage.PASSED]
+        if not left or now_s - self._told_s < TOLD_EVERY_S:
+            return
+        self._told_s = now_s
+        named = "; ".join(f"{row.partition}: {row.text}" for row in left[:LACKING_MAX])
+        more = " …" if len(left) > LACKING_MAX else ""
+        self._tell(f"{len(rows) - len(left)} of {len(rows)} have crossed; {named}{more}")
 
 
 class _Driver:
@@ -404,6 +444,7 @@ def wait_until_crossed(
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses.
     """
+    refuse_unless_merged(link, NO_ROLLING)
     name = LinkName(link.name)
     asks: dict[str, Callable[[], None]] = {}
     with (

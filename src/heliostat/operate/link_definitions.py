@@ -24,6 +24,7 @@ from heliostat.definitions.home_links import links_in
 from heliostat.errors import ConfigError, HeliostatError, Refused
 from heliostat.names import LinkName, Offset
 from heliostat.operate.definition_change import differing_fields, merge_patch, notes_on
+from heliostat.operate.definition_reach import DefinitionReach, reach_of
 from heliostat.operate.home import home_book
 from heliostat.operate.idempotency import KeyUsed
 
@@ -142,6 +143,8 @@ class DefinitionAnswer:
     """Whether nothing was written, as it was only asked what would be done."""
     is_repeated: bool = False
     """Whether the same was asked under the same idempotency key before, and nothing done now."""
+    reach: DefinitionReach | None = None
+    """Which partitions it would concern; None: it was not only tried, or nothing differs."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it for `--json`."""
@@ -155,6 +158,7 @@ class DefinitionAnswer:
             "topics": list(self.topics),
             "is_tried": self.is_tried,
             "is_repeated": self.is_repeated,
+            "reach": None if self.reach is None else self.reach.to_json(),
         }
 
 
@@ -236,7 +240,7 @@ def create_link(
         content = _fitting(file, book, name, content)
         answer = DefinitionAnswer(LinkName(name), "created", None, content)
         if asker.dry_run:
-            return replace(answer, is_tried=True)
+            return replace(answer, is_tried=True, reach=reach_of(file, name, None, content))
         _forget_old_keys(book)
         requests = [_request(name, content, asker)] if asker.key else []
         generation, notes = _written(book, name, content, asker, requests)
@@ -284,7 +288,8 @@ def change_link(
             LinkName(name), "changed" if differs else "nothing", None, content, differs, notes
         )
         if asker.dry_run:
-            return replace(answer, is_tried=True)
+            reach = reach_of(file, name, before.content, content) if differs else None
+            return replace(answer, is_tried=True, reach=reach)
         if not differs:
             return replace(answer, generation=before.generation)
         generation, meanwhile = _written(book, name, content, asker)

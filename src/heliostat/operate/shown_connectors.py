@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from heliostat.config import LinkConfig
@@ -14,11 +14,11 @@ from heliostat.connect.link_copies import Copies
 from heliostat.connect.link_maps import DerivedLinks, links_of
 from heliostat.connect.plugins import CLASS, PLUGINS
 from heliostat.connect.positions import offsets_of
-from heliostat.connect.statuses import ConnectorView, link_view, partner_view, refused_view
+from heliostat.connect.statuses import STOPPED, ConnectorView, link_view, partner_view, refused_view
 from heliostat.connect.store import ConnectorStore
 from heliostat.errors import Refused
 from heliostat.mm2.config_connectors import SOURCE
-from heliostat.names import LinkName, PartitionId, TopicName
+from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition
 from heliostat.status.values import LinkStatus, PartitionStatus
 from heliostat.wishes.wish import Place, WishedState
 
@@ -50,6 +50,16 @@ class Links(Protocol):
 
     def restart(self, link: LinkName, places: Sequence[Place], by: str) -> None:
         """Order that a link, or what is stopped of these topics of it, begins anew."""
+        ...
+
+    def skip(
+        self, link: LinkName, wanted: Mapping[TopicPartition, Offset], by: str
+    ) -> Sequence[str]:
+        """Have a stopped link go on at these source offsets; return what is left out, in words."""
+        ...
+
+    def skipped(self, link: LinkName) -> Mapping[TopicPartition, Offset]:
+        """Return at which source offsets a link goes on once it starts, where it skips some."""
         ...
 
 
@@ -150,8 +160,19 @@ class ShownConnectors:
         return [
             entry
             for link in self.own_links(shown)
-            for entry in offsets_of(alias, self.links.partitions(link))
+            for entry in offsets_of(alias, self.partitions(shown, link))
         ]
+
+    def partitions(self, shown: Shown, link: LinkName) -> Sequence[PartitionStatus]:
+        """Return a link's partitions; of a stopped one as they will go on."""
+        partitions = self.links.partitions(link)
+        if shown.view.state != STOPPED:
+            return partitions
+        later = self.links.skipped(link)
+        rows = (
+            (TopicPartition(TopicName(p.source), PartitionId(p.partition)), p) for p in partitions
+        )
+        return [replace(row, position=later.get(place, row.position)) for place, row in rows]
 
     def topics(self, name: str) -> list[str]:
         """Return the names of a connector's topics at the target; none of an unknown one."""

@@ -27,10 +27,12 @@ from heliostat.operate.promotion import promotable
 from heliostat.ops.shown import time_text
 from heliostat.state.connections import connected
 from heliostat.state.link_state import Stored
+from heliostat.topics.merged_links import refuse_unless_merged
 
 CLIENT_ID = "heliostat-writers"
 SEE_IDS = Right(ResourceKind.TRANSACTIONAL_ID, NOBODY, Operation.DESCRIBE)
 """Brokers leave out transactional ids that we may not describe, without a word."""
+NO_ROLLING = "docs/merge.md says how a running mirror becomes a merged topic"
 Links = Callable[[], Mapping[ProducerId, LinkName]]
 Active = Mapping[TopicPartition, tuple[ActiveProducer, ...] | BrokerError]
 
@@ -170,6 +172,7 @@ def writers_of(config: Config, link: LinkConfig, topics: Collection[str] = ()) -
     ConnectionLost, BrokerError
         A cluster does not answer, or refuses the link's state.
     """
+    refuse_unless_merged(link, NO_ROLLING)
     asks: dict[str, Callable[[], None]] = {}
     with connected(config, link, CLIENT_ID) as both, both.admins(asks) as admins:
         with closing(both.state()) as state:

@@ -19,7 +19,7 @@ from heliostat.operate.switching.desk import Compare, LinkDesk, Order, switch_de
 from heliostat.operate.switching.finishing import finish_desk
 from heliostat.operate.wish_desk import WishDesk, wish_desk
 from heliostat.state.link_state import LinkState
-from heliostat.topics.merged_links import refuse_if_merged
+from heliostat.topics.merged_links import refuse_if_merged, refuse_unless_merged
 from heliostat.wishes.run_book import RunBook
 
 Told = Callable[[Run], None]
@@ -161,13 +161,11 @@ def switch(
 
 
 def _refuse_other_kind(link: LinkConfig, wish: SwitchWish) -> None:
-    if not wish.finishes:
+    if wish.finishes:
+        hint = "the planned switch is `heliostat switch` without --rolling"
+        refuse_unless_merged(link, hint)
+    else:
         refuse_if_merged(link, "switch")
-    elif not link.topics.merges:
-        raise Refused(
-            f"link {link.name} merges no topics: there is no rolling switch to finish",
-            hint="the planned switch is `heliostat switch` without --rolling",
-        )
 
 
 def _desk(wish: SwitchWish, order: Order) -> AbstractContextManager[LinkDesk]:

@@ -9,9 +9,9 @@ Nothing is copied or appended. A crash before the last row leaves a mirror (docs
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin
@@ -45,22 +45,72 @@ WHY = "its mirrors become merged topics"
 
 @dataclass(frozen=True, slots=True)
 class Turned:
-    """Topics that are merged from now on."""
+    """Topics that are merged from now on, or would be.
+
+    Parameters
+    ----------
+    cuts
+        By target partition: below it all is the mirror's; there the link back begins.
+    topics
+        Those among them that were mirrors until now.
+    refused
+        Mirrors that can't be turned, and why; while there is one none would be.
+    is_tried
+        Whether nothing was changed: cuts are where they would be now.
+    """
 
     link: LinkName
     cuts: Mapping[TopicPartition, Offset]
-    """By target partition: below it all is the mirror's; there the link back begins."""
+    topics: tuple[TopicName, ...] = ()
+    refused: Mapping[TopicName, str] = field(default_factory=dict)
+    is_tried: bool = False
+
+    def text(self) -> str:
+        """Return a line about it."""
+        if self.refused:
+            number = len(self.refused)
+            return f"{number:,} mirrors can't be merged in place, so none would be"
+        if not self.topics:
+            return "no mirror is left to be merged"
+        what = f"{len(self.topics):,} mirrors ({self.partitions:,} partitions)"
+        return f"{what} {'would become' if self.is_tried else 'are'} merged topics"
+
+    @property
+    def partitions(self) -> int:
+        """How many are cut now that were mirrors' until then."""
+        topics = frozenset(self.topics)
+        return sum(mirror.topic in topics for mirror in self.cuts)
+
+    def start_lines(self) -> list[str]:
+        """Return the file for `topics.start` of the link back."""
+        return [
+            f"{mirror.topic}:{mirror.partition}:{offset}"
+            for mirror, offset in sorted(self.cuts.items())
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return it for `--json`; `cuts` is what `topics.start` of the link back takes."""
         cuts: dict[str, dict[str, int]] = {}
         for each, offset in sorted(self.cuts.items()):
             cuts.setdefault(each.topic, {})[str(each.partition)] = offset
-        return {"link": self.link, "cuts": cuts}
+        return {
+            "link": self.link,
+            "is_tried": self.is_tried,
+            "is_possible": not self.refused,
+            "topics": list(self.topics),
+            "partitions": self.partitions,
+            "refused": dict(self.refused),
+            "cuts": cuts,
+        }
 
 
 def turn_in_place(
-    config: Config, link: LinkConfig, topics: Collection[str] = (), by: str = ""
+    config: Config,
+    link: LinkConfig,
+    topics: Collection[str] = (),
+    by: str = "",
+    *,
+    dry_run: bool = False,
 ) -> Turned:
     """Make mirrors of a link merged topics; done again it returns the same cuts.
 
@@ -68,6 +118,8 @@ def turn_in_place(
     ----------
     topics
         Names; none: all mirrors of the link.
+    dry_run
+        Only look, while the link goes on.
 
     Raises
     ------
@@ -82,36 +134,77 @@ def turn_in_place(
             hint="set topics.naming: merge for it first; until this command has run, it copies "
             "nothing then",
         )
-    ask_to_give_way(config, link, by, WHY)
-    with (
-        wish_desk(config, link) as desk,
-        closing(LinkState(link, desk.target)) as state,
-        claimed(link, state) as ownership,
-    ):
-        stored = promotable(state, topics)
-        names = sorted(map(TopicName, topics)) or sorted(stored.mirrors)
-        left = [name for name in names if name not in stored.mirrors]
-        if left:
-            raise Refused(f"{', '.join(left)}: given away already")
-        new = [name for name in names if not stored.mirrors[name].is_merged]
-        _refuse_compacted(config, link, new)
-        looked = _Look(link, desk, state, stored)
-        found = {name: looked.notes(stored.mirrors[name]) for name in new}
-        ownership.hold(OWN_LASTS_S)
-        starts = _write(link, desk, state, stored, found)
-        merged = {name: starts.get(name, stored.starts.get(name)) for name in names}
-        return Turned(
-            LinkName(link.name),
-            {
-                TopicPartition(name, number): offset
-                for name, row in merged.items()
-                if row is not None
-                for number, offset in row.merged.items()
-            },
-        )
+    if not dry_run:
+        ask_to_give_way(config, link, by, WHY)
+    with wish_desk(config, link) as desk, closing(LinkState(link, desk.target)) as state:
+        if dry_run:
+            judged = _judge(config, link, desk, state, topics)
+            return Turned(
+                LinkName(link.name),
+                judged.cuts({name: _cuts(each) for name, each in judged.notes.items()}),
+                tuple(judged.notes),
+                {name: error.text for name, error in judged.refused.items()},
+                is_tried=True,
+            )
+        with claimed(link, state) as ownership:
+            judged = _judge(config, link, desk, state, topics)
+            for error in judged.refused.values():
+                raise error
+            ownership.hold(OWN_LASTS_S)
+            starts = _write(link, desk, state, judged.stored, judged.notes)
+            cuts = judged.cuts({name: row.merged for name, row in starts.items()})
+            return Turned(LinkName(link.name), cuts, tuple(starts))
 
 
-def _refuse_compacted(config: Config, link: LinkConfig, names: Collection[TopicName]) -> None:
+@dataclass(frozen=True, slots=True)
+class _Judgement:
+    """What is to be turned, and what is not as it must be."""
+
+    stored: Stored
+    names: Sequence[TopicName]
+    notes: Mapping[TopicName, OwnNotes]
+    refused: Mapping[TopicName, Refused]
+
+    def cuts(
+        self, new: Mapping[TopicName, Mapping[PartitionId, Offset]]
+    ) -> dict[TopicPartition, Offset]:
+        """Return all cuts: new ones, and those of topics that were merged before."""
+        starts = self.stored.starts
+        cuts = {name: starts[name].merged for name in self.names if name in starts} | dict(new)
+        return {
+            TopicPartition(name, number): offset
+            for name, row in cuts.items()
+            for number, offset in row.items()
+        }
+
+
+def _judge(
+    config: Config, link: LinkConfig, desk: WishDesk, state: LinkState, topics: Collection[str]
+) -> _Judgement:
+    stored = promotable(state, topics)
+    names = sorted(map(TopicName, topics)) or sorted(stored.mirrors)
+    left = [name for name in names if name not in stored.mirrors]
+    if left:
+        raise Refused(f"{', '.join(left)}: given away already")
+    new = [name for name in names if not stored.mirrors[name].is_merged]
+    refused = _compacted(config, link, new)
+    looked = _Look(link, desk, state, stored)
+    notes: dict[TopicName, OwnNotes] = {}
+    for name in new:
+        if name in refused:
+            continue
+        try:
+            notes[name] = looked.notes(stored.mirrors[name])
+        except Refused as error:
+            refused[name] = error
+    return _Judgement(stored, names, notes, refused)
+
+
+def _compacted(
+    config: Config, link: LinkConfig, names: Collection[TopicName]
+) -> dict[TopicName, Refused]:
+    """Return topics that are compacted at either side."""
+    refused: dict[TopicName, Refused] = {}
     for alias in (link.source, link.target):
         with closing(ClusterAdmin(config.clusters[alias].access(), CLIENT_ID)) as admin:
             found = admin.describe_configs(names, ["cleanup.policy"])
@@ -120,7 +213,9 @@ def _refuse_compacted(config: Config, link: LinkConfig, names: Collection[TopicN
                 raise configs
             policy = configs.get("cleanup.policy")
             if policy is None or "compact" in (policy.value or "compact"):
-                raise _refused(name, f"it is compacted at {alias}, which can't be merged")
+                why = f"it is compacted at {alias}, which can't be merged"
+                refused[TopicName(name)] = _refused(name, why)
+    return refused
 
 
 def _refused(name: object, why: str) -> Refused:

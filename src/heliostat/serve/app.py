@@ -67,8 +67,10 @@ from heliostat.serve.problems import FieldRefused, Problem, documented, of_error
 from heliostat.serve.questions import Asking
 from heliostat.serve.restart_routes import add_restarts
 from heliostat.serve.reverse_routes import add_reverse
+from heliostat.serve.rolling_routes import add_rolling
+from heliostat.serve.skip_routes import add_skip
 from heliostat.serve.static_files import add_page
-from heliostat.serve.switch_routes import add_switch
+from heliostat.serve.switch_routes import Switches, add_switch
 from heliostat.serve.tail_routes import add_tail
 from heliostat.serve.verify_routes import add_verify
 from heliostat.serve.watch import Watch
@@ -123,6 +125,7 @@ def make_app(
     add_history(app, asking, bodies)
     add_groups(app, asking)
     add_gaps(app, asking)
+    add_skip(app, asking)
     add_plans(app, asking)
     add_check(app, asking)
     add_verify(app, asking, jobs)
@@ -131,7 +134,9 @@ def make_app(
     add_apply(app, asking)
     add_levels(app, asking)
     add_tail(app, asking)
-    add_switch(app, asking, jobs)
+    switches = Switches(asking, jobs)
+    add_switch(app, asking, switches)
+    add_rolling(app, asking, switches)
     add_reverse(app, asking)
     add_access(app, asking)
     of_file = file or partial(_as_file, watch.config)

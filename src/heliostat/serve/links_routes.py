@@ -97,6 +97,25 @@ class DefinedLinks(BaseModel):
     """Why the home's links are not known."""
 
 
+class TopicCountView(BaseModel):
+    """A number of topics of the source, and of their partitions."""
+
+    topics: int
+    partitions: int
+
+
+class ReachView(BaseModel):
+    """What a definition would select now."""
+
+    selected: TopicCountView
+    begun: TopicCountView
+    """That the definition before it does not select."""
+    left: TopicCountView
+    """That only the definition before it selects: copied no more, and their mirrors stay."""
+    error: str
+    """Why none of it is known; empty: it is."""
+
+
 class ChangeOutcome(BaseModel):
     """What became of a change."""
 
@@ -115,6 +134,8 @@ class ChangeOutcome(BaseModel):
     """Whether nothing was written, as it was only asked what would be done."""
     is_repeated: bool
     """Whether the same was asked under the same key before, and nothing was done now."""
+    reach: ReachView | None
+    """Which partitions it would concern; null: it was not only tried, or nothing differs."""
 
 
 class LinkRoutes:

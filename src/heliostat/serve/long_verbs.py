@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import secrets
 import threading
+from collections import deque
 from collections.abc import Callable
 from typing import Annotated, Any, Generic, Literal, Protocol, TypeVar
 
@@ -24,6 +25,8 @@ from heliostat.serve.job_messages import JobProblem
 from heliostat.serve.under_way import UnderWay
 
 AT_ONCE = 2
+TOLD_MAX = 50
+"""Lines of what it has waited for: who waits an hour would tell thousands."""
 WAIT_MAX_S = 600.0
 WaitForEnd = Annotated[
     float,
@@ -57,7 +60,7 @@ class Course(BaseModel):
     """Whether nothing is changed, as it was only asked what would be done."""
     state: Literal["running", "done", "failed"]
     told: list[str]
-    """What it has waited for, the last one now."""
+    """What it has waited for lately, the last one now."""
     started_ms: int
     ended_ms: int | None
     text: str
@@ -101,7 +104,7 @@ class LongVerb(Generic[OutcomeT]):
         self._by = by
         self._text = text
         self._clock = clock
-        self._told: list[str] = []
+        self._told: deque[str] = deque(maxlen=TOLD_MAX)
         self._started_ms = clock.wall_ms()
         self._ended_ms: int | None = None
         self._carry_out = carry_out

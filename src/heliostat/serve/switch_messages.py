@@ -1,4 +1,4 @@
-"""Messages about a planned switch, and about runs."""
+"""Messages about a planned switch, the finish of a rolling one, and runs."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class SwitchOrder(TypedName):
     accept: Annotated[list[Code], Field(max_length=20, default_factory=list)]
     """Codes of problems that are accepted."""
 
-    def wish(self, by: str) -> SwitchWish:
+    def wish(self, by: str, *, finishes: bool = False) -> SwitchWish:
         """Return what the verb is asked."""
         options = SwitchOptions(
             lag_threshold=self.lag_threshold,
@@ -60,7 +60,7 @@ class SwitchOrder(TypedName):
             verify=Compared(self.verify),
             accepted=tuple(self.accept),
         )
-        return SwitchWish(tuple(self.topics), options, by, self.back, self.resume)
+        return SwitchWish(tuple(self.topics), options, by, self.back, self.resume, finishes)
 
 
 class SwitchProblem(BaseModel):

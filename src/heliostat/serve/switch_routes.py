@@ -1,8 +1,9 @@
-"""A planned switch by API: carried out by a thread, and followed by its row on the target."""
+"""Switches by API, planned or the finish of a rolling one: by a thread, followed by their row."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
 
@@ -20,7 +21,7 @@ from heliostat.serve.admin_verbs import IdempotencyKey, repeats, require_admin, 
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.compared_by_job import ComparedByJob
 from heliostat.serve.jobs import Jobs
-from heliostat.serve.owner_verbs import FAILS, DryRun
+from heliostat.serve.owner_verbs import FAILS, DryRun, Responses
 from heliostat.serve.problems import documented
 from heliostat.serve.questions import Asking
 from heliostat.serve.switch_messages import PlannedSwitch, RunView, SwitchOrder
@@ -40,8 +41,11 @@ class Switching:
         wish: SwitchWish,
         key: str,
         compare: ComparedByJob,
+        *,
+        ended: Callable[[], None],
     ) -> None:
         self._watch = watch
+        self._ended = ended
         self._compare = compare
         self._link = link
         self.wish: object = wish
@@ -74,6 +78,7 @@ class Switching:
             self.error = error
             events.warn(f"switch: {error.text}; call it again to go on, or with back")
         finally:
+            self._ended()
             self._begun.set()
 
     def _note(self, run: Run) -> None:
@@ -104,13 +109,29 @@ class Switches:
                 return last
             if last is not None and not last.is_over:
                 return None
+            compare = ComparedByJob(self._jobs, name, wish.by)
+            ended = partial(self._asking.questions.forget, f"run {name}")
             begun = self._last[name] = self._asking.under_way.begin(
-                lambda: Switching(
-                    self._asking.watch, link, wish, key, ComparedByJob(self._jobs, name, wish.by)
-                )
+                lambda: Switching(self._asking.watch, link, wish, key, compare, ended=ended)
             )
         begun.wait_begun()
         return begun
+
+    def answer(
+        self, name: str, order: SwitchOrder, wish: SwitchWish, *, dry_run: bool, key: str | None
+    ) -> Response:
+        """Begin or only plan a switch, or the finish of a rolling one, and answer who asks."""
+        link = self._asking.link(name)
+        if dry_run:
+            return JSONResponse(plan_switch(self._asking.watch.config, link, wish).to_json())
+        require_typed(link.name, order, dry_run=dry_run)
+        begun = self.begin(link, wish, key or "")
+        if begun is None:
+            raise HTTPException(409, f"a switch of {link.name} is under way in this service")
+        if begun.run is None:
+            raise begun.error or HTTPException(503, "the switch has not begun yet; look at its run")
+        view = _view(begun.run, link, is_carried_out=not begun.is_over)
+        return JSONResponse(view, 202, {"Location": f"/api/v1/links/{link.name}/run"})
 
     def last(self, link: LinkConfig) -> Switching | None:
         """Return the one of a link that was begun last; None: there was none."""
@@ -118,18 +139,20 @@ class Switches:
             return self._last.get(LinkName(link.name))
 
 
-def add_switch(app: FastAPI, asking: Asking, jobs: Jobs) -> None:
+SWITCH_RESPONSES: Responses = {
+    202: {"description": "It is begun; follow its row.", "model": RunView},
+    **documented(*FAILS),
+}
+
+
+def add_switch(app: FastAPI, asking: Asking, switches: Switches) -> None:
     """Answer what is asked of switches and runs."""
-    switches = Switches(asking, jobs)
 
     @app.post(
         "/api/v1/links/{link}/switch",
         operation_id="switch_link",
         response_model=PlannedSwitch,
-        responses={
-            202: {"description": "It is begun; follow its row.", "model": RunView},
-            **documented(*FAILS),
-        },
+        responses=SWITCH_RESPONSES,
     )
     def switch_link(
         *,
@@ -144,19 +167,9 @@ def add_switch(app: FastAPI, asking: Asking, jobs: Jobs) -> None:
         It is carried out in steps by this service; `GET /api/v1/links/{link}/run` tells how far it
         is. A dry run tells what would happen, and all that is in the way.
         """
-        of, order = asking.link(link), body or SwitchOrder(topics=[], accept=[])
+        order = body or SwitchOrder(topics=[], accept=[])
         wish = order.wish(require_admin(request))
-        if dry_run:
-            return JSONResponse(plan_switch(asking.watch.config, of, wish).to_json())
-        require_typed(of.name, order, dry_run=dry_run)
-        begun = switches.begin(of, wish, idempotency_key or "")
-        if begun is None:
-            raise HTTPException(409, f"a switch of {of.name} is under way in this service")
-        if begun.run is None:
-            raise begun.error or HTTPException(503, "the switch has not begun yet; look at its run")
-        place = f"/api/v1/links/{of.name}/run"
-        view = _view(begun.run, of, is_carried_out=not begun.is_over)
-        return JSONResponse(view, 202, {"Location": place})
+        return switches.answer(link, order, wish, dry_run=dry_run, key=idempotency_key)
 
     @app.get(
         "/api/v1/links/{link}/run",
@@ -165,7 +178,7 @@ def add_switch(app: FastAPI, asking: Asking, jobs: Jobs) -> None:
         responses=documented(404, 429, 503),
     )
     def get_run(link: LinkParameter) -> Response:
-        """Return the link's last switch, by its row on the target."""
+        """Return the link's last switch, or finish of a rolling one, by its row on the target."""
         of = asking.link(link)
         own = switches.last(of)
         if own is not None and own.run is not None and not own.is_over:

@@ -53,6 +53,7 @@ from heliostat.state_topics import (
     DRIVER_KEY,
     control_topic,
     history_topic,
+    offsets_topic,
     progress_topic,
     state_topic,
 )
@@ -237,6 +238,17 @@ def _without_claims(names: Iterable[TopicName]) -> dict[str, None]:
     return _without_mirrors(names) | making
 
 
+def own_topics(link: LinkName) -> dict[TopicName, Mapping[str, str]]:
+    """Return the topics that each link has at its target, with their settings."""
+    return {
+        TopicName(state_topic(link)): COMPACTED,
+        TopicName(control_topic(link)): COMPACTED,
+        TopicName(offsets_topic(link)): COMPACTED,
+        TopicName(progress_topic(link)): AN_HOUR,
+        TopicName(history_topic(link)): A_DAY,
+    }
+
+
 class LinkState:
     """The link's state topics; every write is durable when it returns.
 
@@ -261,6 +273,7 @@ class LinkState:
         access, self._are_ours = lent_clusters(reachable, CLIENT_ID)
         self.clusters = access
         foreign = foreign or ForeignRecords()
+        self._link = link.name
         self._replicas = link.state.replication_factor
         self._state = KeyedTopic(access, state_topic(link.name), own=OwnRows(VITAL, foreign))
         self.offsets = OffsetMaps(access, link.name)
@@ -285,14 +298,7 @@ class LinkState:
 
     def ensure(self, target: ClusterAdmin | None = None, *others: TopicName) -> None:
         """Create missing state topics, and other compacted ones, all with one request."""
-        topics = {
-            **dict.fromkeys(others, COMPACTED),
-            self._state.topic: COMPACTED,
-            self._control.topic: COMPACTED,
-            self.offsets.topic: COMPACTED,
-            self._progress.topic: AN_HOUR,
-            self.history.topic: A_DAY,
-        }
+        topics = dict.fromkeys(others, COMPACTED) | own_topics(self._link)
         opened = (
             ClusterAdmin(self.clusters, CLIENT_ID)
             if target is None

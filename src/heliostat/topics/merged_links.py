@@ -20,3 +20,15 @@ def refuse_if_merged(link: LinkConfig, what: str) -> None:
             "only a link writes",
             hint="docs/merge.md says what can be done instead",
         )
+
+
+def refuse_unless_merged(link: LinkConfig, hint: str) -> None:
+    """Refuse what is for merged topics only, before any cluster is asked.
+
+    Raises
+    ------
+    Refused
+        The link merges none.
+    """
+    if not link.topics.merges:
+        raise Refused(f"link {link.name} merges no topics (topics.naming)", hint=hint)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from heliostat.errors import BrokerError, OffsetMapLost
 from heliostat.names import PartitionId, TopicPartition
 from heliostat.verify.origin import LinkIds, Origin, own_range
-from heliostat.verify.places import Places
 from heliostat.verify.ranges import ComparePlan, MapView, NotCompared, SideView, TopicPair
 from heliostat.verify.reader import Bounds, LogReader
 
@@ -53,7 +52,7 @@ def merged_view(
             two = TopicPartition(pair.target, PartitionId(number))
             log = target.bounds[two]
             try:
-                near = Places.of(*maps(two, topic_id)).target_at(source.bounds[one].end)
+                near = maps(two, topic_id).places().target_at(source.bounds[one].end)
                 own = own_range(reader, two, (log.start, log.end), ids.at_target, near)
             except OffsetMapLost:
                 continue  # the plan says it

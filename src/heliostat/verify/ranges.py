@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -83,6 +83,18 @@ class NotMirrored:
     is_problem: bool
 
 
+class LeftOut(NamedTuple):
+    """Source offsets `[start, end)` that the link never copies, as a person has decided."""
+
+    start: int
+    end: int
+    why: str
+
+    def within(self, start: int, end: int) -> int:
+        """Return how many of these offsets are in `[start, end)`."""
+        return max(0, min(self.end, end) - max(self.start, start))
+
+
 class MapClaim(NamedTuple):
     """A partition's offset map as the link has it; verification checks it."""
 
@@ -90,6 +102,11 @@ class MapClaim(NamedTuple):
     """Target offset and source offset of each break."""
     known_from: int = 0
     """Target offset before which the link no longer has the map."""
+    left_out: Sequence[LeftOut] = ()
+
+    def places(self) -> Places:
+        """Return where it puts each source offset."""
+        return Places.of(self.breaks, self.known_from)
 
 
 MapView = Callable[[TopicPartition, str], MapClaim]
@@ -240,12 +257,12 @@ def _plan_topic(
         else:
             bounds = source.bounds[one], target.bounds[two]
             try:
-                places = Places.of(*map_view(two, topic_id))
+                claim = map_view(two, topic_id)
             except OffsetMapLost as error:
                 held = bounds[0].end - bounds[0].start
                 made.not_compared.append(_one(one, two, error.text, held, is_problem=True))
             else:
-                _plan_partition(made, (one, two), bounds, spec, (blocked.get(one), places))
+                _plan_partition(made, (one, two), bounds, spec, (blocked.get(one), claim))
 
 
 def _plan_partition(
@@ -253,11 +270,12 @@ def _plan_partition(
     pair: tuple[TopicPartition, TopicPartition],
     bounds: tuple[Bounds, Bounds],
     spec: RangeSpec,
-    known: tuple[NotMirrored | None, Places],
+    known: tuple[NotMirrored | None, MapClaim],
 ) -> None:
     one, two = pair
     source, target = bounds
-    blocked, places = known
+    blocked, claim = known
+    places = claim.places()
     # A log start that went back after a leader change may be before what the map still covers.
     head = places.source_at(max(target.start, places.known_from))
     position = places.source_at(target.end)
@@ -268,6 +286,7 @@ def _plan_partition(
         end = min(end, spec.until)
     end = max(start, end)
     behind = max(0, source.end - max(position, source.start))
+    behind -= sum(gone.within(max(position, source.start), source.end) for gone in claim.left_out)
     if behind and not spec.is_complete:
         made.behind_records += behind
         made.tails.append(OffsetRange(one, Offset(source.end - behind), Offset(source.end)))
@@ -282,18 +301,39 @@ def _plan_partition(
     if missing_head > 0:
         made.not_compared.append(_one(one, two, STARTS_LATER, missing_head, is_problem=False))
     far = LOOKAHEAD_RECORDS
-    made.stretches.append(
-        Stretch(
-            source=one,
-            target=two,
-            start=start,
-            end=end,
-            source_stop=min(source.end, end + far) if is_cut else source.end,
-            target_stop=min(target.end, places.target_at(end) + far) if is_cut else target.end,
-            is_cut=is_cut,
-            places=places,
-        )
+    whole = Stretch(
+        source=one,
+        target=two,
+        start=start,
+        end=end,
+        source_stop=min(source.end, end + far) if is_cut else source.end,
+        target_stop=min(target.end, places.target_at(end) + far) if is_cut else target.end,
+        is_cut=is_cut,
+        places=places,
     )
+    for part in _without(whole, claim.left_out):
+        if isinstance(part, Stretch):
+            made.stretches.append(part)
+        else:
+            records = part.end - part.start
+            made.not_compared.append(_one(one, two, part.why, records, is_problem=False))
+
+
+def _without(whole: Stretch, left_out: Iterable[LeftOut]) -> Iterator[Stretch | LeftOut]:
+    """Yield what of a stretch is left out, and the stretches before, between and after it."""
+    first = whole.start
+    for gone in sorted(left_out):
+        start, end = max(gone.start, first), min(gone.end, whole.end)
+        if start >= end:
+            continue
+        if first < start:
+            stop = min(whole.target_stop, whole.places.target_at(start))
+            yield replace(
+                whole, start=first, end=start, source_stop=start, target_stop=stop, is_cut=True
+            )
+        yield gone._replace(start=start, end=end)
+        first = end
+    yield replace(whole, start=first)
 
 
 def _held(side: SideView, topic: TopicName) -> int:

@@ -123,7 +123,8 @@ class VerifyReport:
     @property
     def mapped(self) -> int:
         """Number of partitions with an offset map: their offsets differ between the sides."""
-        return sum(not one.stretch.places.is_exact for one in self.results)
+        places = {one.stretch.source: one.stretch.places for one in self.results}
+        return sum(not each.is_exact for each in places.values())
 
     @property
     def offsets_equal(self) -> bool:
@@ -169,7 +170,7 @@ class VerifyReport:
         return {
             "clean": self.is_clean,
             "topics": self.topics,
-            "partitions": len(self.results),
+            "partitions": len({one.stretch.source for one in self.results}),
             "records": self.records,
             "offsets_equal": self.offsets_equal,
             "lost": self.lost,

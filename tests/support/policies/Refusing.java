@@ -3,7 +3,10 @@ import org.apache.kafka.common.errors.PolicyViolationException;
 import org.apache.kafka.server.policy.AlterConfigPolicy;
 import org.apache.kafka.server.policy.CreateTopicPolicy;
 
-/** A restricted cluster: topics that begin with "locked." or "frozen." may not have what mirrors need. */
+/**
+ * A restricted cluster: topics that begin with "locked." or "frozen." may not have what mirrors need,
+ * and a link named "hidden" may have no topics of its own.
+ */
 public class Refusing {
     public static class Create implements CreateTopicPolicy {
         @Override
@@ -17,6 +20,8 @@ public class Refusing {
             String key = "message.timestamp.before.max.ms";
             if (request.topic().startsWith("locked.") && request.configs().containsKey(key))
                 throw new PolicyViolationException(key + " is the administrators' own");
+            if (request.topic().startsWith("heliostat.hidden."))
+                throw new PolicyViolationException("topics of programs are made by ticket");
         }
     }
 

@@ -16,6 +16,8 @@ SETTINGS = {
 }
 LOCKED, FROZEN = "locked.", "frozen."
 """Beginnings of topics that may not be made, or not be changed."""
+HIDDEN = "hidden"
+"""A link whose own topics may not be made."""
 
 
 def policy_jar(folder: Path) -> Path:

@@ -25,11 +25,12 @@ from heliostat.names import (
     TopicName,
     TopicPartition,
 )
-from heliostat.operate import crossing, source_writers
+from heliostat.operate import crossing, source_writers, turning
 from heliostat.operate import switch as verb
 from heliostat.operate.crossing import Crossed, Crossing, Stage
 from heliostat.operate.source_writers import SourceWriter, SourceWriters, Writing
 from heliostat.operate.switch import SwitchPlan, SwitchWish
+from heliostat.operate.turning import Turned
 
 GUIDE = Path(__file__).parents[3] / "docs" / "failover.md"
 CONFIG = """
@@ -131,7 +132,43 @@ def test_a_rolling_switch_is_finished_as_a_run(config: Path, asked: list[SwitchW
         assert answer.returncode == 0, answer.said
     assert [each.finishes for each in asked] == [True] * 4
     assert (asked[2].goes_back, asked[3].takes_over) == (True, True)
-    assert heliostat(config, "switch", LINK, "--rolling", "--dry-run").returncode == 2
+
+
+def test_mirrors_are_merged_once_they_were_looked_at(
+    config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dry run asks for no name, and its exit code says whether all can be merged."""
+    calls: list[Any] = []
+    there = TopicPartition(TopicName("orders"), PartitionId(0))
+
+    def turn(_: object, __: object, topics: Any, by: str, *, dry_run: bool) -> Turned:
+        calls.append((topics, by, dry_run))
+        refused = {TopicName("keys"): "keys is compacted"} if dry_run and not topics else {}
+        return Turned(LinkName(LINK), {there: Offset(7)}, (there.topic,), refused, dry_run)
+
+    monkeypatch.setattr(turning, "turn_in_place", turn)
+    words = "switch", LINK, "--rolling", "--by", "ann"
+    tried = heliostat(config, *words, "--dry-run")
+    assert (tried.returncode, tried.stdout) == (1, "")
+    assert "keys is compacted" in tried.stderr
+    assert "none would be" in tried.stderr
+    assert heliostat(config, *words, "--topics", "orders", "--dry-run").returncode == 0
+    assert heliostat(config, *words, questions="m\n").returncode == 2
+    done = heliostat(config, *words, "--yes")
+    assert (done.returncode, done.stdout) == (0, "orders:0:7\n")
+    assert heliostat(config, *words, "--yes", "--json").json["cuts"] == {"orders": {"0": 7}}
+    of = ("orders",)
+    asked = [((), True), (of, True), ((), False), ((), False)]
+    assert calls == [(topics, "ann", dry_run) for topics, dry_run in asked]
+
+
+def test_what_is_merged_is_told(config: Path) -> None:
+    """Given a link that merges nothing / when it is asked / then that is said, and no cluster is
+
+    asked.
+    """
+    answer = heliostat(config, "switch", LINK, "--rolling", "--last")
+    assert (answer.returncode, "merges no topics" in answer.stdout) == (0, True)
 
 
 def crossed(*positions: int) -> Crossed:
@@ -195,6 +232,9 @@ def test_who_writes_is_named_with_what_is_not_known(
         ("--rolling", "--wait", "orders", "--topics", "keys"),
         ("--rolling", "--wait", ","),
         ("--rolling", "--wait", "orders", "--last"),
+        ("--rolling", "--writers", "--dry-run"),
+        ("--rolling", "--last", "--dry-run"),
+        ("--rolling", "--back"),
     ],
 )
 def test_options_that_do_not_go_together(config: Path, words: tuple[str, ...]) -> None:

@@ -10,7 +10,8 @@ from heliostat.config import LinkConfig
 from heliostat.connect.connector import StoredConnector
 from heliostat.connect.link_copies import Copies, LinkCopies
 from heliostat.connect.store import NO_COPIES
-from heliostat.names import LinkName, Offset
+from heliostat.errors import Refused
+from heliostat.names import LinkName, Offset, TopicPartition
 from heliostat.status.values import LinkStatus, PartitionProblem, PartitionStatus, TopicStatus
 from heliostat.wishes.wish import Place, WishedState
 
@@ -56,6 +57,7 @@ class PlainLinks:
         self.rows: dict[str, list[PartitionStatus]] = {}
         self.wished: list[tuple[str, str, str, str]] = []
         self.restarted: list[tuple[str, list[str], str]] = []
+        self.later: dict[TopicPartition, Offset] = {}
 
     def known(self) -> Mapping[LinkName, LinkConfig]:
         return self.of_file
@@ -73,6 +75,19 @@ class PlainLinks:
 
     def restart(self, link: LinkName, places: Sequence[Place], by: str) -> None:
         self.restarted.append((link, [str(place) for place in places], by))
+
+    def skip(
+        self, link: LinkName, wanted: Mapping[TopicPartition, Offset], by: str
+    ) -> Sequence[str]:
+        known = {(row.source, row.partition) for row in self.partitions(link)}
+        if any((place.topic, place.partition) not in known for place in wanted):
+            raise Refused("no such mirror", hint="topics.start")
+        self.later |= wanted
+        return [f"{place} skips to {to}, as {by} asks" for place, to in wanted.items()]
+
+    def skipped(self, link: LinkName) -> Mapping[TopicPartition, Offset]:
+        del link
+        return self.later
 
     def runs(self, link: str, *rows: PartitionStatus, state: str = "running") -> None:
         """Have a link run with these partitions, in the lanes that they name."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from unit.groups.test_group_turns import PARTITION, G, World
+from unit.groups.test_group_turns import PARTITION, TOPIC, G, World
 
+from heliostat.groups.naming import GroupNaming
+from heliostat.names import GroupId, PartitionId, TopicPartition
 from heliostat.offsets.offset_map import Break
 
 
@@ -34,6 +36,59 @@ def test_consumers_that_move_last_are_followed_until_they_have_moved() -> None:
     assert at_source(world) == 45, "it does not run there: never followed, never set back"
     world.commit(60, live=True)
     assert world.turn() == 60
+
+
+@pytest.mark.parametrize("rule", ["${group}", "old.${group}"])
+def test_a_group_that_the_source_does_not_know_begins_there_where_it_stopped(rule: str) -> None:
+    """Given a group that only the former source has / while it runs there / then the source has
+
+    its offsets, so that it begins neither at the end nor at the beginning; another one gets none.
+    """
+    world = World(GroupNaming(rule), is_returned=True, exclude=["other.*"])
+    there = GroupNaming(rule).target_name(G)
+    for group in (there, GroupNaming(rule).target_name(GroupId("other"))):
+        world.target.join(group)
+        world.target.commit(group, PARTITION, 40)
+    idle = GroupNaming(rule).target_name(GroupId("idle"))
+    world.target.commit(idle, PARTITION, 40)
+    world.turn()
+    assert at_source(world) == 40
+    assert world.source.groups.keys() == {G}
+    world.target.commit(there, PARTITION, 45)
+    world.target.leave(there)
+    world.turn()
+    assert at_source(world) == 45
+
+
+def test_a_partition_that_it_has_read_only_there_is_followed_too() -> None:
+    """Given a group that the source has for one partition / then that of another one follows."""
+    second = TopicPartition(TOPIC, PartitionId(1))
+    world = World(is_returned=True)
+    world.commit(10)
+    world.target.append(TOPIC, 30, partition=1)
+    world.target.join(G)
+    world.target.commit(G, PARTITION, 40)
+    world.target.commit(G, second, 25)
+    world.turn()
+    assert at_source(world) == 40
+    assert world.source.groups[G].offsets[second].offset == 25
+
+
+@pytest.mark.parametrize(
+    ("rule", "target", "source"),
+    [
+        ("${group}", "g", "g"),
+        ("east.${group}", "east.g", "g"),
+        ("east.${group}", "g", None),
+        ("east.${group}", "east.", None),
+        ("a-${group}-a", "a-a", None),
+        ("${group}.${group}", "g.g", None),
+    ],
+)
+def test_a_name_at_the_target_is_of_one_group_or_none(
+    rule: str, target: str, source: str | None
+) -> None:
+    assert GroupNaming(rule).source_name(GroupId(target)) == source
 
 
 def test_where_a_group_runs_is_followed_only_on_a_way_back_and_only_forward() -> None:

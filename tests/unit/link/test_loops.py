@@ -110,3 +110,23 @@ def test_all_loops_are_stopped_though_one_of_them_ends_others() -> None:
     assert len(made) == 1
     assert made[0].is_ending()
     assert all(row["name"] in {"l a", "l b", "l c"} for row in loops.report(0))
+
+
+def test_no_loop_begins_a_turn_while_another_one_ends() -> None:
+    """Given a slow turn / when all are stopped / then a second loop turns no more."""
+    loops = Loops("l", lambda _: None, SystemClock(), quiet())
+    slow, ready, turns = threading.Event(), threading.Event(), list[bool]()
+
+    def wait() -> None:
+        slow.set()
+        while not first.is_ending():
+            threading.Event().wait(0.01)
+        threading.Event().wait(0.1)
+        ready.set()
+
+    [first] = loops.start(LoopSpec("a", 60.0, wait))
+    assert slow.wait(WITHIN_S)
+    loops.start(LoopSpec("b", 0.001, lambda: turns.append(first.is_ending())))
+    loops.stop()
+    assert ready.is_set()
+    assert turns.count(True) <= 1, "one that was under way may end"

@@ -13,6 +13,8 @@ from heliostat.slots import Slot
 from heliostat.verify.align import Difference
 from heliostat.verify.ranges import (
     ComparePlan,
+    LeftOut,
+    MapClaim,
     NotCompared,
     NotMirrored,
     RangeSpec,
@@ -76,6 +78,64 @@ def test_ranges(
     assert (stretch.start, stretch.end) == compared
     assert found.behind_records == behind
     assert not stretch.target_has_more
+
+
+def left_out(
+    target: tuple[int, int], breaks: list[tuple[int, int]], spec: RangeSpec | None = None
+) -> ComparePlan:
+    """Plan a source [0, 100) of which [10, 30) and [50, 60) are left out."""
+    gone = [LeftOut(50, 60, "ops has left them out"), LeftOut(10, 30, "ops has left them out")]
+    return plan(
+        [PAIR],
+        view("x", "a", (0, 100)),
+        view("y", "b", target),
+        spec or RangeSpec(),
+        map_view=lambda *_: MapClaim(breaks, 0, gone),
+    )
+
+
+SHIFTS = [(10, 30), (30, 60)]
+"""The map of a mirror without holes."""
+
+
+@pytest.mark.parametrize(
+    ("target", "breaks", "compared", "listed", "behind"),
+    [
+        ((0, 70), SHIFTS, [(0, 10, 10), (30, 50, 30), (60, 100, 70)], [(10, 30), (50, 60)], 0),
+        ((0, 25), SHIFTS, [(0, 10, 10), (30, 45, 25)], [(10, 30)], 45),
+        ((0, 10), [], [(0, 10, 10)], [], 60),  # it has not gone on behind the first one yet
+        ((0, 5), [], [(0, 5, 5)], [], 65),
+        ((0, 100), [], [(0, 10, 10), (30, 50, 50), (60, 100, 100)], [(10, 30), (50, 60)], 0),
+        ((20, 70), SHIFTS, [(40, 50, 30), (60, 100, 70)], [(50, 60)], 0),
+    ],
+)
+def test_what_a_person_left_out_is_listed_and_the_rest_compared(
+    target: tuple[int, int],
+    breaks: list[tuple[int, int]],
+    compared: list[tuple[int, int, int]],
+    listed: list[tuple[int, int]],
+    behind: int,
+) -> None:
+    """Given records that were skipped / then they are listed, not lost; what is between is read
+
+    to its own end, at the target's places of the map, or where its holes are filled.
+    """
+    found = left_out(target, breaks)
+    parts = [(one.start, one.end, one.target_stop) for one in found.stretches]
+    assert parts == compared
+    assert [one.is_cut for one in found.stretches] == [*[True] * len(listed), False]
+    told = [one for one in found.not_compared if one.reason == "ops has left them out"]
+    assert [one.records for one in told] == [end - start for start, end in listed]
+    assert not any(one.is_problem for one in told)
+    assert found.behind_records == behind
+    report = VerifyReport([PartitionResult(one) for one in found.stretches], found.not_compared)
+    shown = report.to_json()
+    assert (shown["partitions"], shown["mapped_partitions"]) == (1, int(bool(breaks)))
+
+
+def test_a_range_within_what_was_left_out_compares_nothing() -> None:
+    [stretch] = left_out((0, 70), SHIFTS, RangeSpec(start=12, until=20)).stretches
+    assert (stretch.start, stretch.end) == (20, 20)
 
 
 @pytest.mark.parametrize("end", [11, 12])

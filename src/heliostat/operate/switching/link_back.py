@@ -22,23 +22,30 @@ from heliostat.topics.select import selection_of
 from heliostat.wishes.wish import Place, Wish, WishedState
 
 
-def link_back_of(
+def links_back_of(
     config: Config, link: LinkConfig, topics: Collection[TopicName]
-) -> LinkConfig | None:
-    """Return the link that brings the target's records of these topics back; None: there is none.
-
-    Raises
-    ------
-    Refused
-        There are several.
-    """
-    back = [
+) -> list[LinkConfig]:
+    """Return links that bring the target's records of these topics back."""
+    return [
         each
         for each in config.links
         if (each.source, each.target) == (link.target, link.source)
         and each.topics.merges
         and any(map(selection_of(each).selects, topics))
     ]
+
+
+def link_back_of(
+    config: Config, link: LinkConfig, topics: Collection[TopicName]
+) -> LinkConfig | None:
+    """Return the one link back of these topics; None: there is none.
+
+    Raises
+    ------
+    Refused
+        There are several.
+    """
+    back = links_back_of(config, link, topics)
     if len(back) > 1:
         raise Refused(
             f"several links lead back from {link.target} to {link.source}: "

@@ -399,7 +399,7 @@ class PartitionCopy:
         """Drop what was fetched, and read the target's end again before continuing."""
         if self.phase in (Phase.COPY, Phase.ALIGN_START):
             self._resetting = True
-            self.fetches.epochs.drop(self.progress.position)
+            self.fetches.epochs.drop(self.progress.keep_place(self.doubts.doubted_from))
             self.appends.drop_queue()
             self._settle(now_ms)
 

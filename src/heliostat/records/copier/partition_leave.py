@@ -46,8 +46,7 @@ def continue_from(item: PartitionCopy, before: PartitionCopy) -> None:
     """Take over what `before`, given up in this round, knew of the same partition."""
     item.fetches.epochs = before.fetches.epochs
     item.fetches.epochs.drop(before.progress.position)
-    item.progress.copied_to = before.progress.copied_to
-    item.progress.copied_end = before.progress.copied_end
+    item.progress.take_place(before.progress, before.doubts.doubted_from)
     if item.spec.is_paused and before.progress.high_watermark >= 0:  # its lag stays known
         item.progress.source_ends(
             before.progress.high_watermark, before.progress.last_stable_offset

@@ -20,6 +20,8 @@ from heliostat.records.copier.cells import (
 )
 from heliostat.records.copier.partition_standing import Standing
 
+NO_PLACE = (-1, -1)
+
 
 class PartitionProgress:
     """Offsets at both ends of one partition, and what was copied in this round.
@@ -57,6 +59,8 @@ class PartitionProgress:
         """Source offsets that the target has lost since the last report, see `RoundReport.lost`."""
         self.looked_up_at = -1
         """The position whose record's timestamp was looked up (-1: none)."""
+        self._place = NO_PLACE
+        """Position and log end offset of the target when copying was interrupted last."""
         self.is_end_old = False
         """Whether the source's end could not be asked for since something failed."""
         self._reported: tuple[object, ...] | None = None
@@ -86,8 +90,33 @@ class PartitionProgress:
 
         The map has no row of it, and the source may no longer have those offsets.
         """
-        if self.copied_end == end:
-            self.position = max(self.position, self.copied_to)
+        for position, known_end in ((self.copied_to, self.copied_end), self._place):
+            if known_end == end:
+                self.position = max(self.position, position)
+
+    def keep_place(self, doubted_from: int | None) -> int:
+        """Remember holes passed since the last record, as the target's end is read again.
+
+        Else they are asked for again, and what retention has deleted of them looks like a loss.
+
+        Parameters
+        ----------
+        doubted_from
+            Source offset from which on the source may have others now; None: there is no doubt.
+
+        Returns
+        -------
+        The position.
+        """
+        is_known = doubted_from is None and self._found_end >= 0
+        self._place = (self.position, self.target_end) if is_known else NO_PLACE
+        return self.position
+
+    def take_place(self, before: PartitionProgress, doubted_from: int | None) -> None:
+        """Take over what another copy of the partition knew."""
+        self.copied_to, self.copied_end = before.copied_to, before.copied_end
+        before.keep_place(doubted_from)
+        self._place = before._place
 
     def found_end(self, end: int, *, copies: bool) -> None:
         """Note the target's log end, and which acknowledged records it has lost (I2).
@@ -104,6 +133,7 @@ class PartitionProgress:
         """Forget where both ends stand: they are read again."""
         self.position = self.high_watermark = self.last_stable_offset = self._found_end = -1
         self.missing_ms = self.looked_up_at = -1
+        self._place = NO_PLACE
 
     def has_news(self, standing: Standing) -> bool:
         """Return whether anything changed since the last call."""

@@ -243,19 +243,19 @@ class ConnectRoutes:
         return JSONResponse({"offsets": self._shown.offsets(asked.path["name"])})
 
     def alter_offsets(self, asked: Asked) -> Response:
-        """Check wished offsets; see `heliostat.connect.positions`."""
+        """Set offsets forwards; see `heliostat.connect.positions`."""
         wanted = asked.object().get("offsets")
         if not isinstance(wanted, list) or not wanted:
             raise ConnectError(400, NO_OFFSETS)
         if not all(isinstance(each, dict) for each in wanted):
             raise ConnectError(400, NO_OFFSETS)
-        self._connectors.alter_offsets(asked.path["name"], wanted)
+        self._connectors.alter_offsets(asked.path["name"], wanted, asked.by)
         text = "The offsets for this connector have been altered successfully"
         return JSONResponse({"message": text})
 
     def reset_offsets(self, asked: Asked) -> Response:
         """Forget offsets, if nothing was copied."""
-        self._connectors.alter_offsets(asked.path["name"], None)
+        self._connectors.alter_offsets(asked.path["name"], None, asked.by)
         text = "The offsets for this connector have been reset successfully"
         return JSONResponse({"message": text})
 

@@ -11,10 +11,11 @@ from heliostat.connect.file_clusters import FileClusters
 from heliostat.connect.store import ConnectorStore, HomeConnectors
 from heliostat.definitions.definition_book import DefinitionBook
 from heliostat.errors import HeliostatError
-from heliostat.names import LinkName
-from heliostat.operate.connectors import Connectors
+from heliostat.names import LinkName, Offset, TopicPartition
+from heliostat.operate.connectors import Connectors, NotStopped
 from heliostat.operate.orders import order_restart
 from heliostat.operate.shown_connectors import ShownConnectors
+from heliostat.operate.skip import skip, skipped_positions
 from heliostat.operate.wishes import make_wish
 from heliostat.serve.watch import Watch
 from heliostat.status.values import LinkStatus, PartitionStatus
@@ -60,6 +61,20 @@ class WatchedLinks:
         if known is None:
             return  # nothing runs yet that could begin anew
         order_restart(self._watch.config, known, places, by=by, within_s=WITHIN_S)
+
+    def skip(
+        self, link: LinkName, wanted: Mapping[TopicPartition, Offset], by: str
+    ) -> Sequence[str]:
+        """Have a stopped link go on at these source offsets; return what is left out, in words."""
+        known = self.known().get(link)
+        if known is None:
+            raise NotStopped(link)
+        return skip(self._watch.config, known, wanted, by=by).told()
+
+    def skipped(self, link: LinkName) -> Mapping[TopicPartition, Offset]:
+        """Return at which source offsets a link goes on once it starts, where it skips some."""
+        known = self.known().get(link)
+        return {} if known is None else skipped_positions(self._watch.config, known)
 
 
 def _barely(config: Config, link: LinkName, target: str) -> LinkConfig:

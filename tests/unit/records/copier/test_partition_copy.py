@@ -10,9 +10,7 @@ from support.records import Sample, encode
 from heliostat.errors import ConnectionLost
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
 from heliostat.offsets.offset_map import Break, OffsetMap
-from heliostat.records.batches.batch import forget_records, read_header
 from heliostat.records.batches.converted import ConvertedBatch
-from heliostat.records.batches.copied_epochs import CopiedEpochs, CopiedTo
 from heliostat.records.copier.lane import CopySettings, PartitionSpec, PartitionState
 from heliostat.records.copier.lane_leaders import no_leader
 from heliostat.records.copier.markers import filler_of
@@ -20,7 +18,6 @@ from heliostat.records.copier.network import LastBatch, LogRange, Want
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
 from heliostat.records.copier.partition_copy import PartitionCopy
 from heliostat.records.copier.partition_leave import are_awaited
-from heliostat.records.copier.partition_report import copied_in
 from heliostat.records.copier.partition_standing import FIND_END_MAX_S
 
 P = TopicPartition(TopicName("t"), PartitionId(0))
@@ -387,50 +384,12 @@ def test_refusals_of_a_filled_mirror_are_counted_by_the_offset_not_the_record() 
     assert one.standing == (PartitionState.DIVERGED, "TARGET_REFUSES_SEQUENCE")
 
 
-@pytest.mark.parametrize(
-    ("copied_to", "copied_end", "expected"),
-    [(103, 100, 103), (103, 99, 100), (103, -1, 100), (90, 100, 100)],
-)
-def test_a_hole_after_the_last_record_is_known_from_the_noted_end(
-    copied_to: int, copied_end: int, expected: int
-) -> None:
-    """Given a note of the link / when the target ends as it did then / then it continues there."""
-    one = OneMirror()
-    one.copy.progress.copied_to, one.copy.progress.copied_end = copied_to, copied_end
-    one.begin(100)
-    assert one.copy.progress.position == one.want().offset == expected
-
-
 def test_acknowledged_positions_are_noted_with_the_targets_end() -> None:
     one = OneMirror()
     one.fetch(0)
     (batch,) = one.send()
     one.acknowledge(batch)
     assert (one.copy.progress.copied_to, one.copy.progress.copied_end) == (11, 11)
-
-
-def test_a_round_of_which_a_pipeline_left_nothing_has_gone_on() -> None:
-    """Given a batch without records / when the round ends / then it notes that it has passed it:
-
-    the next one begins there, also if retention has taken its offsets from the source meanwhile.
-    """
-    one = OneMirror()
-    one.copy.fetches.epochs = CopiedEpochs(CopiedTo(10, 4))
-    one.copy.progress.copied_to = one.copy.progress.copied_end = 10
-    assert copied_in([one.copy]) == []
-    answer = bytearray(encode([Sample(b"k", b"v", NOW_MS)] * 5))
-    answer[:16] = (10).to_bytes(8, "big") + answer[8:12] + (4).to_bytes(4, "big")
-    header = read_header(answer, 0, len(answer))
-    assert header is not None
-    forget_records(answer, 0, header)
-    one.copy.fetched(answer, 0, len(answer), high_watermark=15, now_s=0.0, now_ms=NOW_MS)
-    assert (one.copy.progress.position, one.copy.progress.records) == (15, 0)
-    [(_, *note)] = copied_in([one.copy])
-    assert note == [15, 4, 10]
-    later = OneMirror()
-    later.copy.progress.copied_to, _, later.copy.progress.copied_end = note
-    later.begin(10)
-    assert later.want().offset == 15
 
 
 def test_the_age_of_what_is_missing_is_that_of_its_oldest_record() -> None:

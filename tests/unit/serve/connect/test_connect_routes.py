@@ -237,7 +237,7 @@ def entry(topic: Any, number: Any, offset: Any) -> dict[str, Any]:
     return {"partition": where, "offset": offset}
 
 
-def test_offsets_are_read_and_altered_only_where_nothing_is_lost(service: Service) -> None:
+def test_offsets_are_read_and_altered_of_a_stopped_connector_only(service: Service) -> None:
     service.upload(SOURCE)
     service.links.runs(LINK, partition("foo"), partition("new", position=0))
     assert service.ask("GET", f"{C}/offsets")[1] == {"offsets": [entry("foo", 0, {"offset": 4})]}
@@ -249,13 +249,35 @@ def test_offsets_are_read_and_altered_only_where_nothing_is_lost(service: Servic
     assert (status, told["message"][-24:]) == (200, "been altered successfully"[-24:])
     assert service.ask("DELETE", f"{C}/offsets")[0] == 500
     assert service.ask("PATCH", f"{C}/offsets", {"offsets": []})[0] == 400
+    assert service.links.later == {}
+
+
+def test_offsets_go_forwards_are_told_and_shown_at_once(service: Service) -> None:
+    """Given a stopped connector / when offsets are set forwards, one partition's not at all / then
+
+    only what moves is skipped, and shown before the link starts; going back is refused then.
+    """
+    service.upload(SOURCE)
+    service.links.runs(LINK, partition("foo"), partition("foo", 1), state="stopped")
+    wanted = [entry("foo", 0, {"offset": 9}), entry("foo", 1, {"offset": 4})]
+    assert service.ask("PATCH", f"{C}/offsets", {"offsets": wanted})[0] == 200
+    assert {str(place): to for place, to in service.links.later.items()} == {"foo-0": 10}
+    assert service.told[-1] == (
+        f"connector {NAME} (link {LINK}): foo-0 skips to 10, as connect asks"
+    )
+    assert service.ask("GET", f"{C}/offsets")[1] == {"offsets": wanted}
+    status, told = service.ask(
+        "PATCH", f"{C}/offsets", {"offsets": [entry("foo", 0, {"offset": 8})]}
+    )
+    assert (status, "was copied up to offset 9" in told["message"]) == (500, True)
 
 
 @pytest.mark.parametrize(
     ("wanted", "text"),
     [
         (entry("foo", 0, {"offset": 3}), "OFFSETS_GO_BACK: foo-0"),
-        (entry("foo", 0, {"offset": 9}), "records would be left out"),
+        (entry("foo", 9, {"offset": 9}), "REFUSED: no such mirror; topics.start"),
+        (entry("foo", 0, {"offset": 2**63 - 1}), "an integer 'offset'"),
         (entry("foo", 0, None), "can't be forgotten"),
         (entry("foo", "0", {"offset": 4}), "which must be an integer"),
         (entry("foo", -1, {"offset": 4}), "cannot be negative"),

@@ -6,7 +6,9 @@ import { counted } from "./format.js";
 /** @typedef {import("./moves.js").Foretold} Foretold */
 /** @typedef {{name: string, content: string, why: string, state: boolean, mirrors: boolean, typed: string}} Given what was filled in; `content` is JSON */
 /** @typedef {{name: string, origin: "file" | "home" | "connector", content: Record<string, any> | null, generation: number | null, by: string, at_ms: number | null, why: string, waits: string[]}} Definition */
-/** @typedef {{link: string, did: "created" | "changed" | "deleted" | "nothing", generation: number | null, content: Record<string, any> | null, differs: string[], notes: string[], topics: string[]}} Outcome */
+/** @typedef {{link: string, did: "created" | "changed" | "deleted" | "nothing", generation: number | null, content: Record<string, any> | null, differs: string[], notes: string[], topics: string[], reach: Reach | null}} Outcome */
+/** @typedef {{topics: number, partitions: number}} Count */
+/** @typedef {{selected: Count, begun: Count, left: Count, error: string}} Reach what a definition selects at its source */
 /** @typedef {{method: "POST" | "PUT" | "DELETE", path: string, body: object | undefined, tag: string}} Request `tag`: of the definition that is meant */
 
 /**
@@ -82,12 +84,24 @@ export function requestOf({ verb }, { name, content, why, state, mirrors }, defi
   return verb === "change" ? { method: "PUT", path, body, tag } : { method: "DELETE", path, body: undefined, tag };
 }
 
-/** How many partitions it concerns. @param {Verb} verb @param {number | null} partitions of the link now; null: not known */
-export function extent({ verb }, partitions) {
-  if (verb === "create") return "How many partitions it will copy its plan tells, once it is there.";
-  if (partitions === null) return "How many partitions the link has is not known now.";
-  if (partitions === 0) return "The link has no partitions yet.";
-  return verb === "delete" ? `${counted(partitions, "partition")} would be copied no more.` : `The link has ${counted(partitions, "partition")} now; those that the change does not concern are not disturbed.`;
+/** How many partitions it concerns. @param {Verb} verb @param {Outcome} told @param {number | null} partitions of the link now; null: not known @returns {string[]} */
+export function extent({ verb }, { reach }, partitions) {
+  if (verb !== "delete" && reach) return reached(verb, reach);
+  if (partitions === null) return ["How many partitions the link has is not known now."];
+  if (partitions === 0) return ["The link has no partitions yet."];
+  return [verb === "delete" ? `${counted(partitions, "partition")} would be copied no more.` : `The link has ${counted(partitions, "partition")} now; those that the change does not concern are not disturbed.`];
+}
+
+/** @param {"create" | "change"} verb @param {Reach} reach */
+function reached(verb, { selected, begun, left, error }) {
+  if (error) return [`How many partitions it concerns is not known now: ${error}`];
+  /** @param {Count} count */
+  const text = ({ topics, partitions }) => `${counted(topics, "topic")} with ${counted(partitions, "partition")}`;
+  if (verb === "create") return [`It selects ${text(selected)} now.`];
+  const lines = [`It selects ${text(selected)}; those that the change does not concern are not disturbed.`];
+  if (begun.topics) lines.push(`${text(begun)} would begin to be copied.`);
+  if (left.topics) lines.push(`${text(left)} would be copied no more; their mirrors stay.`);
+  return lines;
 }
 
 /** @param {Verb} verb @param {Given} given @param {Outcome} told @param {number | null} partitions @returns {Foretold} */
@@ -95,7 +109,7 @@ export function foretold(verb, given, told, partitions) {
   const notes = told.notes.map((text) => ({ text: sentenceOf(text), tone: /** @type {const} */ ("lag") }));
   if (told.did === "nothing") return { lines: [{ text: "It is defined so already: nothing would change." }], mayGo: false };
   /** @type {Line[]} */
-  const lines = [{ text: extent(verb, partitions) }];
+  const lines = extent(verb, told, partitions).map((text) => ({ text }));
   if (verb.verb === "change") lines.push({ text: `${counted(told.differs.length, "field differs", "fields differ")}: ${told.differs.join(", ")}` });
   if (verb.verb === "delete") {
     if (told.topics.length) lines.push({ text: `${counted(told.topics.length, "topic")} of the target would be deleted, with all records.`, tone: "bad" }, ...told.topics.map((text) => ({ text })));

@@ -19,13 +19,14 @@ import { counted, span, whole } from "./format.js";
  * @property {Record<string, any>} [body] what it always sends
  * @property {(told: any) => Record<string, any>} [bodyOf] what it sends of the dry run's answer
  * @property {boolean} [isUntried] whether there is no dry run of it
+ * @property {boolean} [isFree] whether it changes nothing: no admin and no typed name is needed
  * @property {boolean} [isLong] whether it is followed while it goes on
  * @property {(answer: any) => Foretold} foretold by the dry run's answer
  * @property {(answer: any) => Line} became once it is done
  */
 
 /** @type {Field} */
-const TOPICS = { name: "topics", label: "Topics", hint: "by their names at the source; empty: all", kind: "topics" };
+export const TOPICS = { name: "topics", label: "Topics", hint: "by their names at the source; empty: all", kind: "topics" };
 /** @type {Field} */
 const WHY = { name: "why", label: "Why", hint: "kept, and shown to all" };
 /** @type {Field} */
@@ -44,23 +45,23 @@ export function fenceSentence(fence) {
   return `A failover would take effect after ${within}: the link’s driver is silent, so what it may still write is waited out.`;
 }
 
-/** Why a verb for admins can't be asked now; empty: it can. @param {{data: {name: string, role: string} | null, problem: object | null}} caller @param {boolean} isStale */
-export function whyNotAdmin(caller, isStale) {
+/** Why a verb for admins, or operators, can't be asked now; empty: it can. @param {{data: {name: string, role: string} | null, problem: object | null}} caller @param {boolean} isStale @param {"admin" | "operate"} [role] */
+export function whyNotAdmin(caller, isStale, role = "admin") {
   if (isStale) return "The service does not answer.";
   if (!caller.data) return caller.problem ? "What you may change can’t be read." : "What you may change is not known yet.";
-  return caller.data.role === "admin" ? "" : `It needs a token of role admin; the one of ${caller.data.name} has ${caller.data.role}.`;
+  return caller.data.role === "admin" || caller.data.role === role ? "" : `It needs a token of role ${role}; the one of ${caller.data.name} has ${caller.data.role}.`;
 }
 
 /** @type {Record<string, string>} */
 const WEIGHTS = { stops: "In the way: ", asks: "To accept: ", told: "" };
 
-/** @param {any} plan @returns {Foretold} */
-function switchForetold(plan) {
+/** @param {any} plan @param {(topics: string[]) => string} [what] @returns {Foretold} */
+export function switchForetold(plan, what = (topics) => `${counted(topics.length, "topic")} would be switched`) {
   const problems = plan.problems.map((/** @type {any} */ each) => ({ text: WEIGHTS[each.weight] + each.text, detail: each.hint, tone: each.weight === "stops" ? "bad" : each.weight === "asks" ? "lag" : undefined }));
   const asked = plan.problems.filter((/** @type {any} */ each) => each.weight === "asks");
   const accepts = [...new Map(asked.map((/** @type {any} */ each) => [each.code, { code: each.code, text: each.text }])).values()];
   return {
-    lines: [{ text: `${counted(plan.topics.length, "topic")} would be switched: ${listedNames(plan.topics)}.` }, ...problems, { text: plan.is_possible ? "Nothing is in the way." : "It would end at its first step, and change nothing." }],
+    lines: [{ text: `${what(plan.topics)}: ${listedNames(plan.topics)}.` }, ...problems, { text: plan.is_possible ? "Nothing is in the way." : "It would end at its first step, and change nothing." }],
     mayGo: plan.is_possible,
     accepts,
   };
@@ -200,7 +201,7 @@ export const MOVES = {
     does: "Moves producers and consumers to the target, in steps that are kept there: producers are kept out of the source, the last records are copied, groups move, and mirrors become ordinary topics.",
     back: "Until mirrors are given away, yes: “Go back”. Afterwards “Reverse” leads back, without a full copy.",
     fields: [TOPICS, { name: "verify", label: "Compare contents", hint: "before producers are kept out, and then what came since; empty: not", kind: "choice", choices: ["all"] }],
-    foretold: switchForetold,
+    foretold: (plan) => switchForetold(plan),
     became: () => ({ text: "It is begun; its steps stand below. It goes on if you leave this page.", tone: "wait" }),
   },
   switchOn: {
@@ -306,7 +307,7 @@ export const MOVES = {
 };
 
 /** @param {Field} field @param {string} value */
-const sent = ({ kind }, value) => (kind === "topics" ? value.split(/[\s,]+/).filter(Boolean) : kind === "check" ? true : kind === "number" ? Number(value) : value);
+const sent = ({ kind }, value) => (kind === "topics" ? value.split(/[\s,]+/).filter(Boolean) : kind === "check" ? true : kind === "number" || kind === "seconds" ? Number(value) : value);
 
 /** What is sent. @param {Move} move @param {Given} given @param {string} typed the link's name, as typed @param {any} [told] the dry run's answer */
 export function bodyOf(move, given, typed, told) {
@@ -359,7 +360,7 @@ const RUNS = {
 };
 
 /** @typedef {{name: string, state: string, began_ms: number | null, ended_ms: number | null, text: string}} Step */
-/** @typedef {{id: string, topics: string[], by: string, began_ms: number, ended_ms: number | null, state: string, steps: Step[], text: string, is_carried_out: boolean, may_go_back: boolean}} Run */
+/** @typedef {{id: string, kind: string, topics: string[], by: string, began_ms: number, ended_ms: number | null, state: string, steps: Step[], text: string, is_carried_out: boolean, may_go_back: boolean}} Run */
 
 /** @param {Run} run */
 export const shownRun = ({ state }) => RUNS[state] ?? { glyph: "?", word: state, tone: /** @type {const} */ ("unknown") };
@@ -370,7 +371,7 @@ export const isUnderWay = (run) => run?.state === "under_way" || run?.state === 
 /** What to do with a run that is not over; empty: nothing. @param {Run} run */
 export function runAdvice(run) {
   if (!isUnderWay(run)) return "";
-  if (run.is_carried_out) return run.may_go_back ? "This service carries it out. If it is cut short, “Go on” or “Go back” is offered here." : "This service carries it out; mirrors are being given away, so there is no way back any more.";
+  if (run.is_carried_out) return run.may_go_back ? "This service carries it out. If it is cut short, “Go on” or “Go back” is offered here." : "This service carries it out; topics are being given away, so there is no way back any more.";
   return run.may_go_back ? "This service does not carry it out. If no other process does, go on with it, or take it back." : "This service does not carry it out. If no other process does, go on with it: what is left is done; there is no way back any more.";
 }
 

@@ -1,65 +1,66 @@
 // Moving to the target and back: what it would cost now, switch, failover, the tail, the way back, and how the last ones went.
-import { useEffect, useState } from "preact/hooks";
+import { useState } from "preact/hooks";
 import { html } from "../html.js";
 import { bytesText } from "../pure/cluster_answers.js";
 import { exposureSentences, exposureTone } from "../pure/exposure.js";
 import { bytes, clock, counted, whole } from "../pure/format.js";
 import * as pure from "../pure/moves.js";
 import { ofPart, ofTopic } from "../pure/route.js";
-import { now, ofApi, usePolled } from "../service.js";
+import { FINISH } from "../pure/rolling.js";
+import { now, ofApi, useAsked, usePolled } from "../service.js";
 import { Asked, Rows } from "./asked.js";
+import { CourseHead, isRunning, Report, useCourse, useOnEnd, Way } from "./courses.js";
 import { LastDrill } from "./drill.js";
 import { Moves } from "./moves.js";
-import { Command, Empty, Mark, NoneOrWhy, Time, Waiting } from "./parts.js";
+import { Command, Empty, Mark, NoneOrWhy, Time, Trouble, Waiting } from "./parts.js";
+import { RollingWays } from "./rolling.js";
 
 const { MOVES } = pure;
-const UNDER_WAY_MS = 1_000;
-const IDLE_MS = 60_000;
-
-/** An answer that is asked for often only while something is under way. @param {string} path @param {(data: any) => boolean} isUnderWay */
-function useCourse(path, isUnderWay) {
-  const [isQuick, setQuick] = useState(false);
-  const answer = usePolled(path, isQuick ? UNDER_WAY_MS : IDLE_MS);
-  const goes = answer.data !== null && isUnderWay(answer.data);
-  useEffect(() => setQuick(goes), [goes]);
-  return { answer, quicken: () => setQuick(true) };
-}
-
 /** @param {{name: string, links: {name: string, source: string, target: string}[]}} props */
 export function FailoverView({ name, links }) {
   const link = usePolled(ofApi(name), 1_000);
   const run = useCourse(ofApi(name, "/run"), pure.isUnderWay);
-  const failover = useCourse(ofApi(name, "/failover"), ({ state }) => state === "running");
+  const failover = useCourse(ofApi(name, "/failover"), isRunning);
   const drill = useCourse(ofApi(name, "/drill"), ({ is_over }) => !is_over);
-  const [isTailShown, setTailShown] = useState(false);
+  const rolling = useAsked(ofApi(name, "/rolling"));
+  useOnEnd(pure.isUnderWay(run.answer.data), rolling.again);
   if (!link.data) return html`<h2 class="hidden">Fail over</h2><${Waiting} answer=${link} what="the link" />`;
   const { source, target } = link.data;
-  const backs = links.filter((each) => each.source === target && each.target === source).map((each) => each.name);
-  const reverse = { ...MOVES.reverse, fields: MOVES.reverse.fields.map((field) => (field.name === "back" ? { ...field, choices: backs } : field)) };
+  const lastRun = html`<${LastRun} link=${name} answer=${run.answer} begun=${run.quicken} />`;
+  if (rolling.data?.merges) {
+    return html`<section class="asked" aria-labelledby="failover-title"><h2 id="failover-title" class="hidden">Fail over</h2>
+      <${RollingWays} name=${name} source=${source} target=${target} rolling=${rolling.data} again=${rolling.again} begun=${run.quicken}>${lastRun}<//>
+    </section>`;
+  }
   const begun = () => {
     run.quicken();
     failover.quicken();
   };
   return html`<section class="asked" aria-labelledby="failover-title">
     <h2 id="failover-title" class="hidden">Fail over</h2>
+    ${rolling.problem && html`<${Trouble} problem=${rolling.problem}><p>Whether its topics are merged is not known: if they are, it is refused what is offered here.</p><//>`}
     <div class="say"><p class="say-first"><span class="say-mark tone-${exposureTone(link.data)}" aria-hidden="true"></span>${exposureSentences(link.data, link.data.at_ms)[0] ?? "What would be lost is not told by this service."}</p><p class="dim">${[...exposureSentences(link.data, link.data.at_ms).slice(1), pure.fenceSentence(link.data.failover_fence)].join(" ")} <a class="under" href=${ofPart(name, "groups")}>By group</a></p></div>
-    <div class="ways">
-      <${Way} title="Before the day: drill" text="Rehearses it on both clusters, with topics and groups that are made up; the link’s own are only read."><${Moves} moves=${[MOVES.drill]} link=${name} label="Rehearse a switch of the link" begun=${drill.quicken} /><//>
-      <${Way} title="Planned: switch" text="Both clusters live, and nothing is to be lost, doubled or read again."><${Moves} moves=${[MOVES.switch]} link=${name} label="Switch the link" begun=${begun} /><//>
-      <${Way} title="The source is gone: fail over" text="${source} does not come back in time: go on at ${target} with what is there."><${Moves} moves=${[MOVES.failover]} link=${name} label="Fail the link over" begun=${begun} /><//>
-      <${Way} title="What never crossed: the tail" text="Once ${source} is there again: records that it had, and its mirrors never got."><button type="button" aria-expanded=${isTailShown} onClick=${() => setTailShown(!isTailShown)}>${isTailShown ? "Hide it" : "Look for it"}</button><//>
-      <${Way} title="The way back: reverse" text="${source} gets what came to ${target} since, without a full copy.">${backs.length ? html`<${Moves} moves=${[reverse]} link=${name} label="Reverse the link" begun=${begun} />` : html`<p class="dim">There is no link from ${target} to ${source} yet. Add one to the file; it may run: it rests while it is reversed.</p>`}<//>
-    </div>
-    ${isTailShown && html`<${Tail} link=${name} />`}
-    <${LastRun} link=${name} answer=${run.answer} begun=${begun} />
+    <${MirrorWays} name=${name} source=${source} target=${target} links=${links} begun=${begun} drilled=${drill.quicken} />
+    ${lastRun}
     <${LastFailover} answer=${failover.answer} />
     <${LastDrill} answer=${drill.answer} />
   </section>`;
 }
 
-/** @param {{title: string, text: string, children?: any}} props */
-function Way({ title, text, children }) {
-  return html`<section class="card way"><h3>${title}</h3><p class="dim">${text}</p>${children}</section>`;
+/** @param {{name: string, source: string, target: string, links: {name: string, source: string, target: string}[], begun: () => void, drilled: () => void}} props */
+function MirrorWays({ name, source, target, links, begun, drilled }) {
+  const [isTailShown, setTailShown] = useState(false);
+  const backs = links.filter((each) => each.source === target && each.target === source).map((each) => each.name);
+  const reverse = { ...MOVES.reverse, fields: MOVES.reverse.fields.map((field) => (field.name === "back" ? { ...field, choices: backs } : field)) };
+  return html`
+    <div class="ways">
+      <${Way} title="Before the day: drill" text="Rehearses it on both clusters, with topics and groups that are made up; the link’s own are only read."><${Moves} moves=${[MOVES.drill]} link=${name} label="Rehearse a switch of the link" begun=${drilled} /><//>
+      <${Way} title="Planned: switch" text="Both clusters live, and nothing is to be lost, doubled or read again."><${Moves} moves=${[MOVES.switch]} link=${name} label="Switch the link" begun=${begun} /><//>
+      <${Way} title="The source is gone: fail over" text="${source} does not come back in time: go on at ${target} with what is there."><${Moves} moves=${[MOVES.failover]} link=${name} label="Fail the link over" begun=${begun} /><//>
+      <${Way} title="What never crossed: the tail" text="Once ${source} is there again: records that it had, and its mirrors never got."><button type="button" aria-expanded=${isTailShown} onClick=${() => setTailShown(!isTailShown)}>${isTailShown ? "Hide it" : "Look for it"}</button><//>
+      <${Way} title="The way back: reverse" text="${source} gets what came to ${target} since, without a full copy.">${backs.length ? html`<${Moves} moves=${[reverse]} link=${name} label="Reverse the link" begun=${begun} />` : html`<p class="dim">There is no link from ${target} to ${source} yet. Add one to the file; it may run: it rests while it is reversed.</p>`}<//>
+    </div>
+    ${isTailShown && html`<${Tail} link=${name} />`}`;
 }
 
 /** @param {{link: string, answer: import("../service.js").Answer, begun: () => void}} props */
@@ -67,11 +68,13 @@ function LastRun({ link, answer, begun }) {
   now.value; // what is under way takes longer
   /** @type {pure.Run | null} */
   const run = answer.data;
-  return html`<section class="card detail" aria-labelledby="run-title"><h3 id="run-title" class="second">The last switch</h3>
+  const isFinish = run?.kind === "finish";
+  const [on, back] = isFinish ? [FINISH.on, FINISH.back] : [MOVES.switchOn, MOVES.switchBack];
+  return html`<section class="card detail" aria-labelledby="run-title"><h3 id="run-title" class="second">The last ${isFinish ? "finish of a rolling switch" : "switch"}</h3>
     ${!run ? html`<${NoneOrWhy} answer=${answer} none="It was never switched." />` : html`
       <p class="detail-state" role="status"><${Mark} of=${pure.shownRun(run)} /> <span class="dim">${counted(run.topics.length, "topic")}, begun by ${run.by} at <${Time} ms=${run.began_ms} /></span></p>
       ${pure.isUnderWay(run) && html`<p>${pure.runAdvice(run)}</p>`}
-      ${pure.isUnderWay(run) && !run.is_carried_out && html`<${Moves} moves=${run.may_go_back ? [MOVES.switchOn, MOVES.switchBack] : [MOVES.switchOn]} link=${link} label="What becomes of the run" begun=${begun} />`}
+      ${pure.isUnderWay(run) && !run.is_carried_out && html`<${Moves} moves=${run.may_go_back ? [on, back] : [on]} link=${link} label="What becomes of the run" begun=${begun} />`}
       <div class="over" tabindex="0" role="group" aria-label="Steps"><table class="table"><thead><tr><th scope="col">Step</th><th scope="col">State</th><th scope="col" class="r">Took</th><th scope="col">What it came to</th></tr></thead><tbody>
         ${run.steps.map((step) => html`<tr key=${step.name}><td>${step.name}</td><td><${Mark} of=${pure.shownStep(step.state)} /></td><td class="r num">${pure.tookText(step, Date.now())}</td><td class="reason fill">${step.text}</td></tr>`)}
       </tbody></table></div>
@@ -84,16 +87,10 @@ function LastFailover({ answer }) {
   const course = answer.data;
   return html`<section class="card detail" aria-labelledby="last-failover-title"><h3 id="last-failover-title" class="second">The last failover</h3>
     ${!course ? html`<${NoneOrWhy} answer=${answer} none="It was never failed over." />` : html`
-      <p class="detail-state" role="status"><${Mark} of=${pure.shownStep(course.state)} /> <span class="dim">by ${course.by}, begun at <${Time} ms=${course.started_ms} /></span></p>
+      <${CourseHead} course=${course} again="Fail over again: it goes on where it was, and tells the same." />
       ${course.told.map((/** @type {string} */ text, /** @type {number} */ place) => html`<p key=${place} class="dim">Waited: ${text}</p>`)}
-      ${course.problem && html`<p><span class="tone-bad">${course.problem.detail}</span> <code class="dim">${course.problem.code}</code></p><p><b>What helps:</b> ${course.problem.hint ?? "Fail over again: it goes on where it was, and tells the same."}</p>`}
       ${course.result && html`<p>${pure.missingSentence(course.result)} ${pure.movedGroups(course.result).join(" ")}</p>${pure.openingLines(course.result).map(({ text, tone }) => html`<p key=${text} class=${tone ? `tone-${tone}` : "dim"}>${text}</p>`)}${!course.result.is_source_fenced && html`<p class="tone-lag">The source is not fenced: if it still runs, or comes back, producers may still write there.</p>`}<${Report} text=${course.text} />`}`}
   </section>`;
-}
-
-/** @param {{text: string}} props */
-function Report({ text }) {
-  return html`<details class="choices"><summary>The report</summary><pre class="report" tabindex="0" role="group" aria-label="The report">${text}</pre></details>`;
 }
 
 /** @typedef {{offset: number, timestamp_ms: number, key: string | null, value: string | null}} Sample */

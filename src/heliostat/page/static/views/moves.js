@@ -22,7 +22,7 @@ export function Moves({ moves, link, label, begun = () => {}, ended = () => {} }
   const [opened, setOpened] = useState(/** @type {Move | null} */ (null));
   const id = useId();
   const isStale = (now.value - service.value.okAt) / 1000 >= STALE_AFTER_S;
-  const whyNot = pure.whyNotAdmin(caller, isStale);
+  const whyNot = pure.whyNotAdmin(caller, isStale, moves.every(({ isFree }) => isFree) ? "operate" : "admin");
   const isSent = useRef(false);
   const close = () => {
     setOpened(null);
@@ -92,7 +92,7 @@ function MoveDialog({ move, link, begun, close }) {
   const lacking = pure.lacks(move, given);
   const { step, told, problem, waits } = course;
   const foretold = told && step !== "sent" ? move.foretold(told) : null;
-  const mayGo = step === "ready" && foretold?.mayGo && typed === link && !lacking;
+  const mayGo = step === "ready" && foretold?.mayGo && (move.isFree || typed === link) && !lacking;
   const tell = (/** @type {string} */ text) => setCourse((was) => ({ ...was, waits: text }));
   useEffect(() => {
     dialog.current?.showModal();
@@ -142,7 +142,7 @@ function MoveDialog({ move, link, begun, close }) {
       </dl>
       ${!isSent && move.fields.map((field, place) => html`<${FieldInput} key=${field.name} field=${field} isFirst=${place === 0} isFixed=${isSending} value=${given[field.name] ?? ""} onValue=${set(field.name)} />`)}
       ${!isSent && foretold?.accepts?.map(({ code, text }) => html`<${Accepted} key=${code} code=${code} text=${text} given=${given} onValue=${set("accept")} />`)}
-      ${!isSent && html`<p><label><span>Type the link’s name <span class="dim mono">${link}</span></span><input data-typed type="text" autofocus=${move.fields.length === 0} autocomplete="off" spellcheck=${false} value=${typed} readonly=${isSending} onInput=${(/** @type {any} */ event) => setTyped(event.target.value.trim())} /></label></p>`}
+      ${!isSent && !move.isFree && html`<p><label><span>Type the link’s name <span class="dim mono">${link}</span></span><input data-typed type="text" autofocus=${move.fields.length === 0} autocomplete="off" spellcheck=${false} value=${typed} readonly=${isSending} onInput=${(/** @type {any} */ event) => setTyped(event.target.value.trim())} /></label></p>`}
       <div role="status" class="change-course">${isSending && html`<${Mark} of=${{ glyph: "◐", word: waits || "It is carried out …", tone: "wait" }} />`}${became && html`<${Mark} of=${{ glyph: became.tone === "ok" ? "●" : became.tone === "wait" ? "◐" : "▲", word: became.text, tone: became.tone ?? "text" }} />${became.detail && html`<p class="dim">${became.detail}</p>`}`}</div>
       ${problem && html`<${Trouble} problem=${problem}>${!told && html`<button type="button" onClick=${() => setTurn((was) => was + 1)}>Ask again</button>`}<//>`}
       <p class="end"><button type="button" ref=${end} onClick=${() => dialog.current?.close()}>${isSent || isSending ? "Close" : "Cancel"}</button>${!isSent && html` <button type="submit" class="main" aria-disabled=${mayGo ? undefined : "true"}>${move.word}</button>`}</p>
