@@ -113,6 +113,14 @@ def assert_sent_back(answer: Answer, topic: str) -> None:
     assert text.count("wrote at the source lately: producer") == 1, text
 
 
+def assert_finished(config: Path, topic: str, *words: str) -> None:
+    """Finish; afterwards it says of which topic, with how many partitions."""
+    done = heliostat(config, *words)
+    assert done.returncode == 0, done.said
+    left, _ = heliostat(config, *words[:3], "--last", "--json").json["topics"]
+    assert left == {"topic": topic, "stage": "given_away", "partitions": PARTITIONS}
+
+
 def assert_no_link_copies(
     config: Path, sites: Mapping[str, str], topic: str, producers: list[SiteProducer]
 ) -> None:
@@ -193,11 +201,6 @@ def assert_one_stops_all(turned: Path, words: tuple[str, ...], topic: TopicName)
     assert "compacted" in heliostat(turned, *words).said
 
 
-def assert_given_away(both: Path, words: tuple[str, ...], topic: TopicName) -> None:
-    left, _ = heliostat(both, *words, "--last", "--json").json["topics"]
-    assert left == {"topic": topic, "stage": "given_away", "partitions": PARTITIONS}
-
-
 def test_a_running_mirror_is_merged_and_its_producers_move(
     cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
@@ -262,9 +265,7 @@ def test_a_running_mirror_is_merged_and_its_producers_move(
             wait_level(both, sites, topic, written(producers))
             assert_proven(both, sites, topic, producers)
             assert_groups_go_on(both, logs_of(sites, topic), groups, cuts[topic])
-            done = heliostat(both, *end)
-            assert done.returncode == 0, done.said
-            assert_given_away(both, words[:3], topic)
+            assert_finished(both, topic, *end)
         assert_no_link_copies(both, sites, topic, producers)
     for each in producers:
         each.close()

@@ -359,9 +359,7 @@ def _goes_on(facts: Facts) -> Offset | None:
         case Cause.SOURCE_OVERTOOK:
             return facts.source_start
         case Cause.SOURCE_TRUNCATED if facts.diverged_at is not None:
-            is_behind = (
-                facts.position < facts.diverged_at
-            )  # only holes lost, or the target lost more
+            is_behind = facts.position < facts.diverged_at  # holes lost, or the target lost more
             return facts.position if is_behind else max(facts.diverged_at, facts.source_start)
         case Cause.SOURCE_RECREATED if not facts.is_gone:
             return facts.source_start
