@@ -99,13 +99,13 @@ def _tour(tour: ConnectTour) -> None:
 
 def _skip(tour: ConnectTour, client: Client, run: LinkProcess) -> None:
     """Leave out two of three records of a partition, of a mirror that has three, by its offset."""
-    one = "/connectors/mirror-source"
+    one, before = "/connectors/mirror-source", {0: 2, 1: 1}
+    until(lambda: tour.offsets() == before, run.text)
     assert tour.ask("PUT", f"{one}/stop")[0] == 204
     until(lambda: tour.states(client)[0] == "STOPPED", run.text)
     for partitions in (1, 2, 2):
         tour.write(partitions)
-    before = tour.offsets()
-    assert before == {0: 2, 1: 1}
+    assert tour.offsets() == before
     for wrong in ({0: 5, 1: 0}, {0: 5, 1: 99}):
         assert tour.alter(wrong)[0] == 500
         assert tour.offsets() == before, "all of it, or nothing"

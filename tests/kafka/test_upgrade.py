@@ -142,7 +142,7 @@ def refuses_later_rows(pair: ClusterPair, config: Path) -> None:
         rows.write(FORMAT_KEY, LATER)
         before = ends(pair.target.bootstrap, {**TOPICS, topic: 1})
         with RunningLink(config) as link:
-            sentence = "the link's rows are of Heliostat 0.9.0, in format 2"
+            sentence = f"the link's rows are of Heliostat 0.9.0, in format {FORMAT + 1}"
             until(lambda: sentence in link.text(), link.text)
         assert "install 0.9.0 or later here, too" in link.text()
         assert ends(pair.target.bootstrap, {**TOPICS, topic: 1}) == before

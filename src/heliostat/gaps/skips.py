@@ -13,6 +13,7 @@ from heliostat.errors import Refused
 from heliostat.gaps.choices import Effect, Facts, GapChoice, effect_of, why_not
 from heliostat.gaps.facts import after_jump, is_pending
 from heliostat.gaps.ledger import CopyNote, GapRow
+from heliostat.invariants import last_batch_is_ours
 from heliostat.names import Offset
 from heliostat.records.copier.lane import PartitionReport
 from heliostat.topics.values import MirrorRecord
@@ -40,6 +41,8 @@ class Standing:
         Where the mirror ended when the link took it over; None: it began it itself.
     stop
         Why it is stopped; None: it is not.
+    last_sequence
+        Sequence of the last record that its leader remembers of the link (-1: of none).
     """
 
     facts: Facts
@@ -48,6 +51,7 @@ class Standing:
     note: CopyNote | None = None
     adopted: Offset | None = None
     stop: PartitionReport | None = None
+    last_sequence: int = -1
 
     def at_position(self) -> Facts:
         """Return the facts at the source offset that would be copied next.
@@ -60,8 +64,15 @@ class Standing:
         return replace(facts, position=max(facts.position, Offset(note.offset)))
 
     def is_as_left(self) -> bool:
-        """Return whether the mirror ends where the link noted that it left it."""
+        """Return whether the mirror ends where the link left it: by its note, or its sequences.
+
+        An append may land whose answer a round that ended has not seen.
+        """
         facts, note = self.facts, self.note
+        if not facts.fills and self.last_sequence >= 0:
+            last = 0, self.last_sequence
+            if last_batch_is_ours(last, 0, facts.target_end):
+                return True
         if self.jump is not None and is_pending(self.jump, facts, self.record):
             return True
         if note is not None and note.end >= 0:

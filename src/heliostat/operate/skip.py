@@ -7,7 +7,7 @@ I6  All is asked and checked first; then rows of the ledger are durable; the lin
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Any
 
 from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import Config, LinkConfig
-from heliostat.errors import Refused
+from heliostat.errors import BrokerError, Refused
 from heliostat.gaps.choices import Cause, Facts
 from heliostat.gaps.facts import asks_of, gather
 from heliostat.gaps.ledger import GapLedger, GapRow, copied_of
@@ -253,6 +253,7 @@ class _Look:
         )
         _require_all(topic, places, found)
         notes = copied_of(copied, id_text(record.source_id))
+        sequences = self._last_sequences([facts.target for facts in found])
         for facts in found:
             number = facts.source.partition
             yield Standing(
@@ -262,7 +263,18 @@ class _Look:
                 notes.get(number),
                 starts.adopted.get(number),
                 self.stored.stops.get(facts.source),
+                sequences.get(facts.target, -1),
             )
+
+    def _last_sequences(self, mirrors: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the last sequence of the link's producer, where a leader remembers one."""
+        return {
+            mirror: row.last_sequence
+            for mirror, rows in self.target.active_producers(mirrors).items()
+            if not isinstance(rows, BrokerError)
+            for row in rows
+            if row.producer_id == self.stored.producer_id
+        }
 
 
 def _require_all(

@@ -15,7 +15,13 @@ from support.home import HomeLog
 from heliostat.cli.links import answer_lines, content_in, link_lines, links_group
 from heliostat.errors import ConfigError
 from heliostat.names import LinkName, Offset, TopicName
-from heliostat.operate import home, link_definitions, link_removal, link_states
+from heliostat.operate import (
+    definition_reach,
+    home,
+    link_definitions,
+    link_removal,
+    link_states,
+)
 from heliostat.operate.link_definitions import DefinitionAnswer, LinkDefinition, Origin
 
 TEXT = """
@@ -58,6 +64,8 @@ def test_all_verbs_of_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     log = HomeLog()
     for module in (home, link_definitions, link_removal):
         monkeypatch.setattr(module, "home_book", log.book)
+    source = {TopicName("b"): 2, TopicName("c"): 3}
+    monkeypatch.setattr(definition_reach, "topics_at", lambda *_: source)
     status = SimpleNamespace(link="two", state="running", owner={"host": "here"})
     monkeypatch.setattr(link_states, "statuses_apart", lambda _: [(status, None)])
     made = run(tmp_path, "create", "two", "-", "--by", "ann", text=json.dumps(TWO))
@@ -70,6 +78,9 @@ def test_all_verbs_of_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert tried.output.splitlines() == [
         "link two would be changed; nothing was changed",
         "  differs: topics.include",
+        "  selects 1 topics with 3 partitions now",
+        "  1 topics with 3 partitions begin to be copied",
+        "  1 topics with 2 partitions are copied no more; their mirrors stay",
     ]
     words = ("change", "two", "-", "--json", "--if-generation", "0")
     changed = run(tmp_path, *words, text="topics: {include: [c]}")

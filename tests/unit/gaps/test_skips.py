@@ -41,7 +41,8 @@ STOP = PartitionReport(
 
 def standing(**changes: Any) -> Standing:
     """Return a mirror that ends at 100, as its link left it; fields of its facts by their names."""
-    own = {name: changes.pop(name) for name in ("jump", "note", "adopted", "stop") & changes.keys()}
+    names = {"jump", "note", "adopted", "stop", "last_sequence"}
+    own = {name: changes.pop(name) for name in names & changes.keys()}
     known = {"note": CopyNote(100, 3, 100), **own}
     return Standing(replace(FACTS, **changes), RECORD, **known)
 
@@ -53,6 +54,18 @@ def row(jump: Break | None, target_id: int = 2) -> GapRow:
         *(GapChoice.CONTINUE, "user ops", T, str(UUID(int=1)), str(UUID(int=target_id))),
         jump=jump,
     )
+
+
+@pytest.mark.parametrize(
+    ("last_sequence", "fills", "is_sure"),
+    [(99, False, True), (98, False, False), (100, False, False), (99, True, False)],
+)
+def test_a_record_that_landed_after_the_last_note_is_known_by_its_sequence(
+    last_sequence: int, *, fills: bool, is_sure: bool
+) -> None:
+    """Given a mirror that ends behind what its link noted / then its producer says whose it is."""
+    at = standing(note=CopyNote(99, 3, 99), last_sequence=last_sequence, fills=fills)
+    assert at.is_as_left() is is_sure
 
 
 def test_what_lies_between_is_a_gap_and_the_mirror_goes_on_behind_it() -> None:

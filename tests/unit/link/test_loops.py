@@ -115,9 +115,11 @@ def test_all_loops_are_stopped_though_one_of_them_ends_others() -> None:
 def test_no_loop_begins_a_turn_while_another_one_ends() -> None:
     """Given a slow turn / when all are stopped / then a second loop turns no more."""
     loops = Loops("l", lambda _: None, SystemClock(), quiet())
-    slow, ready, turns = threading.Event(), threading.Event(), list[bool]()
+    known, slow, ready = threading.Event(), threading.Event(), threading.Event()
+    turns: list[bool] = []
 
     def wait() -> None:
+        known.wait(WITHIN_S)  # it may run before it has a name here
         slow.set()
         while not first.is_ending():
             threading.Event().wait(0.01)
@@ -125,6 +127,7 @@ def test_no_loop_begins_a_turn_while_another_one_ends() -> None:
         ready.set()
 
     [first] = loops.start(LoopSpec("a", 60.0, wait))
+    known.set()
     assert slow.wait(WITHIN_S)
     loops.start(LoopSpec("b", 0.001, lambda: turns.append(first.is_ending())))
     loops.stop()
