@@ -21,19 +21,27 @@ from heliostat.records.copier.lane import PartitionCode
 
 STEPS = 150
 WRITES, KILLS, NOTES, RARE = 0.25, 0.02, 0.06, 0.02
+USUAL = WRITES + KILLS + NOTES
+
+
+def usual(sites: Sites, chance: float, *, transactions: bool) -> bool:
+    """Write, kill or note by chance; return whether anything was done."""
+    if chance < WRITES:
+        sites.write(transactions=transactions)
+    elif chance < WRITES + KILLS:
+        sites.chance.choice(sites.links).kill()
+    elif chance < USUAL:
+        sites.chance.choice(sites.links).note()
+    return chance < USUAL
 
 
 def run(sites: Sites, rare: str = "", *, steps: int = STEPS, transactions: bool = True) -> None:
     """Write, copy, kill and note; and do now and then what the scenario is about."""
     for _ in range(steps):
         chance = sites.chance.random()
-        if chance < WRITES:
-            sites.write(transactions=transactions)
-        elif chance < WRITES + KILLS:
-            sites.chance.choice(sites.links).kill()
-        elif chance < WRITES + KILLS + NOTES:
-            sites.chance.choice(sites.links).note()
-        elif rare and chance < WRITES + KILLS + NOTES + RARE:
+        if usual(sites, chance, transactions=transactions):
+            continue
+        if rare and chance < USUAL + RARE:
             getattr(sites, rare)()
         else:
             sites.turn()

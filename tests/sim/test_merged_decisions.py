@@ -12,7 +12,7 @@ from sim.merged_decisions import decide, is_truncated
 from sim.merged_sites import Sites
 from sim.merged_world import Link
 from sim.seeds import IS_WHOLE, chunks
-from sim.test_merge_simulation import KILLS, NOTES, RARE, STEPS, WRITES, codes
+from sim.test_merge_simulation import RARE, STEPS, USUAL, codes, usual
 
 from heliostat.names import Offset
 
@@ -29,16 +29,12 @@ def elect_and_decide(sites: Sites) -> int:
     elections, decisions = ELECTIONS, 0
     for _ in range(2 * STEPS):
         chance = sites.chance.random()
-        if chance < WRITES:
-            sites.write(transactions=False)
-        elif chance < WRITES + KILLS:
-            sites.chance.choice(sites.links).kill()
-        elif chance < WRITES + KILLS + NOTES:
-            sites.chance.choice(sites.links).note()
-        elif chance < WRITES + KILLS + NOTES + RARE and elections:
+        if usual(sites, chance, transactions=False):
+            continue
+        if chance < USUAL + RARE and elections:
             elections -= 1
             sites.elect()
-        elif chance < WRITES + KILLS + NOTES + 2 * RARE:
+        elif chance < USUAL + 2 * RARE:
             decisions += decided(sites)
         else:
             sites.turn()

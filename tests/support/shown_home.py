@@ -33,8 +33,11 @@ def install(config: Config) -> Callable[[], ConfigFile]:
         "_delete_topics",
         lambda file, link, removal, _: topics(file, link, removal)[0],
     )
-    source = {TopicName(f"{name}.{number}"): 4 for name in ("ESS", "EFD") for number in range(30)}
-    setattr(definition_reach, "topics_at", lambda *_: source)  # noqa: B010  # it stands in for it
+    names = [f"{name}.{number}" for name in ("ESS", "EFD") for number in range(30)]
+    partitions = dict.fromkeys(map(TopicName, names), 4)
+    setattr(  # noqa: B010  # it stands in for it
+        definition_reach, "ask_partitions", lambda *_: partitions
+    )
     raw = config.model_dump(mode="json", exclude_unset=True)
     first, other = raw["links"]
     raw = {**raw, "links": [first], "service": {"home": first["target"]}}

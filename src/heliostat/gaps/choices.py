@@ -136,7 +136,7 @@ OF_RECORDS = frozenset(
 )
 """Causes where what stands at the position can't be copied; the records after that can."""
 
-AT_THE_LANES_POSITION = OF_RECORDS | {Cause.SOURCE_OVERTOOK, Cause.SKIPPED}
+AT_THE_LANES_POSITION = OF_RECORDS | {Cause.SOURCE_OVERTOOK}
 """Causes where the offsets that a lane passed after the last record were holes, and no loss: the
 gap begins at the position that the lane reports."""
 

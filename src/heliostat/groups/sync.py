@@ -195,7 +195,8 @@ class GroupSync:
         steps.done("source offsets")
         self._followed.note(offsets)
         seen = SourceGroups(there, self._followed.alive(there, offsets))
-        target = self._observed(seen, here, mirrors=self._mirrors())
+        mirrors = self._mirrors()
+        target = self._observed(seen, here, mirrors=mirrors)
         steps.done("target")
         policy = self._config.consumed_at_target
         plan = plan_groups(seen, target, self._memory.rows, policy, self._followed.naming)
@@ -209,7 +210,6 @@ class GroupSync:
         moving = self._followed.moving(there)
         self._counts = self._count(len(due), applied.committed, moving, steps)
         self._on_decided(applied.groups)
-        mirrors = self._mirrors()
         if self._config.sync and any(record.is_returned for record in mirrors.values()):
             running = self._followed.running_there(there, here)
             self._last_to_move.publish(running, mirrors, self._guard)

@@ -6,15 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from heliostat.clusters.admin import ClusterAdmin
 from heliostat.config import ConfigFile, LinkConfig
 from heliostat.config.defined import with_definitions
 from heliostat.errors import HeliostatError
 from heliostat.names import LinkName, TopicName
+from heliostat.other_links.same_file import ask_partitions
 from heliostat.topics.select import selection_of
-
-CONNECT_WITHIN_S = 3.0
-REQUEST_WITHIN_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,21 +73,10 @@ def reach_of(
     if link is None:
         return DefinitionReach(error="this file can't take the link")
     try:
-        topics = topics_at(file, link)
+        topics = ask_partitions(file.config, link.source)
     except HeliostatError as error:
         return DefinitionReach(error=f"{link.source} does not answer: {error.text}")
     return compared(was, link, topics)
-
-
-def topics_at(file: ConfigFile, link: LinkConfig) -> dict[TopicName, int]:
-    """Return the topics of a link's source, with their numbers of partitions."""
-    with ClusterAdmin(
-        file.config.clusters[link.source].access(),
-        connect_timeout_s=CONNECT_WITHIN_S,
-        request_timeout_ms=REQUEST_WITHIN_MS,
-    ) as admin:
-        described = admin.describe_topics()
-    return {topic: len(each.partitions) for topic, each in described.items()}
 
 
 def compared(

@@ -46,12 +46,18 @@ def neighbours_of(config: Config, link: LinkConfig) -> tuple[LinkConfig, ...]:
 
 def ask_topics(config: Config, alias: Alias) -> Collection[TopicName]:
     """Return all topics of a cluster; raises soon if it does not answer."""
+    return tuple(ask_partitions(config, alias))
+
+
+def ask_partitions(config: Config, alias: Alias) -> dict[TopicName, int]:
+    """Return how many partitions each topic of a cluster has; raises as `ask_topics`."""
     with ClusterAdmin(
         config.clusters[alias].access(),
         connect_timeout_s=CONNECT_WITHIN_S,
         request_timeout_ms=ANSWER_WITHIN_MS,
     ) as admin:
-        return tuple(admin.describe_topics())
+        described = admin.describe_topics()
+    return {topic: len(info.partitions) for topic, info in described.items()}
 
 
 class Neighbours:

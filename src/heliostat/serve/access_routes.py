@@ -10,14 +10,12 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
 from heliostat.operate.access import LinkAccess, link_access
-from heliostat.serve.admin_verbs import OneAtATime, TypedName, require_admin, require_typed
+from heliostat.serve.admin_verbs import FAILS, OneAtATime, TypedName, require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.cluster_messages import OfClusters
 from heliostat.serve.owner_verbs import DryRun
 from heliostat.serve.problems import documented
 from heliostat.serve.questions import FROM_CLUSTERS, Asking
-
-FAILS = (403, 404, 409, 413, 415, 422, 429, 503)
 
 
 class LinkRights(BaseModel):

@@ -17,6 +17,8 @@ from heliostat.serve.guard import ROLE, caller_of
 from heliostat.serve.problems import FieldRefused
 from heliostat.serve.tokens import Role
 
+FAILS = (403, 404, 409, 413, 415, 422, 429, 503)
+"""Statuses with which such a verb fails."""
 IdempotencyKey = Annotated[
     str | None,
     Header(max_length=200, description="The same under the same key is done once."),

@@ -14,7 +14,13 @@ from heliostat.handover.failover import FailoverReport
 from heliostat.handover.held_back import HeldBack
 from heliostat.names import LinkName
 from heliostat.operate.failover import failover, last_failover
-from heliostat.serve.admin_verbs import IdempotencyKey, TypedName, require_admin, require_typed
+from heliostat.serve.admin_verbs import (
+    FAILS,
+    IdempotencyKey,
+    TypedName,
+    require_admin,
+    require_typed,
+)
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.long_verbs import WAIT_MAX_S, Course, LongVerbs, WaitForEnd, answered
 from heliostat.serve.owner_verbs import TOPICS_MAX, DryRun
@@ -22,7 +28,6 @@ from heliostat.serve.problems import documented
 from heliostat.serve.questions import Asking
 from heliostat.wishes.wish import WHY_CHARS_MAX
 
-FAILS = (403, 404, 409, 413, 415, 422, 429, 503)
 DRAIN_MAX_S = 3_600.0
 Pattern = Annotated[str, Field(min_length=1, max_length=249)]
 Fence = Literal["owner", "deny_rule", "lease"]

@@ -227,6 +227,20 @@ class LongVerbs(Generic[OutcomeT]):
             return begun
 
 
+def last_course(verbs: LongVerbs[Any], link: LinkName, what: str) -> Response:
+    """Answer how far the verb of a link is that was begun last.
+
+    Parameters
+    ----------
+    what
+        What is to be asked for first, if nobody has: a verb, and of which link.
+    """
+    begun = verbs.last(link)
+    if begun is None:
+        raise HTTPException(404, f"nobody has asked this service to {what}")
+    return JSONResponse(begun.to_json())
+
+
 def answered(verb: LongVerb[OutcomeT], wait_s: float, place: str) -> Response:
     """Answer with what a verb came to, or with how far it is once the time is over."""
     outcome = verb.answer(wait_s)

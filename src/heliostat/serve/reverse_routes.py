@@ -6,20 +6,30 @@ from typing import Annotated
 
 from fastapi import Body, FastAPI, Request
 from pydantic import BaseModel, Field
-from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from heliostat.names import LinkName
 from heliostat.operate.reverse import reverse
 from heliostat.operate.reversing.values import Evidence, ReturnState, Reversal, Tail
-from heliostat.serve.admin_verbs import IdempotencyKey, TypedName, require_admin, require_typed
+from heliostat.serve.admin_verbs import (
+    FAILS,
+    IdempotencyKey,
+    TypedName,
+    require_admin,
+    require_typed,
+)
 from heliostat.serve.answers import LinkParameter
-from heliostat.serve.long_verbs import WAIT_MAX_S, Course, LongVerbs, WaitForEnd, answered
+from heliostat.serve.long_verbs import (
+    WAIT_MAX_S,
+    Course,
+    LongVerbs,
+    WaitForEnd,
+    answered,
+    last_course,
+)
 from heliostat.serve.owner_verbs import TOPICS_MAX, DryRun, Topic
 from heliostat.serve.problems import documented
 from heliostat.serve.questions import Asking
-
-FAILS = (403, 404, 409, 413, 415, 422, 429, 503)
 
 
 class ReverseOrder(TypedName):
@@ -112,10 +122,7 @@ def add_reverse(app: FastAPI, asking: Asking) -> None:
     def get_reverse(link: LinkParameter) -> Response:
         """Return the way back, or the look at it, that this service was asked for last."""
         of = asking.link(link)
-        begun = verbs.last(LinkName(of.name))
-        if begun is None:
-            raise HTTPException(404, f"nobody has asked this service to reverse {of.name}")
-        return JSONResponse(begun.to_json())
+        return last_course(verbs, LinkName(of.name), f"reverse {of.name}")
 
     @app.post(
         "/api/v1/links/{link}/reverse",

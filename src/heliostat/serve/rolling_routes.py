@@ -7,8 +7,7 @@ from functools import partial
 from typing import Annotated, TypeVar
 
 from fastapi import Body, FastAPI, Query, Request
-from starlette.exceptions import HTTPException
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from heliostat.config import LinkConfig
 from heliostat.errors import HeliostatError
@@ -20,7 +19,14 @@ from heliostat.operate.turning import Turned, turn_in_place
 from heliostat.serve.admin_verbs import IdempotencyKey, require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.guard import caller_of
-from heliostat.serve.long_verbs import WAIT_MAX_S, LongVerbs, Tell, WaitForEnd, answered
+from heliostat.serve.long_verbs import (
+    WAIT_MAX_S,
+    LongVerbs,
+    Tell,
+    WaitForEnd,
+    answered,
+    last_course,
+)
 from heliostat.serve.owner_verbs import FAILS, DryRun, Topic
 from heliostat.serve.problems import documented
 from heliostat.serve.questions import FROM_CLUSTERS, Asking
@@ -112,14 +118,6 @@ def _add_looks(app: FastAPI, asking: Asking) -> None:
         )
 
 
-def _last(asking: Asking, verbs: LongVerbs[OutcomeT], link: str, what: str) -> Response:
-    of = asking.link(link)
-    begun = verbs.last(LinkName(of.name))
-    if begun is None:
-        raise HTTPException(404, f"nobody has asked this service to {what} of {of.name}")
-    return JSONResponse(begun.to_json())
-
-
 def _in_events(
     asking: Asking, link: LinkConfig, by: str, what: str, carry_out: Callable[[], OutcomeT]
 ) -> OutcomeT:
@@ -154,7 +152,8 @@ def _add_turn(app: FastAPI, asking: Asking) -> None:
     )
     def get_turn(link: LinkParameter) -> Response:
         """Return the turn, or the look at it, that this service was asked for last."""
-        return _last(asking, verbs, link, "merge mirrors")
+        of = asking.link(link)
+        return last_course(verbs, LinkName(of.name), f"merge mirrors of {of.name}")
 
     @app.post(
         f"{ROLLING}/turn",
@@ -213,7 +212,8 @@ def _add_wait(app: FastAPI, asking: Asking) -> None:
     )
     def get_wait(link: LinkParameter) -> Response:
         """Return the waiting that this service was asked for last."""
-        return _last(asking, verbs, link, "wait for topics")
+        of = asking.link(link)
+        return last_course(verbs, LinkName(of.name), f"wait for topics of {of.name}")
 
     @app.post(
         f"{ROLLING}/wait",

@@ -9,14 +9,12 @@ from pydantic import BaseModel, Field
 from starlette.responses import JSONResponse, Response
 
 from heliostat.names import Offset, PartitionId, TopicName, TopicPartition
-from heliostat.serve.admin_verbs import OneAtATime, TypedName, require_admin, require_typed
+from heliostat.serve.admin_verbs import FAILS, OneAtATime, TypedName, require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.owner_verbs import TOPICS_MAX, DryRun, Topic
 from heliostat.serve.pages import OFFSET_MAX, PARTITION_MAX
 from heliostat.serve.problems import documented
 from heliostat.serve.questions import Asking
-
-FAILS = (403, 404, 409, 413, 415, 422, 429, 503)
 
 
 class SkipPlace(BaseModel):

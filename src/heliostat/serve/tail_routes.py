@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from heliostat.config import Config, LinkConfig
 from heliostat.names import TopicName
-from heliostat.serve.admin_verbs import OneAtATime, TypedName, require_admin, require_typed
+from heliostat.serve.admin_verbs import FAILS, OneAtATime, TypedName, require_admin, require_typed
 from heliostat.serve.answers import LinkParameter
 from heliostat.serve.cluster_messages import OfClusters
 from heliostat.serve.owner_verbs import TOPICS_MAX, DryRun, Topic
@@ -25,7 +25,6 @@ from heliostat.wishes.wish import WHY_CHARS_MAX
 WITHIN_S = 15.0
 """For how long one request appends or exports."""
 SAMPLE_MAX = 100
-FAILS = (403, 404, 409, 413, 415, 422, 429, 503)
 Topics = Annotated[list[Topic], Field(max_length=TOPICS_MAX)]
 
 

@@ -65,7 +65,7 @@ def test_all_verbs_of_a_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for module in (home, link_definitions, link_removal):
         monkeypatch.setattr(module, "home_book", log.book)
     source = {TopicName("b"): 2, TopicName("c"): 3}
-    monkeypatch.setattr(definition_reach, "topics_at", lambda *_: source)
+    monkeypatch.setattr(definition_reach, "ask_partitions", lambda *_: source)
     status = SimpleNamespace(link="two", state="running", owner={"host": "here"})
     monkeypatch.setattr(link_states, "statuses_apart", lambda _: [(status, None)])
     made = run(tmp_path, "create", "two", "-", "--by", "ann", text=json.dumps(TWO))

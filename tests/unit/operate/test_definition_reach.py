@@ -8,8 +8,8 @@ import pytest
 
 from heliostat.config import LinkConfig, read_config_file
 from heliostat.names import Alias, LinkName, TopicName
-from heliostat.operate import definition_reach
 from heliostat.operate.definition_reach import TopicCount, compared, reach_of
+from heliostat.other_links import same_file
 
 TOPICS = {TopicName(name): count for name, count in (("a.1", 3), ("a.2", 5), ("b.1", 7))}
 
@@ -48,7 +48,7 @@ def test_a_new_link_and_one_with_another_source_begin_with_all() -> None:
 def test_a_source_that_does_not_answer_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(definition_reach, "CONNECT_WITHIN_S", 0.1)
+    monkeypatch.setattr(same_file, "CONNECT_WITHIN_S", 0.1)
     path = tmp_path / "heliostat.yaml"
     path.write_text(
         "clusters:\n  east: {bootstrap: ['127.0.0.1:1']}\n  west: {bootstrap: [x:1]}\n"

@@ -14,7 +14,7 @@ from heliostat.connect.connector import StoredConnector
 from heliostat.definitions.definition import LEAVING, Definition, DefinitionKey, DefinitionKind
 from heliostat.errors import ConfigError, ConnectionLost, Refused
 from heliostat.names import LinkName
-from heliostat.operate import definition_reach, home, link_definitions, link_removal
+from heliostat.operate import home, link_definitions, link_removal
 from heliostat.operate.definition_change import merge_patch
 from heliostat.operate.link_definitions import (
     Asker,
@@ -31,6 +31,7 @@ from heliostat.operate.link_definitions import (
     list_definitions,
 )
 from heliostat.operate.link_removal import Removal, delete_link
+from heliostat.other_links import same_file
 
 TEXT = """
 clusters:
@@ -52,7 +53,7 @@ def file(tmp_path: Path) -> ConfigFile:
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> HomeLog:
-    monkeypatch.setattr(definition_reach, "CONNECT_WITHIN_S", 0.05)  # no source answers
+    monkeypatch.setattr(same_file, "CONNECT_WITHIN_S", 0.05)  # no source answers
     made = HomeLog()
     for module in (home, link_definitions, link_removal):
         monkeypatch.setattr(module, "home_book", made.book)

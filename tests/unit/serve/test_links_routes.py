@@ -16,7 +16,8 @@ from unit.serve.test_app import HOST, StillClock
 from heliostat.config import LanesConfig, read_config_file
 from heliostat.errors import ConnectionLost, Refused
 from heliostat.names import LinkName
-from heliostat.operate import definition_reach, home, link_definitions, link_removal
+from heliostat.operate import home, link_definitions, link_removal
+from heliostat.other_links import same_file
 from heliostat.serve.app import make_app
 from heliostat.serve.guard import Guard
 from heliostat.serve.links_routes import MERGE_PATCH, ChangeOutcome, DefinedLink, DefinedLinks
@@ -37,7 +38,7 @@ NEW = {"name": "two", "content": TWO, "why": "a trial"}
 
 @pytest.fixture
 def log(monkeypatch: pytest.MonkeyPatch) -> HomeLog:
-    monkeypatch.setattr(definition_reach, "CONNECT_WITHIN_S", 0.05)  # no source answers
+    monkeypatch.setattr(same_file, "CONNECT_WITHIN_S", 0.05)  # no source answers
     made = HomeLog()
     for module in (home, link_definitions, link_removal):
         monkeypatch.setattr(module, "home_book", made.book)
