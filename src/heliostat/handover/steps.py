@@ -223,6 +223,8 @@ def groups(now: Moment) -> Answer:
         elif not seen.behind:
             how = "exactly" if now.run.kind is not RunKind.FINISH else "at what they have not read"
             text = f"{seen.level:,} groups continue {how}"
+            if again := seen.reread_lines():
+                text += f" and read records again: {first_of(again)}"
             text += f"; {_apart(seen)}" if seen.apart else ""
             return Answer(text, _groups_facts(seen))
         else:
@@ -247,6 +249,7 @@ def _groups_facts(seen: GroupsSeen) -> dict[str, Any]:
         "reading": list(seen.reading)[:NAMES_MAX],
         "apart": list(seen.apart)[:NAMES_MAX],
         "behind": list(seen.behind)[:NAMES_MAX],
+        "rereads": dict(seen.rereads),
     }
 
 
