@@ -18,6 +18,7 @@ from support.avro_clients import AvroReader, AvroWriter, Record
 from support.clusters import ClusterPair, create_topic, fresh_name, until
 from support.command import heliostat
 from support.links import RunningLink
+from support.shipped import EXAMPLES
 from support.toy import foo
 
 from heliostat.names import TopicName
@@ -73,7 +74,11 @@ def wait_merged(sites: list[Site]) -> None:
 
 
 def config_of(folder: Path, places: Mapping[TopicName, Mapping[str, tuple[str, str]]]) -> Path:
-    """Links both ways for each topic, between clusters of its own name that are the same two."""
+    """Links both ways for each topic, between clusters of its own name that are the same two.
+
+    Their defaults are those of the shipped example.
+    """
+    example = yaml.safe_load((EXAMPLES / "one-topic" / "heliostat.yaml").read_text())
     clusters: dict[str, Any] = {}
     links = []
     for topic, sites in places.items():
@@ -83,19 +88,19 @@ def config_of(folder: Path, places: Mapping[TopicName, Mapping[str, tuple[str, s
                 "schema_registry": {"urls": registry},
             }
         is_shared = len({registry for _, registry in sites.values()}) == 1
-        strategy = "off" if is_shared else "rewrite"
+        shared = {"strategy": "off"} if is_shared else {}
         links += [
             {
                 "name": fresh_name(f"{one}-{other}"),
                 "source": f"{one}-{topic}",
                 "target": f"{other}-{topic}",
-                "topics": {"include": [topic], "naming": "merge", "refresh_interval_s": 1},
-                "schemas": {"strategy": strategy, "exclude": ["own.*"], "interval_s": 1},
+                "topics": {"include": [topic], "refresh_interval_s": 1},
+                "schemas": {"exclude": ["own.*"], "interval_s": 1, **shared},
             }
             for one, other in (SITES, SITES[::-1])
         ]
     path = folder / "heliostat.yaml"
-    defaults = {"lanes": {"lease_s": 5}}
+    defaults = {**example["defaults"], "lanes": {"lease_s": 5}}
     settings = {"spark": {"master": "local[4]"}, "defaults": defaults}
     path.write_text(yaml.safe_dump({**settings, "clusters": clusters, "links": links}))
     return path

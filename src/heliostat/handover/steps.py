@@ -226,6 +226,8 @@ def groups(now: Moment) -> Answer:
         elif not snapshot.behind:
             how = "exactly" if now.run.kind is not RunKind.FINISH else "at what they have not read"
             text = f"{snapshot.level:,} groups continue {how}"
+            if again := snapshot.reread_lines():
+                text += f" and read records again: {first_of(again)}"
             text += f"; {_apart(snapshot)}" if snapshot.apart else ""
             return Answer(text, _groups_facts(snapshot))
         else:
@@ -250,6 +252,7 @@ def _groups_facts(snapshot: GroupsSeen) -> dict[str, Any]:
         "reading": list(snapshot.reading)[:NAMES_MAX],
         "apart": list(snapshot.apart)[:NAMES_MAX],
         "behind": list(snapshot.behind)[:NAMES_MAX],
+        "rereads": dict(snapshot.rereads),
     }
 
 
