@@ -34,8 +34,8 @@ EMPTY_NAMES = frozenset({"found", "told", "heard", "known", "seen", "each", "one
 EMPTY_NAMES_LEFT = frozenset(
     f"src/heliostat/{folder}"
     for folder in (
-        *("cli", "connect", "explaining", "gaps", "groups", "handover", "link", "merge", "mm2"),
-        *("offsets", "operate", "rebuild", "records", "rescue", "schemas", "security", "serve"),
+        *("cli", "gaps", "groups", "link", "merge"),
+        *("offsets", "operate", "rebuild", "records", "rescue", "security", "serve"),
         *("status", "topics", "verify"),
     )
 )

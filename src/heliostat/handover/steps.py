@@ -359,7 +359,7 @@ class Conductor:
         Whether another process has begun it: what that one changed may stand, by no row.
     save
         Makes it durable; raises if another process has taken the run over.
-    told
+    on_change
         Called with the run after each change.
     """
 
@@ -370,14 +370,14 @@ class Conductor:
         options: SwitchOptions,
         *,
         save: Callable[[Run], None],
-        told: Callable[[Run], None] = lambda _: None,
+        on_change: Callable[[Run], None] = lambda _: None,
         is_resumed: bool = False,
     ) -> None:
         self._desk = desk
         self.run = run
         self._options = options
         self._save = save
-        self._told = told
+        self._on_change = on_change
         self._is_resumed = is_resumed
 
     @property
@@ -474,7 +474,7 @@ class Conductor:
     def _put(self, run: Run) -> None:
         self._save(run)
         self.run = run
-        self._told(run)
+        self._on_change(run)
 
 
 def new_steps(kind: RunKind = RunKind.SWITCH) -> Sequence[Step]:
