@@ -129,6 +129,7 @@ class EpochBook:
         """Partitions that this driver's lanes reported as COPYING, with the source topic's id."""
         self._moved: set[TopicName] = set()
         self._has_new_epoch: set[TopicName] = set()
+        self._stopped: set[TopicPartition] = set()
 
     def topics(self) -> Mapping[TopicName, CopiedTopic]:
         """Return all that is known."""
@@ -155,7 +156,7 @@ class EpochBook:
                 with self._lock:
                     self._begun[report.source] = source_id
             was = topic.partitions.get(partition)
-            is_stopped = report.state.is_stopped
+            is_stopped = self._is_stopped(report)
             is_shorter = self._is_shorter(report, source_id, was)
             fresh = CopyNote(report.copied_to, report.copied_epoch, _end_of(report))
             if was is not None and report.position < was.offset and not is_stopped:
@@ -176,6 +177,17 @@ class EpochBook:
                 self._next.pop(report.source, None)
                 self._has_new_epoch.add(name)
         return lost + self._take_noted_lost(source_ids)
+
+    def _is_stopped(self, report: PartitionReport) -> bool:
+        """Return whether a partition has stopped; as it does, all that is noted is to be written.
+
+        Who decides goes by what is written.
+        """
+        is_stopped, source = report.state.is_stopped, report.source
+        if is_stopped and source not in self._stopped and source.topic in self._moved:
+            self._has_new_epoch.add(source.topic)
+        (self._stopped.add if is_stopped else self._stopped.discard)(source)
+        return is_stopped
 
     def _lose(self, report: PartitionReport, was: CopyNote) -> LostRange:
         """Note, by a report, that the target has lost acknowledged records."""

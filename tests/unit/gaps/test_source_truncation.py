@@ -210,6 +210,20 @@ def test_a_stopped_partitions_progress_is_noted_at_once() -> None:
     assert book.due(all_moved=False)[T].partitions == {PartitionId(0): CopyNote(150, 3)}
 
 
+def test_what_a_partition_had_copied_is_written_as_it_stops_and_not_again() -> None:
+    book = EpochBook({T: CopiedTopic(str(ID), {PartitionId(0): CopyNote(100, 3)})})
+    book.take([report(150, copied=(150, 3))], {T: ID})
+    assert book.due(all_moved=False) == {}
+    stop = report(150, copied=(150, 3), state=PartitionState.GAP)
+    book.take([stop], {T: ID})
+    assert book.due(all_moved=False)[T].partitions == {PartitionId(0): CopyNote(150, 3)}
+    other = replace(report(9, copied=(9, 3)), source=TopicPartition(T, PartitionId(1)))
+    book.take([other, stop], {T: ID})
+    book.due(all_moved=False)
+    book.take([replace(other, position=10, copied_to=10), stop], {T: ID})
+    assert book.due(all_moved=False) == {}
+
+
 @pytest.mark.parametrize(("position", "lost"), [(99, True), (100, False), (101, False)])
 def test_only_a_position_that_went_back_is_a_loss(position: int, *, lost: bool) -> None:
     """Given a mirror that has all below 100 / when it reports its position / then by that."""
