@@ -102,6 +102,7 @@ class MapKeeper:
         self._copied = copied
         self._events = events
         self._digest = _digest_without_ids if hides_ids else _digest
+        self._merges = starts_of is not None
         self._pruning = MapPruning(maps, target, time.monotonic, starts_of)
         self._marks = Marks()
         self._unsettled: dict[MirrorId, str] = {}
@@ -240,7 +241,7 @@ class MapKeeper:
         """Yield whether mirrors are exact up to their end; None if that can't be checked now."""
         if not asked:
             return
-        if self._pruning is None:  # others' records at the target show nothing
+        if self._merges:  # others' records at the target show nothing
             yield from ((one, False) for one in asked)
             return
         ends = self._target.list_log_ends([one.mirror for one in asked], confirmed=True)

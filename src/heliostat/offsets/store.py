@@ -26,7 +26,7 @@ from heliostat.names import (
     TopicPartition,
     id_text,
 )
-from heliostat.offsets.map_rows import KEPT_VALUE, Prunable
+from heliostat.offsets.map_rows import KEPT_VALUE, KeptFrom, Prunable
 from heliostat.offsets.marks import MapMarks, MapTopic, Marks, MirrorId
 from heliostat.offsets.offset_map import Break, MapReader, MapRow, MapTail, Odd
 from heliostat.offsets.topic_bounds import CLIENT_ID, TopicBounds
@@ -317,6 +317,10 @@ class OffsetMaps:
     def put(self, rows: Iterable[MapRow]) -> None:
         """Write rows; they are durable when it returns."""
         self._topic.write([ByteRecord(row.key.encode(), row.encode()) for row in rows])
+
+    def put_known_from(self, name: MirrorId, first: int) -> None:
+        """Record that a map is known from there on; durable when it returns."""
+        self._topic.write([ByteRecord(KeptFrom(*name, first).encode(), KEPT_VALUE)])
 
     def prunable(self, starts: Mapping[MirrorId, Offset], rows_min: int) -> list[Prunable]:
         """Return `MapReader.prunable` of these log starts of mirrors, if there are enough rows."""

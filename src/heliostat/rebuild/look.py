@@ -26,19 +26,18 @@ from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import MapsLook
 from heliostat.ops.asked import PendingAnswer
 from heliostat.rebuild.compared_rows import OpenPipes, ViewsOf, compared_rows
+from heliostat.rebuild.merged_maps import recorded_gaps
 from heliostat.rebuild.plan import PartitionRebuild, RebuildPlan, TopicRebuild
 from heliostat.rebuild.proof import MirrorStanding, NotProved, Proof, prove
 from heliostat.rebuild.several_readers import SeveralReaders
+from heliostat.rebuild.side_rows import SideRows
 from heliostat.topics.naming import naming_of
 from heliostat.topics.topic_plan import RefusalCode
 from heliostat.topics.values import MirrorRecord
-from heliostat.verify.both_logs import rows_of
 from heliostat.verify.both_readers import BothReaders, first_parts
 from heliostat.verify.compaction import Cleaning, CleaningRule
 from heliostat.verify.places import EXACT, Places
 from heliostat.verify.reader import Bounds, FetchedPart
-from heliostat.verify.schema_ids import Views
-from heliostat.verify.stream_values import ConsumedRecord
 
 HANDED_BACK = (
     "it was handed back to MirrorMaker 2: `heliostat adopt` takes it over, once MirrorMaker 2 "
@@ -243,7 +242,8 @@ class _Partitions:
         if standing.target.end != end:
             text = f"{pair.mirror} is not on all its replicas yet, or is being written to"
             return replace(found, found=NotProved(f"{text}; try again"))
-        rows = _BothRows(pair, readers, firsts.pop(pair), self.views_of(pair.source))
+        views, first = self.views_of(pair.source), firsts.pop(pair)
+        rows = SideRows(pair.source, pair.mirror, readers, views, first)
         return replace(found, found=_proved(rows, standing))
 
     def _standing(self, pair: _Pair, bounds: tuple[Bounds, Bounds]) -> MirrorStanding:
@@ -256,19 +256,8 @@ class _Partitions:
             rule=rule,
             places=None if is_lost else _places(self.maps, *name),
             is_filled=not is_lost and self.maps.is_filled(*name) is True,
-            recorded=self._recorded(record, number),
+            recorded=recorded_gaps(self.ledger, pair.source, record),
             noted=self._noted(record, number),
-        )
-
-    def _recorded(self, record: MirrorRecord, number: PartitionId) -> tuple[tuple[int, int], ...]:
-        """Return source offsets `[start, end)` of recorded gaps, for topics of these ids."""
-        ids = id_text(record.source_id), id_text(record.target_id)
-        source = TopicPartition(record.source, number)
-        rows = [row for row in self.ledger.rows.values() if row.source == source]
-        return tuple(
-            (row.first, row.last + 1)
-            for row in rows
-            if (row.source_id, row.target_id) == ids and row.last is not None
         )
 
     def _noted(self, record: MirrorRecord, number: PartitionId) -> CopyNote | None:
@@ -277,7 +266,7 @@ class _Partitions:
         return copied_of(topic, id_text(record.source_id)).get(number)
 
 
-def _proved(rows: _BothRows, standing: MirrorStanding) -> Proof | NotProved:
+def _proved(rows: SideRows, standing: MirrorStanding) -> Proof | NotProved:
     try:
         return prove(rows, standing)
     except NotProved as error:
@@ -325,26 +314,6 @@ class _Firsts(NamedTuple):
     def pop(self, pair: _Pair) -> tuple[FetchedPart | None, FetchedPart | None]:
         """Return those of one partition, if they have come, and forget them."""
         return self.source.pop(pair.source, None), self.target.pop(pair.mirror, None)
-
-
-@dataclass(frozen=True, slots=True)
-class _BothRows:
-    """Both sides of one partition, see `proof.Rows`."""
-
-    pair: _Pair
-    readers: BothReaders
-    firsts: tuple[FetchedPart | None, FetchedPart | None]
-    views: Views
-
-    def source(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
-        """Yield the source's records."""
-        view, first = self.views.of_source, self.firsts[0]
-        return rows_of(self.readers.source, self.pair.source, start, stop, view, first=first)
-
-    def target(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
-        """Yield the mirror's records."""
-        view, first = self.views.of_target, self.firsts[1]
-        return rows_of(self.readers.target, self.pair.mirror, start, stop, view, first=first)
 
 
 def _is_comparable(seen: Seen, name: TopicName) -> bool:
