@@ -15,7 +15,7 @@ from heliostat.gaps.ledger import CopyNote
 from heliostat.merge.own_end import OwnNote
 from heliostat.names import Offset
 from heliostat.offsets.map_rows import KEPT_VALUE, KeptFrom, Stamp
-from heliostat.rebuild.merged_map import MergedMap, merged_map
+from heliostat.rebuild.merged_map import MergedProof, merged_proof
 from heliostat.rebuild.offset_maps import map_rows
 from heliostat.rebuild.proof import MirrorStanding, NotProved
 from heliostat.records.copier.network import MapWrite
@@ -69,21 +69,21 @@ class RebuiltSites(Sites):
         self.lose()
 
 
-def _made(link: Link, number: int, noted: CopyNote | None) -> MergedMap | None:
+def _made(link: Link, number: int, noted: CopyNote | None) -> MergedProof | None:
     rows = LogRows(link)
     numbers = Bounds(min(rows.first, number), number)
     there = Bounds(link.source.logs[0].start, link.source.logs[0].last_stable_offset)
     try:
-        return merged_map(rows, MirrorStanding(there, numbers, KEPT, noted=noted), link.first)
+        return merged_proof(rows, MirrorStanding(there, numbers, KEPT, noted=noted), link.first)
     except NotProved:
         return None
 
 
-def _write(link: Link, made: MergedMap) -> None:
+def _write(link: Link, made: MergedProof) -> None:
     """Write it as the product does: rows from 0 on, then from where on it is known."""
     world, key = link.world, link.world.map_rows[-1].row.key
     stamp = Stamp(*key.stamp[:2], key.stamp.attempt + 1)
-    rows = map_rows(key.mirror, key.target_topic_id, made.breaks, stamp)
+    rows = map_rows(key.mirror, key.target_topic_id, made.proof.breaks or (), stamp)
     world.map_rows, world.readers, world.rows_read = [MapWrite(0, 0, row) for row in rows], {}, 0
     world.offset_map(0)
     if made.known_from:

@@ -1,4 +1,4 @@
-"""The map of a merged partition by what both logs hold: source offsets of own records; no I/O.
+"""What both logs of a merged partition prove: where its own records are from; no I/O.
 
 It is proved as a mirror's, with numbers of the link's own records for offsets, and with what no
 link brought to the source: each record there between the first and the last of them must have
@@ -14,23 +14,19 @@ from typing import NamedTuple
 from heliostat.gaps.ledger import CopyNote
 from heliostat.names import Offset
 from heliostat.offsets.offset_map import Break
-from heliostat.rebuild.proof import MirrorStanding, NotProved, Rows, prove
+from heliostat.rebuild.proof import Kind, MirrorStanding, NotProved, Proof, Rows, prove
 
 
-class MergedMap(NamedTuple):
-    """A rebuilt map."""
+class MergedProof(NamedTuple):
+    """Proof of a merged partition."""
 
-    breaks: tuple[Break, ...]
+    proof: Proof
     known_from: int
-    """Number of the first own record that is left: breaks before it are not known."""
-    position: Offset
-    """Source offset at which copying continues."""
-    compared: int
-    """How many records are equal at both sides."""
+    """Number of the first own record whose place at the source is known."""
 
 
-def merged_map(rows: Rows, standing: MirrorStanding, start: Offset) -> MergedMap:
-    """Return the only map that both logs allow.
+def merged_proof(rows: Rows, standing: MirrorStanding, start: Offset) -> MergedProof:
+    """Return the only map that both logs allow, or show that the stored one holds.
 
     Parameters
     ----------
@@ -48,7 +44,7 @@ def merged_map(rows: Rows, standing: MirrorStanding, start: Offset) -> MergedMap
     """
     numbers, noted = standing.target, standing.noted
     if not numbers.end:
-        return MergedMap((Break(0, start),), 0, start, 0)
+        return MergedProof(Proof(Kind.MAPPED, start, start, 0, (Break(0, start),)), 0)
     if standing.rule.matters:
         raise NotProved("it is compacted: which of its records are gone is not known")
     is_gone = numbers.start == numbers.end
@@ -62,10 +58,12 @@ def merged_map(rows: Rows, standing: MirrorStanding, start: Offset) -> MergedMap
         )
     # A note that counts more than both hold would pass for one of equal offsets.
     proof = prove(rows, replace(standing, noted=None))
-    return MergedMap(proof.breaks or (), numbers.start, proof.position, proof.compared)
+    if proof.kind is Kind.EXACT:
+        proof = proof._replace(breaks=())
+    return MergedProof(proof, numbers.start)
 
 
-def _noted(noted: CopyNote) -> MergedMap:
-    """Return the map by the ledger's note of this very end: nothing is left to compare."""
-    place = Break(noted.end, noted.offset)
-    return MergedMap((place,), noted.end, Offset(noted.offset), 0)
+def _noted(noted: CopyNote) -> MergedProof:
+    """Return what the ledger's note of this very end proves: nothing is left to compare."""
+    at = Offset(noted.offset)
+    return MergedProof(Proof(Kind.MAPPED, at, at, 0, (Break(noted.end, at),)), noted.end)

@@ -20,7 +20,7 @@ from heliostat.gaps.ledger import GapLedger, copied_of
 from heliostat.link.merging import LOST_HINT
 from heliostat.merge.producers import lost_rows
 from heliostat.names import LinkName, Offset, TopicName, TopicPartition, id_text
-from heliostat.rebuild.merged_map import MergedMap, merged_map
+from heliostat.rebuild.merged_map import MergedProof, merged_proof
 from heliostat.rebuild.own_records import OwnSides, own_view
 from heliostat.rebuild.proof import MirrorStanding, NotProved
 from heliostat.rebuild.side_rows import SideRows
@@ -50,7 +50,7 @@ class MergedMaps:
 
     def map_of(
         self, readers: BothReaders, source: TopicPartition, record: MirrorRecord, views: Views
-    ) -> MergedMap:
+    ) -> MergedProof:
         """Return a partition's map, which holds as nothing has been appended meanwhile.
 
         Raises
@@ -77,7 +77,7 @@ class MergedMaps:
             ),
         )
         rows = SideRows(source, mirror, readers, views._replace(origin=view.origin))
-        found = merged_map(rows, standing, self._start(source, record))
+        found = merged_proof(rows, standing, self._start(source, record))
         again = self.sides.counts([(source, record)])[source]
         if isinstance(again, str) or again.number != count.number:
             raise NotProved("the link has appended records meanwhile; try again")

@@ -174,8 +174,9 @@ class _Rebuilding:
     def _merged(self, readers: BothReaders, one: _Lost, merged: MergedMaps) -> Rebuilt:
         views = self.views_of(one.source)
         found = merged.map_of(readers, one.source, one.record, views)
-        _write(self.state, one.name, found.breaks, found.known_from)
-        return Rebuilt(one.source, one.target, "", len(found.breaks) + 1, found.compared)
+        breaks = found.proof.breaks or ()
+        _write(self.state, one.name, breaks, found.known_from)
+        return Rebuilt(one.source, one.target, "", len(breaks) + 1, found.proof.compared)
 
 
 def _lost(

@@ -54,6 +54,7 @@ def plan_topics(
     unsure: Mapping[TopicName, str] | None = None,
     begun: Collection[TopicName] = (),
     given_away: Mapping[TopicName, str] | None = None,
+    unproven: Collection[TopicName] = (),
 ) -> TopicPlan:
     """Plan topics by comparing both sides with the link's records.
 
@@ -68,6 +69,8 @@ def plan_topics(
         whose mirrors were promoted, each with what to say of it.
     begun
         Those of `known` whose records may have been copied.
+    unproven
+        Source topics to be merged of which a lost state may have had rows.
 
     Returns
     -------
@@ -101,6 +104,7 @@ def plan_topics(
             unsure=(unsure or {}).get(wanted_name),
             begin=begin_of(link, source, topic, remembered) if record is None else BEGUN,
             wrong_way=wrong.get(name, ""),
+            is_unproven=record is None and name in unproven,
         )
         if (refusal := refusal_of(case)) is not None:
             draft.refuse[name] = refusal

@@ -58,7 +58,7 @@ class Notes:
         self.keeps_out = True
 
     def read(self) -> StoredNotes:
-        return StoredNotes(self.stored.seen, dict(self.stored.own))
+        return StoredNotes(self.stored.seen, dict(self.stored.own), self.stored.unproven)
 
     def put_seen(self, seen: ProducersTopic) -> None:
         self.stored.seen = seen
@@ -66,6 +66,9 @@ class Notes:
     def put_own(self, notes: dict[TopicName, OwnNotes]) -> None:
         assert self.keeps_out, "an older version would still go on"
         self.stored.own |= notes
+
+    def put_unproven(self, names: Iterable[TopicName]) -> None:
+        self.stored.unproven = frozenset(names)
 
 
 class World:
