@@ -83,18 +83,14 @@ def plan_topics(
     drift = MirrorDrift(link.topics, target.broker_count)
     draft.begin(given_away or {})
     for name in sorted(source.topics.keys() - draft.left_out.keys()):
-        topic = source.topics[name]
+        topic, remembered = source.topics[name], known.get(name)
         wanted_name, slot = naming.target_name(name), naming.slot_of(name)
-        remembered = known.get(name)
         record = record_in_force(remembered, target, wanted_name, slot)
         there = target.topics.get(wanted_name)
         if draft.runs_in_a_circle(topic, wanted_name, record, has_begun=name in begun):
             continue
         case = Case(
-            link=link,
-            source=source,
-            target=target,
-            topic=topic,
+            *(link, source, target, topic),
             name=wanted_name,
             slot=slot,
             record=record,
