@@ -51,8 +51,9 @@ CHAOS_S = 1.0
 """Between two faults: a link has begun by then."""
 
 
-def stops(config: Path) -> list[dict[str, Any]]:
-    return [row for status in said(config, "status") for row in status["problems"]]
+def stops(config: Path, code: str = "") -> list[dict[str, Any]]:
+    problems = [row for status in said(config, "status") for row in status["problems"]]
+    return [row for row in problems if code in {"", row["code"]}]
 
 
 def verified(config: Path, topic: str) -> int:
@@ -179,7 +180,7 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
         assert_goes_on_without_a_record(config, sites, topic, producers[0].written[0])
         with ClusterAdmin(sites["summit"].split(",")) as admin:
             admin.delete_topics([TopicName(PRODUCERS_TOPIC)])
-        for each in wait_for("stopped partitions", lambda: stops(config)):
+        for each in wait_for("stopped partitions", lambda: stops(config, "PRODUCERS_LOST")):
             provoked("PRODUCERS_LOST", each)
         assert link.stop() == 0
     answer = heliostat(config, "verify", "--complete", "--json", "--topic", topic)

@@ -102,6 +102,8 @@ def test_nothing_left_is_gone_on_with_by_the_ledgers_note_of_that_very_end_alone
     assert (found.proof.breaks, found.known_from) == ((Break(3, 8),), 3)
     gone_there = proved({8: "D"}, letters("AB", 1), (1, 3), noted=noted, source_start=8)
     assert gone_there == found
+    more = {"noted": CopyNote(9, 1, 3), "source_start": 8}  # offset 8 should be at both
+    assert "no record like" in refused({8: "D", 12: "E"}, letters("ABC"), (0, 3), **more)
     for other in (None, CopyNote(8, 1, 2)):
         assert "none of the link's 3 records" in refused({8: "D"}, {}, (3, 3), noted=other)
 
