@@ -33,7 +33,8 @@ from heliostat.link.own_records import OwnRecordsLook
 from heliostat.names import LinkName, Offset, PartitionId, TopicName, TopicPartition, id_text
 from heliostat.offsets.store import read_maps
 from heliostat.operate.resolve import DecisionOptions, decide, explain
-from heliostat.state_topics import PRODUCERS_TOPIC
+from heliostat.rebuild import state as state_rebuild
+from heliostat.state_topics import PRODUCERS_TOPIC, offsets_topic, state_topic
 from heliostat_sandbox import Cluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
@@ -50,8 +51,9 @@ CHAOS_S = 1.0
 """Between two faults: a link has begun by then."""
 
 
-def stops(config: Path) -> list[dict[str, Any]]:
-    return [row for status in said(config, "status") for row in status["problems"]]
+def stops(config: Path, code: str = "") -> list[dict[str, Any]]:
+    problems = [row for status in said(config, "status") for row in status["problems"]]
+    return [row for row in problems if code in {"", row["code"]}]
 
 
 def verified(config: Path, topic: str) -> int:
@@ -60,6 +62,37 @@ def verified(config: Path, topic: str) -> int:
     assert answer.returncode == 0, answer.said
     assert answer.json["not_compared"] == [], answer.said
     return int(answer.json["records"])
+
+
+def lose(bootstrap: str, topic: str) -> None:
+    """Delete a topic of a link, as where its brokers' disks are gone."""
+    name = TopicName(topic)
+    with ClusterAdmin(bootstrap.split(",")) as admin:
+        assert admin.delete_topics([name]) == {name: None}
+        wait_for("the topic to be gone", lambda: name not in admin.describe_topics())
+
+
+def lose_map(config: Path, bootstrap: str, link: str) -> None:
+    """Delete a running link's map: its partitions stop."""
+    copying = [{"copying": PARTITIONS}] * 2
+    wait_for("both links", lambda: [each["states"] for each in said(config, "status")] == copying)
+    lose(bootstrap, offsets_topic(link))
+    lost = {"OFFSET_MAP_LOST"}
+    wait_for("partitions without a map", lambda: {row["code"] for row in stops(config)} == lost)
+
+
+def rebuild(config: Path, bootstrap: str, link: str) -> None:
+    """Rebuild a link's map, then its state, which is deleted."""
+    found = said(config, "offsets", "rebuild", "--link", link)
+    assert [row["why_not"] for row in found] == [""] * PARTITIONS, found
+    lose(bootstrap, state_topic(link))
+    for way in ("--dry-run", "--yes"):
+        answer = heliostat(config, "state", "rebuild", link, way, "--json")
+        assert answer.returncode == 0, answer.said
+        rows = [one for topic in answer.json["topics"] for one in topic["partitions"]]
+        assert [(one["verdict"], one["map_made_anew"]) for one in rows] == [
+            ("mapped", False)
+        ] * PARTITIONS
 
 
 def assert_goes_on_without_a_record(
@@ -107,13 +140,18 @@ def assert_goes_on_without_a_record(
 
 @pytest.mark.provokes("PRODUCERS_LOST", "refused:merge")
 def test_two_sites_write_one_topic_and_each_has_each_record_once(
-    cluster_pair: ClusterPair, tmp_path: Path, provoked: Provoked
+    cluster_pair: ClusterPair,
+    tmp_path: Path,
+    provoked: Provoked,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Given producers at both sites and both links / when their driver is killed / then nothing
-    lacks, is there twice, or is out of a site's order, and `verify` proves it. When a record is
-    gone before it crosses, and somebody decides / then the one behind it crosses. When the rows
-    of producer ids are deleted / then nothing is copied any more, and `verify` proves nothing.
+    """Given producers at both sites and both links / when their driver is killed, and one link's
+    map and state are deleted and rebuilt / then nothing lacks, is there twice, or is out of a
+    site's order, and `verify` proves it. When a record is gone before it crosses, and somebody
+    decides / then the one behind it crosses. When the rows of producer ids are deleted / then
+    nothing is copied any more, and `verify` proves nothing.
     """
+    monkeypatch.setattr(state_rebuild, "HEAR_S", 0.5)
     topic = fresh_name("merged")
     sites = {"summit": cluster_pair.source.bootstrap, "base": cluster_pair.target.bootstrap}
     for cluster in (cluster_pair.source, cluster_pair.target):
@@ -123,6 +161,7 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
     for each in producers:
         each.write(BEFORE)
     config = config_of(tmp_path, sites, topic)
+    name = next(each.name for each in load_config(config).links if each.source == "summit")
     with producers[0].at_work(), producers[1].at_work():
         with LinkProcess(config) as link:
             wait_for("records of the other site", lambda: is_level(sites, topic, [100, 100]))
@@ -130,6 +169,8 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
         with RunningLink(config):
             marks = [sum(each.written[n] for each in producers) for n in range(PARTITIONS)]
             wait_for("records since the kill", lambda: is_level(sites, topic, marks))
+            lose_map(config, sites["base"], name)
+        rebuild(config, sites["base"], name)
     with RunningLink(config) as link:
         wanted = [sum(each.written[n] for each in producers) for n in range(PARTITIONS)]
         wait_for("both sites level", lambda: is_level(sites, topic, wanted))
@@ -139,7 +180,7 @@ def test_two_sites_write_one_topic_and_each_has_each_record_once(
         assert_goes_on_without_a_record(config, sites, topic, producers[0].written[0])
         with ClusterAdmin(sites["summit"].split(",")) as admin:
             admin.delete_topics([TopicName(PRODUCERS_TOPIC)])
-        for each in wait_for("stopped partitions", lambda: stops(config)):
+        for each in wait_for("stopped partitions", lambda: stops(config, "PRODUCERS_LOST")):
             provoked("PRODUCERS_LOST", each)
         assert link.stop() == 0
     answer = heliostat(config, "verify", "--complete", "--json", "--topic", topic)

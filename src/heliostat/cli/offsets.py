@@ -186,7 +186,8 @@ def rebuild_command(
     Reads all records of both sides and aligns them. If they align in exactly one way, that is the
     map, and the mirror continues; a running link need not be restarted. If they align in no way or
     in several, it prints the offset and changes nothing. Of a mirror with a pipeline, what it makes
-    of the source's records now is aligned. Without a topic (its name at the source) it rebuilds all
+    of the source's records now is aligned; of a topic that both sites write (topics.naming merge)
+    what the link itself has brought. Without a topic (its name at the source) it rebuilds all
     lost maps of the link. Exit code 0 when each was rebuilt, 1 when one was not.
 
     \b

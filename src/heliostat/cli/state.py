@@ -52,7 +52,8 @@ def rebuild_command(
     both sides, through the mirror's offset map if it has one. If all records that both sides still
     have are equal and in order, the mirror belongs to the link again and continues where it ends; a
     lost offset map is rebuilt. Any other mirror stays refused, with the first offset that differs.
-    Of a mirror with a pipeline, what it makes of the source's records now is compared. If the last
+    Of a mirror with a pipeline, what it makes of the source's records now is compared; of a topic
+    that both sites write (topics.naming merge) what the link itself has brought. If the last
     driver was killed, the command first waits until it can't send any more: a round and some
     seconds.
 

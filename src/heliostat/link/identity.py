@@ -87,6 +87,7 @@ def known_of(stored: Stored, producer_id: ProducerId) -> Known:
         former_producers=stored.producers - {producer_id},
         at_beginning=stored.at_beginning,
         frames=stored.frames,
+        unproven=stored.unproven,
     )
 
 

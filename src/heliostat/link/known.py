@@ -38,6 +38,8 @@ class Known:
     """The source's topics when the link began; None: this is its first reconciliation."""
     frames: dict[TopicName, SchemaFrames] = field(default_factory=dict)
     """What of topics' records began with a schema id that is replaced, by an earlier driver."""
+    unproven: frozenset[TopicName] = frozenset()
+    """Topics to be merged that may not begin: the state was lost, and nothing has proven them."""
     source_topics: frozenset[TopicName] | None = None
     """All topics of the source; None: not looked yet."""
     turns: int = 0

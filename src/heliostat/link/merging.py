@@ -70,6 +70,7 @@ class Merging:
         self._closed: dict[TopicPartition, tuple[str, OwnNote]] = {}
         """By source partition: the target topic's id, and what no round has been told yet."""
         self._moved: set[TopicName] = set()
+        self._unproven: frozenset[TopicName] = frozenset()
         self._written_at_s = -1e9
         self._seen: ProducersTopic | None = None
         self._lost = ""
@@ -105,13 +106,14 @@ class Merging:
                 f"link {self._link} has appended to merged topics under producer ids that its "
                 "state does not have: its records can't be told from others', and it would append "
                 "them again",
-                hint="restore the state topic; docs/merge.md says what else can be done",
+                hint=f"`heliostat state rebuild {self._link}` rebuilds it of what both sites hold",
                 ids=sorted(left),
             )
         self._at_target.put(self._link, ids - ours)
         self._at_source.ensure(replicas)
         stored = self._notes.read()
         self._own, self._seen = dict(stored.own), stored.seen
+        self._unproven = stored.unproven
         self._open()
         self._look_until_known()
 
@@ -252,6 +254,7 @@ class Merging:
         if self._seen is not None:
             self._notes.put_seen(self._seen)
         self._notes.put_own(self._own)
+        self._notes.put_unproven(self._unproven)
 
 
 def ends_at_begin(

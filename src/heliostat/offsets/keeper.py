@@ -102,6 +102,7 @@ class MapKeeper:
         self._copied = copied
         self._events = events
         self._digest = _digest_without_ids if hides_ids else _digest
+        self._merges = starts_of is not None
         self._pruning = MapPruning(maps, target, time.monotonic, starts_of)
         self._marks = Marks()
         self._unsettled: dict[MirrorId, str] = {}
@@ -242,7 +243,7 @@ class MapKeeper:
         """Yield whether mirrors are exact up to their end; None if that can't be checked now."""
         if not asked:
             return
-        if self._pruning is None:  # others' records at the target show nothing
+        if self._merges:  # others' records at the target show nothing
             yield from ((partition, False) for partition in asked)
             return
         ends = self._target.list_log_ends([partition.mirror for partition in asked], confirmed=True)

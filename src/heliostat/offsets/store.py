@@ -26,7 +26,7 @@ from heliostat.names import (
     TopicPartition,
     id_text,
 )
-from heliostat.offsets.map_rows import KEPT_VALUE, Prunable
+from heliostat.offsets.map_rows import KEPT_VALUE, KeptFrom, Prunable
 from heliostat.offsets.marks import MapMarks, MapTopic, Marks, MirrorId
 from heliostat.offsets.offset_map import Break, MapReader, MapRow, MapTail, Odd
 from heliostat.offsets.topic_bounds import CLIENT_ID, TopicBounds
@@ -294,8 +294,8 @@ class OffsetMaps:
     def names(self) -> frozenset[MirrorId]:
         """Mirrors with a known map, complete or not."""
         with self._lock:
-            maps = self._reader.maps.items()
-            return frozenset(name for name, offset_map in maps if not offset_map.is_identity)
+            maps = self._reader.maps
+            return frozenset(name for name in maps if not maps[name].is_identity)
 
     def fresh(self) -> MapReader:
         """Return all maps with every row that is durable now.
@@ -318,24 +318,24 @@ class OffsetMaps:
         """Write rows; they are durable when it returns."""
         self._topic.write([ByteRecord(row.key.encode(), row.encode()) for row in rows])
 
+    def put_known_from(self, name: MirrorId, first: int) -> None:
+        """Record that a map is known from there on; durable when it returns."""
+        self._topic.write([ByteRecord(KeptFrom(*name, first).encode(), KEPT_VALUE)])
+
     def prunable(self, starts: Mapping[MirrorId, Offset], rows_min: int) -> list[Prunable]:
         """Return `MapReader.prunable` of these log starts of mirrors, if there are enough rows."""
         with self._lock:
             candidates = [self._reader.prunable(*name, start) for name, start in starts.items()]
-        return [
-            prunable
-            for prunable in candidates
-            if prunable is not None and len(prunable.rows) >= rows_min
-        ]
+        prunables = filter(None, candidates)
+        return [prunable for prunable in prunables if len(prunable.rows) >= rows_min]
 
     def prune(self, prunable: Prunable) -> None:
         """Delete these rows, once a durable record says that they may go."""
         self._topic.write([ByteRecord(prunable.kept.encode(), KEPT_VALUE)])
         gone = [row.encode() for row in prunable.rows] + [kept.encode() for kept in prunable.said]
         for index in range(0, len(gone), DELETED_AT_ONCE):
-            self._topic.write(
-                ByteRecord(key, None) for key in gone[index : index + DELETED_AT_ONCE]
-            )
+            keys = gone[index : index + DELETED_AT_ONCE]
+            self._topic.write(ByteRecord(key, None) for key in keys)
 
     def begin_again(self, lost: Iterable[MirrorId]) -> None:
         """Accept the topic as it is now, after rows are gone, and these maps as lost."""

@@ -56,6 +56,10 @@ class RememberedMirrors(Protocol):
     def promoted(self) -> Mapping[TopicName, PromotedMirror]:
         """Former mirrors that were given away."""
 
+    @property
+    def unproven(self) -> frozenset[TopicName]:
+        """Topics to be merged that may not begin."""
+
 
 @dataclass(frozen=True, slots=True)
 class TargetStates:
@@ -285,6 +289,7 @@ def plan_beside(
             unsure=claims.unsure,
             begun=begun,
             given_away=given_away,
+            unproven=memory.unproven,
         )
 
     plan = planned(claimed)

@@ -26,19 +26,22 @@ from heliostat.offsets.offset_map import MapReader
 from heliostat.offsets.store import MapsLook
 from heliostat.ops.asked import PendingAnswer
 from heliostat.rebuild.compared_rows import OpenPipes, ViewsOf, compared_rows
-from heliostat.rebuild.plan import PartitionRebuild, RebuildPlan, TopicRebuild
+from heliostat.rebuild.merged_map import merged_proof
+from heliostat.rebuild.merged_maps import recorded_gaps
+from heliostat.rebuild.merged_state import OwnIds, own_ids, own_sides
+from heliostat.rebuild.own_records import OwnCount, OwnSides, own_view
+from heliostat.rebuild.plan import MergedStand, PartitionRebuild, RebuildPlan, TopicRebuild
 from heliostat.rebuild.proof import MirrorStanding, NotProved, Proof, prove
 from heliostat.rebuild.several_readers import SeveralReaders
+from heliostat.rebuild.side_rows import SideRows
 from heliostat.topics.naming import naming_of
 from heliostat.topics.topic_plan import RefusalCode
 from heliostat.topics.values import MirrorRecord
-from heliostat.verify.both_logs import rows_of
 from heliostat.verify.both_readers import BothReaders, first_parts
 from heliostat.verify.compaction import Cleaning, CleaningRule
+from heliostat.verify.origin import LinkIds
 from heliostat.verify.places import EXACT, Places
 from heliostat.verify.reader import Bounds, FetchedPart
-from heliostat.verify.schema_ids import Views
-from heliostat.verify.stream_values import ConsumedRecord
 
 HANDED_BACK = (
     "it was handed back to MirrorMaker 2: `heliostat adopt` takes it over, once MirrorMaker 2 "
@@ -65,6 +68,8 @@ class Look:
         self._clusters = clusters
         self._open_pipes = open_pipes
         self._seen: Seen | None = None
+        self.own: OwnIds | None = None
+        """Of a link that merges topics: who it was, once `see` has looked; else None."""
         self.maps = MapReader()
         """The rows that exist of offset maps."""
 
@@ -73,12 +78,19 @@ class Look:
         clusters = self._clusters
         with closing(clusters.connections.state()) as state:
             stored = state.read()
+        if clusters.link.topics.merges:
+            self.own = own_ids(clusters, stored)
         self._seen = see(
             *(clusters.config, clusters.link, clusters.source, clusters.target),
             connections=clusters.connections,
             stored=stored,
         )
         return self._seen
+
+    def at_both(self) -> frozenset[TopicName]:
+        """Return the topics that both sites have, under one name."""
+        seen, here = self._seen or self.see(), self._clusters.target.describe_topics()
+        return frozenset(seen.source.names) & here.keys()
 
     def plan(self, topics: str | None) -> RebuildPlan:
         """Plan the rebuild of all mirrors that the link does not know as its own.
@@ -97,11 +109,7 @@ class Look:
         """
         clusters = self._clusters
         seen = self._seen or self.see()
-        unknown = [
-            name
-            for name, refusal in seen.plan.refuse.items()
-            if refusal.code == RefusalCode.TARGET_NOT_OURS
-        ]
+        unknown = self._without_row(seen)
         unknown += sorted(name for name in estranged(seen.stored) if _is_comparable(seen, name))
         chosen = [name for name in unknown if topics is None or re.fullmatch(topics, name)]
         found = tuple(self._looked(seen, chosen))
@@ -116,13 +124,32 @@ class Look:
             connections=clusters.connections,
         )
         kept = {record.source: record for record in after.remember}
+        missing = missing_rows(seen.stored)
+        if self.own is not None and not self.own.ids <= seen.stored.producers:
+            missing = missing or "producer ids under which it has appended to merged topics"
         return RebuildPlan(
             clusters.name,
             tuple(replace(t, record=kept.get(t.record.source, t.record)) for t in found),
             _notes(unknown, chosen),
             _at_beginning(seen),
             {name: after.refuse[name].text() for name in taken if name in after.refuse},
-            missing_rows(seen.stored),
+            missing,
+        )
+
+    def _without_row(self, seen: Seen) -> list[TopicName]:
+        """Return source topics whose mirrors may be the link's, and of which it has no row."""
+        if self.own is None:
+            refusals = seen.plan.refuse.items()
+            return [n for n, each in refusals if each.code == RefusalCode.TARGET_NOT_OURS]
+        if not self.own.ids:
+            return []  # it has never begun
+        selected = {mirror.source for mirror in seen.plan.mirrors}
+        refused = {n for n, each in seen.plan.refuse.items() if each.code == RefusalCode.MERGE}
+        naming = naming_of(self._clusters.link)
+        return sorted(
+            name
+            for name in selected | (refused & seen.stored.unproven)
+            if name not in seen.stored.mirrors and naming.target_name(name) in seen.target.topics
         )
 
     def _looked(self, seen: Seen, chosen: Iterable[TopicName]) -> Iterator[TopicRebuild]:
@@ -147,7 +174,11 @@ class Look:
             mirrors = {record.source: record.target for record in records}
             rows = compared_rows(clusters.link, mirrors, self._open_pipes)
             views_of = stack.enter_context(rows)
-            compared = _Partitions(seen, readers, self.maps, ledger, target_seen.ends, views_of)
+            own = None
+            if self.own is not None:
+                own = stack.enter_context(closing(own_sides(clusters, self.own)))
+            ends = target_seen.ends
+            compared = _Partitions(seen, readers, self.maps, ledger, ends, views_of, own)
             yield from compared.topics(records)
 
 
@@ -177,6 +208,7 @@ class _Partitions:
     ledger: GapLedger
     ends: Mapping[TopicPartition, Offset]
     views_of: ViewsOf
+    own: OwnSides | None = None
 
     def topics(self, records: Sequence[MirrorRecord]) -> Iterator[TopicRebuild]:
         """Compare all partitions of mirrors, several at once."""
@@ -206,7 +238,7 @@ class _Partitions:
         if unknown:
             return f"the log end of partition {unknown[0]} at the target can't be read; try again"
         more = [n for n in numbers if n >= ours.partitions and self.ends[record.mirror_of(n)] > 0]
-        if more:
+        if more and self.own is None:
             return f"partition {more[0]} has records at the target, but is not at the source"
         rule = CleaningRule(
             Cleaning.of(ours.configs), Cleaning.of(theirs.configs), SystemClock().wall_ms()
@@ -215,6 +247,8 @@ class _Partitions:
 
     def _compared(self, readers: BothReaders, pairs: Sequence[_Pair]) -> list[PartitionRebuild]:
         """Compare some partitions; the sources' bounds are read after the mirrors': cover them."""
+        if self.own is not None:
+            return self._merged(readers, pairs, self.own)
         theirs = readers.target.bounds(pair.mirror for pair in pairs if self.ends[pair.mirror])
         ours = readers.source.bounds(pair.source for pair in pairs)
         standings = {
@@ -227,6 +261,42 @@ class _Partitions:
             self._partition(pair, ours[pair.source], standings.get(pair.source), readers, firsts)
             for pair in pairs
         ]
+
+    def _merged(
+        self, readers: BothReaders, pairs: Sequence[_Pair], own: OwnSides
+    ) -> list[PartitionRebuild]:
+        """Compare the link's own records; how many there are is asked before the sources' ends."""
+        counts = own.counts([(pair.source, pair.record) for pair in pairs])
+        ours = readers.source.bounds(pair.source for pair in pairs)
+        ids = own.ids()
+        return [
+            self._own(readers, pair, ours[pair.source], counts[pair.source], ids) for pair in pairs
+        ]
+
+    def _own(
+        self,
+        readers: BothReaders,
+        pair: _Pair,
+        there: Bounds,
+        count: OwnCount | str,
+        ids: LinkIds,
+    ) -> PartitionRebuild:
+        found = PartitionRebuild(pair.number, Offset(there.end), Offset(0), None)
+        if isinstance(count, str):
+            return replace(found, found=NotProved(count))
+        found = replace(found, target_end=Offset(count.number))
+        try:
+            view = own_view(readers.target, pair.mirror, count, ids)
+            stand = MergedStand(count.note, Offset(view.origin.start), 0)
+            if not count.number:
+                return replace(found, merged=stand)
+            views = self.views_of(pair.source)._replace(origin=view.origin)
+            rows = SideRows(pair.source, pair.mirror, readers, views)
+            proved = merged_proof(rows, self._standing(pair, (there, view.numbers)), Offset(0))
+        except _UNPROVEN as error:
+            return replace(found, found=_not_proved(error))
+        stand = stand._replace(known_from=proved.known_from)
+        return replace(found, found=proved.proof, merged=stand)
 
     def _partition(
         self,
@@ -243,7 +313,8 @@ class _Partitions:
         if standing.target.end != end:
             text = f"{pair.mirror} is not on all its replicas yet, or is being written to"
             return replace(found, found=NotProved(f"{text}; try again"))
-        rows = _BothRows(pair, readers, firsts.pop(pair), self.views_of(pair.source))
+        views, first = self.views_of(pair.source), firsts.pop(pair)
+        rows = SideRows(pair.source, pair.mirror, readers, views, first)
         return replace(found, found=_proved(rows, standing))
 
     def _standing(self, pair: _Pair, bounds: tuple[Bounds, Bounds]) -> MirrorStanding:
@@ -256,19 +327,8 @@ class _Partitions:
             rule=rule,
             places=None if is_lost else _places(self.maps, *name),
             is_filled=not is_lost and self.maps.is_filled(*name) is True,
-            recorded=self._recorded(record, number),
+            recorded=recorded_gaps(self.ledger, pair.source, record),
             noted=self._noted(record, number),
-        )
-
-    def _recorded(self, record: MirrorRecord, number: PartitionId) -> tuple[tuple[int, int], ...]:
-        """Return source offsets `[start, end)` of recorded gaps, for topics of these ids."""
-        ids = id_text(record.source_id), id_text(record.target_id)
-        source = TopicPartition(record.source, number)
-        rows = [row for row in self.ledger.rows.values() if row.source == source]
-        return tuple(
-            (row.first, row.last + 1)
-            for row in rows
-            if (row.source_id, row.target_id) == ids and row.last is not None
         )
 
     def _noted(self, record: MirrorRecord, number: PartitionId) -> CopyNote | None:
@@ -277,19 +337,28 @@ class _Partitions:
         return copied_of(topic, id_text(record.source_id)).get(number)
 
 
-def _proved(rows: _BothRows, standing: MirrorStanding) -> Proof | NotProved:
+def _proved(rows: SideRows, standing: MirrorStanding) -> Proof | NotProved:
     try:
         return prove(rows, standing)
-    except NotProved as error:
+    except _UNPROVEN as error:
+        return _not_proved(error)
+
+
+_UNPROVEN = (NotProved, BatchError, PipelineRefused, TransformFailed, BrokerError)
+"""What leaves a partition without proof, see `_not_proved`."""
+
+
+def _not_proved(error: Exception) -> NotProved:
+    """Return why there is no proof; raise what is no reason."""
+    if isinstance(error, NotProved):
         return error
-    except BatchError as error:
+    if isinstance(error, BatchError):
         return NotProved(f"it can't be read: {error}")
-    except (PipelineRefused, TransformFailed) as error:
+    if isinstance(error, PipelineRefused | TransformFailed):
         return NotProved(f"its pipeline can't be run: {error}")
-    except BrokerError as error:
-        if error.kafka_code != OFFSET_OUT_OF_RANGE:
-            raise
+    if isinstance(error, BrokerError) and error.kafka_code == OFFSET_OUT_OF_RANGE:
         return NotProved("records were deleted while they were read; try again")
+    raise error
 
 
 class _Firsts(NamedTuple):
@@ -327,26 +396,6 @@ class _Firsts(NamedTuple):
         return self.source.pop(pair.source, None), self.target.pop(pair.mirror, None)
 
 
-@dataclass(frozen=True, slots=True)
-class _BothRows:
-    """Both sides of one partition, see `proof.Rows`."""
-
-    pair: _Pair
-    readers: BothReaders
-    firsts: tuple[FetchedPart | None, FetchedPart | None]
-    views: Views
-
-    def source(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
-        """Yield the source's records."""
-        view, first = self.views.of_source, self.firsts[0]
-        return rows_of(self.readers.source, self.pair.source, start, stop, view, first=first)
-
-    def target(self, start: int, stop: int) -> Iterator[ConsumedRecord]:
-        """Yield the mirror's records."""
-        view, first = self.views.of_target, self.firsts[1]
-        return rows_of(self.readers.target, self.pair.mirror, start, stop, view, first=first)
-
-
 def _is_comparable(seen: Seen, name: TopicName) -> bool:
     """Whether a listed mirror and its source are still the same topics, and nothing refuses it."""
     record = seen.stored.mirrors[name]
@@ -375,6 +424,7 @@ def _record(seen: Seen, clusters: LinkClusters, name: TopicName) -> MirrorRecord
         start="earliest",  # for partitions not begun yet: none of their records may be skipped
         initial_partitions=source.partitions,
         slot=naming.slot_of(name),
+        is_merged=clusters.link.topics.merges,
     )
 
 

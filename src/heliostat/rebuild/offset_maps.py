@@ -26,9 +26,10 @@ from heliostat.offsets.offset_map import Break, MapRow, OffsetMap
 from heliostat.offsets.store import OffsetMaps
 from heliostat.rebuild.alignment import Contents, NotAligned, align
 from heliostat.rebuild.compared_rows import OpenPipes, ViewsOf, compared_rows
+from heliostat.rebuild.merged_maps import MergedMaps, merged_maps
+from heliostat.rebuild.proof import NotProved
 from heliostat.rebuild.several_readers import SeveralReaders
 from heliostat.state.link_state import LinkState
-from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.topics.values import MirrorRecord
 from heliostat.verify.both_logs import rows_of
 from heliostat.verify.both_readers import BothReaders
@@ -104,7 +105,6 @@ def rebuild_maps(
     SparkUnavailable, RegistryError, RegistryUnreachable, RegistryAnswerInvalid
         See `compared_rows`.
     """
-    refuse_if_merged(link, "offsets rebuild")
     source_access = config.clusters[link.source].access()
     target_access = config.clusters[link.target].access()
     with ExitStack() as stack:
@@ -119,7 +119,16 @@ def rebuild_maps(
         at_target = stack.enter_context(ClusterAdmin(target_access))
         mirrors = {one.source.topic: one.target.topic for one in lost}
         views_of = stack.enter_context(compared_rows(link, mirrors, open_pipes))
-        rebuilding = _Rebuilding(state, ledger, at_source, at_target, views_of)
+        merged = None
+        if link.topics.merges:
+            opened = merged_maps(
+                *(link, source_access, state),
+                ledger=ledger,
+                at_source=at_source,
+                at_target=at_target,
+            )
+            merged = stack.enter_context(opened)
+        rebuilding = _Rebuilding(state, ledger, at_source, at_target, views_of, merged)
         yield from readers.each(lost, rebuilding.all_of, together=1)
 
 
@@ -132,6 +141,8 @@ class _Rebuilding:
     at_source: ClusterAdmin
     at_target: ClusterAdmin
     views_of: ViewsOf
+    merged: MergedMaps | None = None
+    """Tells maps of merged topics; None: they are of mirrors that only the link writes."""
 
     def all_of(self, readers: BothReaders, lost: Iterable[_Lost]) -> list[Rebuilt]:
         """Rebuild these maps with readers of both sides."""
@@ -140,6 +151,8 @@ class _Rebuilding:
     def _one(self, readers: BothReaders, one: _Lost) -> Rebuilt:
         try:
             _refuse_other_topics(one, self.at_source, self.at_target)
+            if self.merged is not None:
+                return self._merged(readers, one, self.merged)
             is_compacted = _is_compacted(self.at_source, one.source.topic)
             end = _end(self.at_target, one.target)
             views = self.views_of(one.source)
@@ -151,9 +164,19 @@ class _Rebuilding:
             breaks = align(ours, theirs, is_compacted=is_compacted, goes_on_at=noted)
             _refuse_moved(self.at_target, one.target, end)
             _write(self.state, one.name, breaks)
-        except (_Why, NotAligned, BatchError, PipelineRefused, TransformFailed) as error:
+        except (
+            *(_Why, NotAligned, NotProved),
+            *(BatchError, PipelineRefused, TransformFailed),
+        ) as error:
             return Rebuilt(one.source, one.target, str(error))
         return Rebuilt(one.source, one.target, "", len(breaks) + 1, len(theirs))
+
+    def _merged(self, readers: BothReaders, one: _Lost, merged: MergedMaps) -> Rebuilt:
+        views = self.views_of(one.source)
+        found = merged.map_of(readers, one.source, one.record, views)
+        breaks = found.proof.breaks or ()
+        _write(self.state, one.name, breaks, found.known_from)
+        return Rebuilt(one.source, one.target, "", len(breaks) + 1, found.proof.compared)
 
 
 def _lost(
@@ -233,18 +256,34 @@ def _mirror_of(target: LogReader, partition: TopicPartition, end: int, views: Vi
     return found
 
 
-def _write(state: LinkState, name: MirrorId, breaks: list[Break]) -> None:
+def _write(state: LinkState, name: MirrorId, breaks: Iterable[Break], known_from: int = 0) -> None:
     """Write rows with the newest round's stamp; durable and read back before the mark."""
-    if not put_map(state.offsets, name, breaks, state.offsets.fresh().stamp_of(*name)):
+    stamp = state.offsets.fresh().stamp_of(*name)
+    if not put_map(state.offsets, name, breaks, stamp, known_from):
         raise _Why("another writer has put other rows into its map; check who else runs this link")
     state.marks.put_rebuilt([name])
 
 
-def put_map(maps: OffsetMaps, name: MirrorId, breaks: Iterable[Break], stamp: Stamp) -> bool:
-    """Write a rebuilt map and read it back; return whether both are equal."""
-    all_of_it = list(breaks)
-    maps.put(map_rows(*name, all_of_it, stamp))
-    return maps.known_breaks(name) == tuple(OffsetMap.of(all_of_it).breaks())
+def put_map(
+    maps: OffsetMaps,
+    name: MirrorId,
+    breaks: Iterable[Break],
+    stamp: Stamp,
+    known_from: int = 0,
+) -> bool:
+    """Write a rebuilt map and read it back; return whether both are equal.
+
+    Parameters
+    ----------
+    known_from
+        Breaks before it are not known, as no log has records there.
+    """
+    wanted = OffsetMap.of(breaks)
+    maps.put(map_rows(*name, wanted.breaks(), stamp))
+    if known_from:  # behind the rows: they begin at 0
+        maps.put_known_from(name, known_from)
+        wanted.forget_before(known_from)
+    return maps.known_breaks(name) == tuple(wanted.breaks())
 
 
 def map_rows(

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
+from heliostat.merge.own_end import OwnNote
 from heliostat.names import LinkName, Offset, PartitionId, TopicName
 from heliostat.rebuild.proof import NotProved, Proof
 from heliostat.state.link_state import Starts
 from heliostat.topics.mirror_plans import REFUSED, as_json, lines_of, refused_numbers
 from heliostat.topics.values import MirrorRecord
+
+
+class MergedStand(NamedTuple):
+    """How many records the link has appended to a merged partition; its "target end" is that."""
+
+    note: OwnNote
+    log_start: Offset
+    """The target's: the link's first record is there or later."""
+    known_from: int
+    """Number of the first one whose place at the source is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +37,15 @@ class PartitionRebuild:
     found
         The proof that it is a copy of the source's, or why there is none; None: nothing was ever
         written to it, so that it begins like any other.
+    merged
+        What is known besides of a partition that others write as well.
     """
 
     partition: PartitionId
     source_end: Offset
     target_end: Offset
     found: Proof | NotProved | None
+    merged: MergedStand | None = None
 
     @property
     def proof(self) -> Proof | None:
@@ -95,6 +109,10 @@ class TopicRebuild:
     def starts(self) -> Starts:
         """Return where its partitions begin, and the ends up to which records are adopted."""
         proofs = {p.partition: p for p in self.partitions if p.proof is not None}
+        if self.record.is_merged:
+            offsets = {n: one.proof.start for n, one in proofs.items() if one.proof is not None}
+            logs = {n: one.merged.log_start for n, one in proofs.items() if one.merged is not None}
+            return Starts(self.record.target_id, offsets, merged=logs)
         return Starts(
             self.record.target_id,
             {number: one.proof.start for number, one in proofs.items() if one.proof is not None},
@@ -120,6 +138,11 @@ class RebuildPlan:
     def taken(self) -> tuple[TopicRebuild, ...]:
         """Mirrors that are the link's again."""
         return tuple(topic for topic in self.topics if not topic.refusal)
+
+    @property
+    def unproven(self) -> frozenset[TopicName]:
+        """Source topics that stay refused."""
+        return frozenset(topic.record.source for topic in self.topics if topic.refusal)
 
     @property
     def has_refusals(self) -> bool:

@@ -42,6 +42,7 @@ from heliostat.offsets.offset_map import MapReader
 from heliostat.ops.asked import PendingAnswer
 from heliostat.rebuild.compared_rows import OpenPipes
 from heliostat.rebuild.look import Look
+from heliostat.rebuild.merged_state import notes_now, unproven_after, write_merged
 from heliostat.rebuild.offset_maps import put_map
 from heliostat.rebuild.plan import RebuildPlan, TopicRebuild
 from heliostat.rebuild.proof import Kind
@@ -50,7 +51,6 @@ from heliostat.state.link_state import LinkState
 from heliostat.state.ownership import Ownership, owner_lasts_s
 from heliostat.state_topics import progress_topic
 from heliostat.status.reader import StatusReader
-from heliostat.topics.merged_links import refuse_if_merged
 from heliostat.topics.values import MirrorRecord
 
 HEAR_S = 3.0
@@ -77,7 +77,6 @@ def plan_rebuild(
     ConnectionLost, BrokerError
         A cluster does not answer.
     """
-    refuse_if_merged(link, "state rebuild")
     with LinkClusters(config, link, may_share=True) as clusters:
         look, _ = _looked_at(clusters, open_pipes)
         return look.plan(topics)
@@ -108,11 +107,11 @@ def rebuild_state(
     ConnectionLost, BrokerError
         A cluster does not answer; the rebuild can be repeated.
     """
-    refuse_if_merged(link, "state rebuild")
     with LinkClusters(config, link, may_share=True) as clusters:
         look, ended_well = _looked_at(clusters, open_pipes)
         plan = look.plan(topics)
-        if not (plan.taken or plan.missing) or not agree(plan):
+        # A merged link that is not shown to have appended what it has begins nothing.
+        if not (plan.taken or (plan.missing and look.own is None)) or not agree(plan):
             return plan
         with owned(clusters) as (state, ownership):
             stored = state.read()
@@ -120,8 +119,15 @@ def rebuild_state(
             taken = [topic for topic in plan.taken if topic.record.source not in again]
             _end_rounds(state, ownership, look.maps, 0.0 if ended_well else _rounds_last_s(link))
             records = [topic.record for topic in taken]
-            refuse_moved(clusters.target, records, _looked(taken))
             _refuse_other_sources(clusters.source, records)
+            if look.own is not None:
+                notes = notes_now(clusters, look.own, taken)
+                unproven = unproven_after(plan, stored, look.own, look.at_both())
+                ownership.hold(OWN_LASTS_S)
+                write_merged(state, clusters, look.own, notes, unproven)
+                write_state(state, taken, plan.at_beginning)
+                return plan
+            refuse_moved(clusters.target, records, _looked(taken))
             ownership.hold(OWN_LASTS_S)
             if plan.missing and stored.producer_id is None:
                 state.put_producer(clusters.target.init_producer_id(), stored.producers)
@@ -247,7 +253,8 @@ def _write_maps(state: LinkState, topics: Iterable[TopicRebuild]) -> None:
             breaks = one.proof.breaks
             if not breaks and name not in known.maps:
                 continue  # equal offsets need no rows
-            if not put_map(state.offsets, name, breaks, known.stamp_of(*name)):
+            known_from = 0 if one.merged is None else one.merged.known_from
+            if not put_map(state.offsets, name, breaks, known.stamp_of(*name), known_from):
                 raise Refused(
                     f"another writer has put other rows into the map of {name[0]}",
                     hint="check who else runs this link, then try again",

@@ -44,6 +44,7 @@ from heliostat.records.copier.lane import Announcement, SchemaFrames, SchemaIds
 from heliostat.records.transport.announcements import CONTROL_KEY
 from heliostat.records.transport.plan_rows import encode_announcement
 from heliostat.records.transport.schema_id_rows import SCHEMAS_KEY, encode_schema_ids
+from heliostat.state.merged_notes import NAMES_MAX, unproven_in
 from heliostat.state.owner_record import OWNER_KEY, OwnerRecord
 from heliostat.state.ownership import Owner
 from heliostat.state.promotions import PromotedMirror, PromotionBook
@@ -88,8 +89,6 @@ VITAL = (
 )
 """Rows without which a link would take itself for another one: what replaced one halts it. Stops
 are found again by lanes, and marks are judged where they are read (`MapMarks`)."""
-NAMES_MAX = 5_000
-"""Most topic names in one row: about 200 kB of the 1 MiB that a record may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +142,8 @@ class Stored:
     """Former mirrors, by source topic: no row makes one of them a mirror."""
     frames: dict[TopicName, SchemaFrames] = field(default_factory=dict)
     """What of topics' records begins with a schema id, where ids are replaced."""
+    unproven: frozenset[TopicName] = frozenset()
+    """Source topics to be merged that may not begin, see `MergedNotes.put_unproven`."""
 
     def appended_to(self) -> frozenset[TopicName]:
         """Return the source topics whose mirrors the link itself has begun, not taken over."""
@@ -154,6 +155,7 @@ class Stored:
         self._take_mirrors(key, value)
         self.starts |= starts_in({key: value})
         self.stops |= sound_stops_in({key: value})
+        self.unproven |= unproven_in(key, value)
         if key == PRODUCER_KEY:
             self.producer_id = ProducerId(int(value["producer_id"]))
         elif key == PRODUCERS_KEY:

@@ -2,13 +2,14 @@
 
     producers-seen       the source's topic of links' producer ids: its id, and how far it was read
     own/<source topic>   how many records the link has appended to each partition (`OwnNote`)
+    unproven/<number>    topics of both sites that the link may have merged, when its state was lost
 
 Every driver reads them as it begins.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -22,7 +23,10 @@ from heliostat.state_topics import state_topic
 
 SEEN_KEY = "producers-seen"
 OWN_PREFIX = "own/"
-MERGED_ROWS = OwnRows((SEEN_KEY, OWN_PREFIX))
+UNPROVEN_PREFIX = "unproven/"
+MERGED_ROWS = OwnRows((SEEN_KEY, OWN_PREFIX, UNPROVEN_PREFIX))
+NAMES_MAX = 5_000
+"""Most topic names in one row: about 200 kB of the 1 MiB that a record may have."""
 """The other rows of the state topic are read, and judged, elsewhere."""
 
 
@@ -57,6 +61,8 @@ class StoredNotes:
     seen: ProducersTopic | None = None
     own: dict[TopicName, OwnNotes] = field(default_factory=dict)
     """By source topic."""
+    unproven: frozenset[TopicName] = frozenset()
+    """Source topics that may not begin: what the link has appended there is not known."""
 
 
 class MergedNotes:
@@ -95,6 +101,17 @@ class MergedNotes:
             rows = {f"{OWN_PREFIX}{name}": own_notes.to_json() for name, own_notes in notes.items()}
             self._topic.write_many(rows)
 
+    def put_unproven(self, names: Iterable[TopicName]) -> None:
+        """Note which topics may not begin, in place of those that were noted before."""
+        ordered = sorted(names)
+        parts = [ordered[index : index + NAMES_MAX] for index in range(0, len(ordered), NAMES_MAX)]
+        rows = self._topic.read_all()
+        gone = dict.fromkeys(key for key in rows if key.startswith(UNPROVEN_PREFIX))
+        wanted = {
+            f"{UNPROVEN_PREFIX}{number}": {"topics": part} for number, part in enumerate(parts)
+        }
+        self._topic.write_many({**gone, **wanted})
+
 
 def notes_in(topic: str, rows: Mapping[str, Mapping[str, Any]]) -> StoredNotes:
     """Return all that is noted, by a state topic's latest values."""
@@ -106,4 +123,12 @@ def notes_in(topic: str, rows: Mapping[str, Mapping[str, Any]]) -> StoredNotes:
             elif key.startswith(OWN_PREFIX):
                 name = TopicName(key.removeprefix(OWN_PREFIX))
                 notes.own[name] = OwnNotes.from_json(value)
+            else:
+                notes.unproven |= unproven_in(key, value)
     return notes
+
+
+def unproven_in(key: str, value: Mapping[str, Any]) -> frozenset[TopicName]:
+    """Return the topics of one row that may not begin; none if it says something else."""
+    names = value["topics"] if key.startswith(UNPROVEN_PREFIX) else ()
+    return frozenset(TopicName(name) for name in names)

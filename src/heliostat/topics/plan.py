@@ -54,6 +54,7 @@ def plan_topics(
     unsure: Mapping[TopicName, str] | None = None,
     begun: Collection[TopicName] = (),
     given_away: Mapping[TopicName, str] | None = None,
+    unproven: Collection[TopicName] = (),
 ) -> TopicPlan:
     """Plan topics by comparing both sides with the link's records.
 
@@ -68,6 +69,8 @@ def plan_topics(
         whose mirrors were promoted, each with what to say of it.
     begun
         Those of `known` whose records may have been copied.
+    unproven
+        Source topics to be merged of which a lost state may have had rows.
 
     Returns
     -------
@@ -80,18 +83,14 @@ def plan_topics(
     drift = MirrorDrift(link.topics, target.broker_count)
     draft.begin(given_away or {})
     for name in sorted(source.topics.keys() - draft.left_out.keys()):
-        topic = source.topics[name]
+        topic, remembered = source.topics[name], known.get(name)
         wanted_name, slot = naming.target_name(name), naming.slot_of(name)
-        remembered = known.get(name)
         record = record_in_force(remembered, target, wanted_name, slot)
         there = target.topics.get(wanted_name)
         if draft.runs_in_a_circle(topic, wanted_name, record, has_begun=name in begun):
             continue
         case = Case(
-            link=link,
-            source=source,
-            target=target,
-            topic=topic,
+            *(link, source, target, topic),
             name=wanted_name,
             slot=slot,
             record=record,
@@ -101,6 +100,7 @@ def plan_topics(
             unsure=(unsure or {}).get(wanted_name),
             begin=begin_of(link, source, topic, remembered) if record is None else BEGUN,
             wrong_way=wrong.get(name, ""),
+            is_unproven=record is None and name in unproven,
         )
         if (refusal := refusal_of(case)) is not None:
             draft.refuse[name] = refusal

@@ -52,6 +52,8 @@ class Case:
         Where it begins, if it is new.
     wrong_way
         Of a merged topic: which link copies into it without merging; empty: none does.
+    is_unproven
+        Of a merged topic: whether its row was lost with the link's state.
     """
 
     link: LinkConfig
@@ -67,6 +69,7 @@ class Case:
     unsure: str | None = None
     begin: Begin = BEGUN
     wrong_way: str = ""
+    is_unproven: bool = False
 
     @property
     def there(self) -> TargetTopic | None:
@@ -221,6 +224,13 @@ def _merged(case: Case) -> RefusedTopic | None:
             f"{case.name} was begun as {was}, and is to be {now}",
             "put topics.naming back, or use a new link"
             + (f"; `heliostat switch {case.link.name} --rolling` merges it in place" * merges),
+        )
+    if case.is_unproven and merges:
+        return RefusedTopic(
+            RefusalCode.MERGE,
+            "the link's state was lost, and what it had appended here is not proven: it might "
+            "append it again",
+            f"`heliostat state rebuild {case.link.name}` says why; docs/merge.md what can be done",
         )
     if case.wrong_way:
         return RefusedTopic(

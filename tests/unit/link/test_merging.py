@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
@@ -58,7 +59,7 @@ class Notes:
         self.keeps_out = True
 
     def read(self) -> StoredNotes:
-        return StoredNotes(self.stored.seen, dict(self.stored.own))
+        return StoredNotes(self.stored.seen, dict(self.stored.own), self.stored.unproven)
 
     def put_seen(self, seen: ProducersTopic) -> None:
         self.stored.seen = seen
@@ -66,6 +67,9 @@ class Notes:
     def put_own(self, notes: dict[TopicName, OwnNotes]) -> None:
         assert self.keeps_out, "an older version would still go on"
         self.stored.own |= notes
+
+    def put_unproven(self, names: Iterable[TopicName]) -> None:
+        self.stored.unproven = frozenset(names)
 
 
 class World:
@@ -165,3 +169,14 @@ def test_lost_rows_stop_all_and_are_not_noted(world: World, now: ProducersTopic 
     assert spec.why_fails
     assert world.notes.stored.seen == ProducersTopic("x", Offset(3))
     assert len(world.warned) == 1
+
+
+def test_a_state_topic_that_was_gone_gets_all_that_is_known(world: World) -> None:
+    """Also which topics may not begin: else one would begin anew once its row is gone twice."""
+    left = frozenset({TopicName("older")})
+    world.notes.stored.unproven = left
+    made = world.begin()
+    world.notes.stored = StoredNotes()
+    made.restore()
+    assert world.notes.stored.unproven == left
+    assert world.notes.stored.seen is not None

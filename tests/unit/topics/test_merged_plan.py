@@ -51,6 +51,19 @@ def test_a_link_that_copies_into_the_source_without_merging_is_refused() -> None
     assert plan.refuse[T].reason == "t at a is merged, and other copies into it without merging"
 
 
+def test_a_topic_of_a_lost_state_does_not_begin_anew() -> None:
+    """Given a topic that the link may have merged, by a state that was lost / then it is refused:
+    it would append all again. Once it has its row it goes on.
+    """
+    there, here = fed(feed("back", "B")), target(mirror(end=9))
+    [refused] = plan_topics(MERGE, there, here, {}, unproven={T}).refuse.values()
+    assert refused.code == RefusalCode.MERGE
+    assert "state rebuild" in refused.hint
+    known = record(is_merged=True)
+    assert not plan_topics(MERGE, there, here, known, unproven={T}).refuse
+    assert not plan_topics(link(), there, target(), {}, unproven={T}).refuse
+
+
 def test_a_compacted_topic_is_refused() -> None:
     plan = plan_topics(MERGE, source(topic(cleanup__policy="compact")), target(), {})
     assert plan.refuse[T].code == RefusalCode.MERGE

@@ -42,7 +42,7 @@ from heliostat.records.copier.network import (
 )
 from heliostat.records.copier.plain_sends import BASE_OFFSET, COUNT, INDEX, LANDED_AT
 from heliostat.records.transport.kafka_network import WireNetwork
-from heliostat.records.transport.own_ends import OwnEnds
+from heliostat.records.transport.own_ends import OwnEnds, OwnProducers
 from heliostat.records.transport.own_log import OwnPlace
 from heliostat.records.transport.single_batches import (
     NO_SUCH_OFFSET,
@@ -74,7 +74,10 @@ class MergedNetwork(WireNetwork):
 
     def __init__(self, lane: LaneSpec, merged: MergedLane, *network: Any, **more: Any) -> None:
         super().__init__(lane.partitions, *network, **more)
-        self._own = OwnEnds(lane, merged, self._partitions, self._target)
+        own = OwnProducers(lane.producer_id, lane.former_producers)
+        copied = {index: end for index, _, _, end in lane.copied}
+        notes = dict(merged.notes)
+        self._own = OwnEnds(self._partitions, own, notes, self._target, copied)
         self._judge = SiteJudge(lane.source_access, self._source, merged, self._monotonic_s)
         self._must_look: set[int] = set()
         self._note_at_s = self._monotonic_s() + NOTE_EVERY_S

@@ -6,6 +6,7 @@ I2  The position of a merged partition; `heliostat.merge.own_end` says what coun
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from heliostat.clusters.kafka_codes import DEBUGGING_CONSUMER
 from heliostat.clusters.wire.cluster import WireCluster
@@ -13,8 +14,7 @@ from heliostat.clusters.wire.epoch_ends import epoch_ends
 from heliostat.errors import BrokerError, ConnectionLost, ProtocolError
 from heliostat.merge.own_end import Evidence, OwnNote, numbered, own_end, own_end_after_cut
 from heliostat.names import BrokerId, Offset, TopicPartition
-from heliostat.records.copier.lane import LaneSpec, PartitionSpec
-from heliostat.records.copier.merged_lane import MergedLane
+from heliostat.records.copier.lane import PartitionSpec
 from heliostat.records.copier.network import BrokerProblem, LogRange
 from heliostat.records.transport.own_log import LogStretch, OwnLog, OwnPlace
 from heliostat.records.transport.single_batches import NO_SUCH_OFFSET, BatchAt, read_batches
@@ -24,35 +24,47 @@ LOOK_BYTES = 16 * 1024 * 1024
 """Most bytes of the target's log read at a time: a lane does nothing else meanwhile."""
 
 
+class OwnProducers(NamedTuple):
+    """Producer ids of a link."""
+
+    present: int
+    """The one that leaders are asked for: it has appended last."""
+    former: frozenset[int]
+
+
 class OwnEnds:
-    """The own ends of one round's partitions.
+    """The own ends of partitions, as one round or one command asks for them.
 
     Parameters
     ----------
-    lane, merged
-        The round, and what it is told of merged topics.
     partitions
-        The lane's partitions, which grow.
+        The partitions, which may grow.
+    own
+        Who has appended.
+    notes
+        What is noted, by index of the partition.
     target
         Target cluster.
+    copied_ends
+        How many records some of them had, by index, as far as was copied.
     """
 
     def __init__(
         self,
-        lane: LaneSpec,
-        merged: MergedLane,
         partitions: Sequence[PartitionSpec],
+        own: OwnProducers,
+        notes: Mapping[int, OwnNote],
         target: WireCluster,
+        copied_ends: Mapping[int, int] | None = None,
     ) -> None:
         self._partitions = partitions
         self._target = target
-        self._producer_id = lane.producer_id
-        self._ids = frozenset({lane.producer_id, *lane.former_producers})
-        self._copied_ends = {index: end for index, _, _, end in lane.copied}
-        notes = dict(merged.notes)
+        self._producer_id = own.present
+        self._ids = frozenset({own.present, *own.former})
+        self._copied_ends = copied_ends or {}
         self.logs: dict[int, OwnLog] = {}
         """By index of the partition."""
-        for index, spec in enumerate(lane.partitions):
+        for index, spec in enumerate(partitions):
             self.begin(index, spec, notes.get(index))
 
     def begin(self, index: int, spec: PartitionSpec, note: OwnNote | None = None) -> None:
