@@ -37,7 +37,10 @@ class RebuiltSites(Sites):
 
     def lose(self) -> None:
         """A link loses its map, or all that it knows but its ids; both are rebuilt, or neither."""
-        link = self.chance.choice(self.links)
+        self.lose_of(self.chance.choice(self.links))
+
+    def lose_of(self, link: Link) -> None:
+        """See `lose`."""
         if not link.world.map_rows:
             return
         link.end()
@@ -47,7 +50,7 @@ class RebuiltSites(Sites):
         loses_state = self.chance.random() < 0.5
         kept = link.durable[0]
         if loses_state:
-            link.durable[0] = Durable(OwnNote(0, Offset(0)))
+            link.durable[0] = Durable(OwnNote(0, Offset(0), link.target.logs[0].leader_epoch))
         log, number = link.target.logs[0], link.own_end(0).number
         noted = None if kept.copied is None else CopyNote(*kept.copied)
         if number is None or (made := _made(link, number, noted)) is None:
@@ -64,9 +67,10 @@ class RebuiltSites(Sites):
 
     @override
     def retain(self) -> None:
-        """Lose rows between two of retention's runs."""
+        """Lose rows between two of retention's runs, mostly where it took something."""
         super().retain()
-        self.lose()
+        shortened = [each for each in self.links if each.target.logs[0].start]
+        self.lose_of(self.chance.choice(shortened or self.links))
 
 
 def _made(link: Link, number: int, noted: CopyNote | None) -> MergedProof | None:

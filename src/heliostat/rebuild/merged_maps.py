@@ -25,7 +25,6 @@ from heliostat.rebuild.own_records import OwnSides, own_view
 from heliostat.rebuild.proof import MirrorStanding, NotProved
 from heliostat.rebuild.side_rows import SideRows
 from heliostat.records.copier.partition_appends import LANDS_WITHIN_S
-from heliostat.records.transport.own_ends import OwnProducers
 from heliostat.state.link_state import LinkState, Stored
 from heliostat.state.merged_notes import MergedNotes
 from heliostat.state.ownership import owner_lasts_s
@@ -156,7 +155,7 @@ def merged_maps(
                 hint=LOST_HINT,
             )
         ids = frozenset({present, *stored.producers})
-        sides = OwnSides(source, state.clusters, OwnProducers(present, ids), notes.own)
+        sides = OwnSides(source, state.clusters, ids, [present], notes.own)
         opened.enter_context(closing(sides))
         settle = Settling(_may_land_s(link, state), SystemClock())
         yield MergedMaps(sides, stored, ledger, at_source, at_target, settle.wait)

@@ -19,7 +19,6 @@ from heliostat.mm2.adopt_clusters import LinkClusters
 from heliostat.names import Offset, PartitionId, ProducerId, TopicName, TopicPartition, id_text
 from heliostat.rebuild.own_records import OwnSides
 from heliostat.rebuild.plan import RebuildPlan, TopicRebuild
-from heliostat.records.transport.own_ends import OwnProducers
 from heliostat.state.link_state import LinkState, Stored
 from heliostat.state.merged_notes import MergedNotes, OwnNotes, StoredNotes
 
@@ -64,8 +63,8 @@ def own_ids(clusters: LinkClusters, stored: Stored) -> OwnIds:
 
 def own_sides(clusters: LinkClusters, own: OwnIds) -> OwnSides:
     """Return what asks both sites; the caller closes it."""
-    producers = OwnProducers(max(own.ids), own.ids)
-    return OwnSides(clusters.source_access, clusters.connections.target, producers, own.notes.own)
+    target = clusters.connections.target
+    return OwnSides(clusters.source_access, target, own.ids, sorted(own.ids), own.notes.own)
 
 
 def notes_now(

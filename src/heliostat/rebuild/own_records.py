@@ -7,7 +7,7 @@ each number once: then both sides are compared as those of a mirror, with number
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from heliostat.merge.own_end import OwnNote
 from heliostat.names import (
     BrokerId,
     Offset,
+    ProducerId,
     TopicName,
     TopicPartition,
     id_text,
@@ -37,6 +38,7 @@ from heliostat.verify.stream import PartitionStream
 
 CLIENT_ID = "heliostat-rebuild"
 WITHIN_S = 30.0
+NO_LEADER = "no leader of its partition at the target answers"
 NOT_TOLD = (
     "how many records the link has appended is not told: the brokers have forgotten its producer, "
     "and neither a note nor what is left of the target's log says it (TAIL_UNKNOWN)"
@@ -65,9 +67,10 @@ class OwnSides:
     ----------
     source, target
         Both sites.
-    own
-        All producer ids that the link ever had; the present one is the last that it appended with,
-        as far as is known.
+    ids
+        All producer ids that the link ever had.
+    last
+        Those with which it may have appended last: leaders are asked what they remember of them.
     notes
         What it has noted, by source topic.
     """
@@ -76,12 +79,14 @@ class OwnSides:
         self,
         source: Reachable,
         target: Reachable,
-        own: OwnProducers,
+        ids: frozenset[ProducerId],
+        last: Iterable[ProducerId],
         notes: Mapping[TopicName, OwnNotes],
     ) -> None:
         self._source = source
         self._clusters, self._are_ours = lent_clusters(target, CLIENT_ID, WITHIN_S)
-        self._own = own
+        self._ids = ids
+        self._own = [OwnProducers(each, ids) for each in last]
         self._notes = notes
 
     def close(self) -> None:
@@ -99,7 +104,7 @@ class OwnSides:
         """
         with closing(ProducerReader(self._source)) as reader:
             rows, _ = reader.read()
-        return LinkIds(frozenset(rows), self._own.former)
+        return LinkIds(frozenset(rows), self._ids)
 
     def counts(
         self, asked: Sequence[tuple[TopicPartition, MirrorRecord]]
@@ -122,15 +127,15 @@ class OwnSides:
             for index, (source, record) in enumerate(asked)
             if (note := self._note_of(source, record)) is not None
         }
-        found: dict[TopicPartition, OwnCount | str] = {
-            each.source: "no leader of its partition at the target answers" for each in specs
-        }
+        found: dict[TopicPartition, OwnCount | str] = {}
         with self._clusters.lent() as cluster:
-            ends = OwnEnds(specs, self._own, notes, cluster)
             for broker, logs in _logs(cluster, specs).items():
-                for index, count in _counted(ends, broker, logs):
-                    found[specs[index].source] = count
-        return found
+                for own in self._own:
+                    ends = OwnEnds(specs, own, notes, cluster)
+                    for index, count in _counted(ends, broker, logs):
+                        source = specs[index].source
+                        found[source] = _more(found.get(source, count), count)
+        return {each.source: found.get(each.source, NO_LEADER) for each in specs}
 
     def _note_of(self, source: TopicPartition, record: MirrorRecord) -> OwnNote | None:
         notes = self._notes.get(record.source)
@@ -192,6 +197,16 @@ def _counted(
             else:
                 yield index, OwnCount(own.count, logs[index].end, own.epoch)
         left = again
+
+
+def _more(one: OwnCount | str, other: OwnCount | str) -> OwnCount | str:
+    """Return the greater count: what a leader remembers may be of an id that others came after.
+
+    So where it does not remember one of them, the log has to tell as well.
+    """
+    if isinstance(one, str):
+        return one
+    return other if isinstance(other, str) else max(one, other)
 
 
 def _reached(ends: OwnEnds, index: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,16 +10,19 @@ from unit.rebuild.test_proof import COMPACTS, KEEPS, Both, Log, letters
 from unit.verify.test_origin import FORMER, IDS, OTHER, OWN, P, Written, values
 from unit.verify.test_origin import Log as TargetLog
 
+from heliostat.clusters.producer_rows import ProducersTopic
+from heliostat.errors import Refused
 from heliostat.gaps.ledger import CopyNote
 from heliostat.merge.own_end import OwnNote
-from heliostat.names import ClusterId, Offset, PartitionId, ProducerId, TopicId, TopicName
+from heliostat.names import ClusterId, LinkName, Offset, PartitionId, ProducerId, TopicId, TopicName
 from heliostat.offsets.map_rows import KEPT_VALUE, KeptFrom, RowKey, Stamp
 from heliostat.offsets.offset_map import Break, MapReader, MapRow
+from heliostat.rebuild import merged_state
 from heliostat.rebuild.merged_map import MergedProof, merged_proof
 from heliostat.rebuild.merged_maps import Settling
-from heliostat.rebuild.merged_state import OwnIds, unproven_after
+from heliostat.rebuild.merged_state import OwnIds, own_ids, unproven_after
 from heliostat.rebuild.offset_maps import put_map
-from heliostat.rebuild.own_records import OwnCount, OwnView, own_view
+from heliostat.rebuild.own_records import NOT_TOLD, OwnCount, OwnView, _more, own_view
 from heliostat.rebuild.plan import MergedStand, PartitionRebuild, RebuildPlan, TopicRebuild
 from heliostat.rebuild.proof import Kind, MirrorStanding, NotProved, Proof
 from heliostat.state.link_state import Starts, Stored
@@ -62,6 +66,9 @@ def test_of_what_retention_took_the_map_is_not_known() -> None:
 def test_equal_offsets_are_a_map_as_well() -> None:
     found = proved(letters("ABCD"), letters("ABC"), (0, 3))
     assert (found.proof.kind, found.proof.breaks, found.proof.position) == (Kind.EXACT, (), 3)
+    # A mirror that began at 5, and was merged in place: numbers begin there.
+    found = proved(letters("ABCD", 5), letters("ABC", 5), (5, 8), source_start=5)
+    assert (found.proof.breaks, found.proof.position, found.known_from) == ((), 8, 5)
 
 
 @pytest.mark.parametrize(
@@ -237,3 +244,71 @@ def test_what_a_killed_round_has_sent_is_waited_for_once() -> None:
     settling.wait()
     settling.wait()
     assert slept == [6.0]
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ((OwnCount(5, Offset(9), 1), OwnCount(7, Offset(9), 1)), 7),
+        ((OwnCount(7, Offset(9), 1), OwnCount(5, Offset(9), 1)), 7),
+        ((OwnCount(5, Offset(9), 1), NOT_TOLD), NOT_TOLD),
+        ((NOT_TOLD, OwnCount(5, Offset(9), 1)), NOT_TOLD),
+    ],
+)
+def test_what_is_remembered_of_an_earlier_id_is_no_end_by_itself(
+    counts: tuple[OwnCount | str, OwnCount | str], expected: int | str
+) -> None:
+    found = _more(*counts)
+    assert (found if isinstance(found, str) else found.number) == expected
+
+
+# -- rows of producer ids ----------------------------------------------------------------------
+
+
+class Rows:
+    """Rows of producer ids at one side."""
+
+    def __init__(self, now: ProducersTopic | None) -> None:
+        self.now = now
+
+    def look(self) -> ProducersTopic | None:
+        return self.now
+
+    def read(self) -> Any:
+        return {ProducerId(4): LinkName("l"), ProducerId(5): LinkName("other")}
+
+    def close(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("now", "noted", "is_lost"),
+    [
+        (ProducersTopic("x", Offset(9)), None, False),
+        (ProducersTopic("x", Offset(9)), ProducersTopic("x", Offset(9)), False),
+        (ProducersTopic("x", Offset(8)), ProducersTopic("x", Offset(9)), True),
+        (ProducersTopic("y", Offset(9)), ProducersTopic("x", Offset(9)), True),
+        (None, ProducersTopic("x", Offset(9)), True),
+    ],
+)
+def test_where_the_sources_rows_may_be_gone_nothing_is_rebuilt(
+    monkeypatch: pytest.MonkeyPatch,
+    now: ProducersTopic | None,
+    noted: ProducersTopic | None,
+    *,
+    is_lost: bool,
+) -> None:
+    """Given what was noted of them / then they must be the same and no shorter."""
+    sides = iter([Rows(ProducersTopic("t", Offset(2))), Rows(now)])
+    notes = SimpleNamespace(read=lambda: StoredNotes(noted), close=lambda: None)
+    monkeypatch.setattr(merged_state, "ProducerRows", lambda *_: next(sides))
+    monkeypatch.setattr(merged_state, "MergedNotes", lambda *_: notes)
+    clusters: Any = SimpleNamespace(
+        connections=SimpleNamespace(source=None, target=None), source=None, target=None, name="l"
+    )
+    stored = Stored(producers=frozenset({ProducerId(9)}))
+    if is_lost:
+        with pytest.raises(Refused, match="may be gone"):
+            own_ids(clusters, stored)
+        return
+    found = own_ids(clusters, stored)
+    assert (found.ids, found.seen) == ({4, 9}, now)
