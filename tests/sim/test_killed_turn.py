@@ -32,6 +32,7 @@ from heliostat.names import (
     TopicPartition,
 )
 from heliostat.operate import turning
+from heliostat.records.copier.lane import NO_IDS, SchemaIds
 from heliostat.state.link_state import Starts, Stored
 from heliostat.state.merged_notes import OwnNotes
 from heliostat.topics.values import MirrorRecord
@@ -102,6 +103,9 @@ class Desk:
                 starts=dict(self.rows.starts),
             )
         )
+
+    def announced_schema_ids(self) -> SchemaIds:
+        return NO_IDS
 
     def put_starts(self, starts: Mapping[TopicName, Starts]) -> None:
         self.put("starts", lambda: self.rows.starts.update(starts))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from kafka.structs import TopicPartition
 from support.cleaning import Seen, read_committed
-from support.consumers import open_consumer
+from support.consumers import PLACE_WITHIN_MS, open_consumer, place_of
 from support.links import wait_for
 from support.merged import PARTITIONS
 
@@ -73,7 +73,7 @@ class MovingGroup:
             consumer.assign(every)
             ends = consumer.end_offsets(every)
             for one in every:
-                begin = consumer.position(one)
+                begin = place_of(consumer, one)
                 left = ends[one] - begin
                 stop = begin + chance.randint(round(least * left), left)
                 number = one.partition
@@ -85,7 +85,7 @@ class MovingGroup:
                 )
                 self.read[number] |= {row[3] or b"" for row in log if begin <= row[0] < stop}
                 consumer.seek(one, stop)
-            consumer.commit()
+            consumer.commit(timeout_ms=PLACE_WITHIN_MS)
         finally:
             consumer.close()
 
