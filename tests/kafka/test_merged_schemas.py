@@ -8,7 +8,7 @@ registries get, and what is deleted there: `tests/unit/link/test_schemas_both_wa
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,8 @@ from heliostat_sandbox.registry import SandboxRegistry
 
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.thorough]
 
+Places = dict[TopicName, dict[str, tuple[str, str]]]
+"""Cluster and registry of each site, by topic."""
 SITES = "summit", "base"
 OWN_AT_BASE = 40
 """Other schemas that the base's registry has under the summit's ids."""
@@ -79,59 +81,37 @@ def wait_merged(sites: list[Site]) -> None:
         assert site.reader.failures == []
 
 
-def config_of(
-    folder: Path,
-    places: Mapping[TopicName, Mapping[str, tuple[str, str]]],
-    strategies: Mapping[TopicName, str],
-    *,
-    merges: bool = True,
-    cuts: Mapping[str, Any] | None = None,
-) -> Path:
-    """Links of each topic, between clusters of its own name that are the same two.
+def links_of(
+    topic: TopicName, strategy: str, *ways: str, merges: bool = True, start: Path | None = None
+) -> Iterator[dict[str, Any]]:
+    """Yield a topic's links `away-…` and `back-…`, or one; `start`: where the one back begins."""
+    for way in ways:
+        one, other = SITES if way == "away" else SITES[::-1]
+        topics: dict[str, Any] = {"include": [topic], "refresh_interval_s": 1}
+        topics |= {"naming": "merge"} if merges else {}
+        topics |= {"start": {"offsets": str(start)}} if start and way == "back" else {}
+        yield {
+            "name": f"{way}-{topic}",
+            "source": f"{one}-{topic}",
+            "target": f"{other}-{topic}",
+            "topics": topics,
+            "schemas": {"strategy": strategy, "exclude": ["own.*"], "interval_s": 1},
+        }
 
-    `away-…` alone of a mirror, or until there are cuts; with these `back-…` begins there.
-    """
-    clusters: dict[str, Any] = {}
-    links: list[dict[str, Any]] = []
-    for topic, sites in places.items():
-        for name, (bootstrap, registry) in sites.items():
-            clusters[f"{name}-{topic}"] = {
-                "bootstrap": bootstrap.split(","),
-                "schema_registry": {"urls": registry},
-            }
-        strategy = "rewrite" if merges and strategies[topic] == "preserve" else strategies[topic]
-        for way, (one, other) in zip(("away", "back"), (SITES, SITES[::-1]), strict=True):
-            topics: dict[str, Any] = {"include": [topic], "refresh_interval_s": 1}
-            topics |= {"naming": "merge"} if merges else {}
-            if way == "back":
-                if cuts is None:
-                    continue
-                if cuts:
-                    topics["start"] = {"offsets": str(folder / "cuts.json")}
-            links.append(
-                {
-                    "name": f"{way}-{topic}",
-                    "source": f"{one}-{topic}",
-                    "target": f"{other}-{topic}",
-                    "topics": topics,
-                    "schemas": {"strategy": strategy, "exclude": ["own.*"], "interval_s": 1},
-                }
-            )
-    (folder / "cuts.json").write_text(json.dumps(cuts or {}))
-    path = folder / f"{'mirror' if not merges else 'away' if cuts is None else 'both'}.yaml"
-    defaults = {"lanes": {"lease_s": 5}}
-    settings = {"spark": {"master": "local[6]"}, "defaults": defaults}
-    path.write_text(yaml.safe_dump({**settings, "clusters": clusters, "links": links}))
+
+def config_of(path: Path, places: Places, links: Iterable[dict[str, Any]]) -> Path:
+    """Write links between clusters of each topic's own name that are the same two."""
+    clusters = {
+        f"{name}-{topic}": {
+            "bootstrap": bootstrap.split(","),
+            "schema_registry": {"urls": registry},
+        }
+        for topic, sites in places.items()
+        for name, (bootstrap, registry) in sites.items()
+    }
+    settings = {"spark": {"master": "local[8]"}, "defaults": {"lanes": {"lease_s": 5}}}
+    path.write_text(yaml.safe_dump({**settings, "clusters": clusters, "links": list(links)}))
     return path
-
-
-@pytest.fixture(scope="module")
-def registries() -> Iterator[list[str]]:
-    """Addresses of two Apicurios; the second one has schemas under ids that the first one gives."""
-    with ExitStack() as stack:
-        urls = [stack.enter_context(SandboxRegistry.start()).url for _ in SITES]
-        fill(urls[1])
-        yield urls
 
 
 def fill(url: str) -> None:
@@ -147,86 +127,84 @@ def apart(bootstraps: tuple[str, str], registries: Sequence[str]) -> dict[str, t
     return dict(zip(SITES, zip(bootstraps, urls, strict=True), strict=True))
 
 
-def test_each_site_decodes_what_the_other_has_written_by_a_schema_of_its_own(
-    cluster_pair: ClusterPair, registries: list[str], tmp_path: Path
+def places_of(pair: ClusterPair, stack: ExitStack) -> Places:
+    """Return topics with their sites: two have Apicurios apart, one of them for both, and doubles
+
+    that take ids.
+    """
+    urls = [stack.enter_context(SandboxRegistry.start()).url for _ in SITES]
+    fill(urls[1])
+    doubles = [stack.enter_context(RegistryServer()).url for _ in SITES]
+    bootstraps = pair.source.bootstrap, pair.target.bootstrap
+    registries = {"merged": urls, "rewritten": urls, "preserved": doubles, "shared": urls[:1]}
+    return {fresh_name(name): apart(bootstraps, each) for name, each in registries.items()}
+
+
+def turn(config: Path, strategies: Mapping[TopicName, str]) -> dict[str, Any]:
+    """Merge mirrors in place; return their cuts. What `preserve` has closed is open then."""
+    cuts: dict[str, Any] = {}
+    for topic, strategy in strategies.items():
+        answer = said(config, "switch", f"away-{topic}", "--rolling", "--yes")
+        cuts |= answer["cuts"]
+        opened = answer["schemas"]
+        assert ("1 subjects opened" in opened) == (strategy == "preserve"), opened
+    assert cuts.keys() == strategies.keys()
+    return cuts
+
+
+def assert_ids(sites: Mapping[TopicName, list[Site]]) -> None:
+    """Assert that registries of their own gave ids of their own, and one for both sites the same.
+
+    Where both count on from the same, they have given one id to different schemas.
+    """
+    merged, rewritten, preserved, shared = sites.values()
+    for summit, base in (merged, rewritten):
+        assert min(base.reader.ids) > OWN_AT_BASE
+        assert not base.reader.ids & summit.reader.ids
+    summit, base = preserved
+    assert summit.ids("later") == base.ids("qux")
+    assert summit.ids("later") != base.ids("later")
+    assert shared[0].reader.ids == shared[1].reader.ids
+
+
+def test_each_site_decodes_what_the_other_has_written_also_where_mirrors_were_merged(
+    cluster_pair: ClusterPair, tmp_path: Path
 ) -> None:
     """Given producers at both sites that register for one subject, each at its own registry / when
     links merge the topic, also with schemas that come later and after a restart / then consumers
-    of either site decode each record at once, and have each once.
+    of either site decode each record at once, and have each once. Given mirrors with rewrite, with
+    preserve, and with one registry for both sites / when each is merged in place, and a link leads
+    back / then the same, both links prove it, and those of registries apart are finished.
     """
-    topic = fresh_name("merged")
-    bootstraps = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
     with ExitStack() as stack:
-        places = {topic: apart(bootstraps, registries)}
-        for cluster in (cluster_pair.source, cluster_pair.target):
-            create_topic(cluster, topic)
-        sites = [Site(site, *where, topic, stack) for site, where in places[topic].items()]
-        summit, base = sites
-        summit.write()
-        base.write("qux")
-        config = config_of(tmp_path, places, {topic: "rewrite"}, cuts={})
-        with RunningLink(config) as link:
-            wait_merged(sites)
-            summit.write("later")
-            base.write("other")
-            summit.write()
-            wait_merged(sites)
-            assert link.stop() == 0, link.text()
-        with RunningLink(config) as link:
-            base.write("last")
-            wait_merged(sites)
-            for words in (("schemas", "status"), ("schemas", "verify")):
-                answer = heliostat(config, *words)
-                assert answer.returncode == 0, (words, answer.said)
-            assert link.stop() == 0, link.text()
-        assert len({len(site.reader.seen) for site in sites}) == 1
-        here, there = (site.reader.ids for site in sites)
-        assert min(there) > OWN_AT_BASE
-        assert not here & there
-
-
-def test_mirrors_go_on_with_rewrite_once_they_are_merged_in_place(
-    cluster_pair: ClusterPair, registries: list[str], tmp_path: Path
-) -> None:
-    """Given mirrors with rewrite, with preserve, and with one registry for both sites / when each
-
-    is merged in place, and a link leads back / then producers at either side register on, also
-    where both registries give one id to different schemas, and consumers of either side decode
-    each record at once, old and new. Both links prove it; then those of registries apart end.
-    """
-    bootstraps = cluster_pair.source.bootstrap, cluster_pair.target.bootstrap
-    rewritten, preserved, shared = (
-        fresh_name(each) for each in ("rewritten", "preserved", "shared")
-    )
-    strategies = {rewritten: "rewrite", preserved: "preserve", shared: "off"}
-    with ExitStack() as stack:
-        doubles = [stack.enter_context(RegistryServer()).url for _ in SITES]
-        places = {
-            rewritten: apart(bootstraps, registries),
-            preserved: apart(bootstraps, doubles),
-            shared: apart(bootstraps, registries[:1]),
-        }
-        made: dict[str, list[Site]] = {}
-        for topic, sites in places.items():
+        places = places_of(cluster_pair, stack)
+        made: dict[TopicName, list[Site]] = {}
+        for topic, each in places.items():
             create_topic(cluster_pair.source, topic)
-            made[topic] = [Site(site, *where, topic, stack) for site, where in sites.items()]
+            made[topic] = [Site(site, *where, topic, stack) for site, where in each.items()]
             made[topic][0].write()
-        mirror = config_of(tmp_path, places, strategies, merges=False)
-        merged = config_of(tmp_path, places, strategies, merges=True)
-        cuts: dict[str, Any] = {}
+        merged, *mirrors = places
+        create_topic(cluster_pair.target, merged)
+        made[merged][1].write("other")
+        before = dict(zip(mirrors, ("rewrite", "preserve", "off"), strict=True))
+        first = list(links_of(merged, "rewrite", "away", "back"))
+        start = tmp_path / "cuts.json"
+        links = [*first]
+        for topic, strategy in before.items():
+            links += links_of(topic, strategy, "away", merges=False)
+        mirror = config_of(tmp_path / "mirror.yaml", places, links)
+        links = [*first]
+        for topic, strategy in before.items():
+            after = "off" if strategy == "off" else "rewrite"
+            links += links_of(topic, after, "away", "back", start=start)
+        both = config_of(tmp_path / "both.yaml", places, links)
+        start.write_text("{}")
         with RunningLink(mirror):
             for sites in made.values():
                 wait_merged(sites)
             with pytest.raises(SchemaRegistryError, match="not in read-write mode"):
-                made[preserved][1].write("closed")
-            for topic in places:
-                words = "switch", f"away-{topic}", "--rolling", "--yes"
-                turned = said(merged, *words)
-                cuts |= turned["cuts"]
-                opened = turned["schemas"]
-                assert ("1 subjects opened" in opened) == (topic == preserved), opened
-        assert set(cuts) == set(places)
-        both = config_of(tmp_path, places, strategies, merges=True, cuts=cuts)
+                made[mirrors[1]][1].write("closed")
+            start.write_text(json.dumps(turn(both, before)))
         with RunningLink(both) as link:
             for sites in made.values():
                 sites[1].write("qux")
@@ -235,18 +213,15 @@ def test_mirrors_go_on_with_rewrite_once_they_are_merged_in_place(
                 sites[1].write()
             for sites in made.values():
                 wait_merged(sites)
-            summit, base = made[preserved]
-            assert summit.ids("later") == base.ids("qux"), "registries of their own"
-            assert summit.ids("later") != base.ids("later")
-            same, as_there = (site.reader.ids for site in made[shared])
-            assert same == as_there
-            for words in (("schemas", "verify"), ("verify", "--complete")):
+            assert_ids(made)
+            for words in (("schemas", "status"), ("schemas", "verify"), ("verify", "--complete")):
                 answer = heliostat(both, *words)
                 assert answer.returncode == 0, (words, answer.said)
-            for topic in (rewritten, preserved):
+            for topic in mirrors[:2]:
                 words = "switch", f"away-{topic}", "--rolling", "--finish", "--yes"
                 options = "--still-s", "1", "--watch-s", "0", "--accept", "groups_apart"
                 answer = heliostat(both, *words, *options)
                 assert answer.returncode == 0, answer.said
-            base.write("last")
+            made[mirrors[1]][1].write("last")
             assert link.stop() == 0, link.text()
+        assert len({len(site.reader.seen) for site in made[merged]}) == 1
