@@ -6,7 +6,7 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kafka.structs import TopicPartition
+from kafka.structs import OffsetAndMetadata, TopicPartition
 from support.cleaning import Seen, read_committed
 from support.consumers import PLACE_WITHIN_MS, open_consumer, place_of
 from support.links import wait_for
@@ -84,8 +84,12 @@ class MovingGroup:
                     else read_committed(bootstrap, self._topic, number)
                 )
                 self.read[number] |= {row[3] or b"" for row in log if begin <= row[0] < stop}
-                consumer.seek(one, stop)
-            consumer.commit(timeout_ms=PLACE_WITHIN_MS)
+            # Named one by one: by itself kafka-python leaves out what it is just validating.
+            stops = {one: OffsetAndMetadata(self.places[one.partition], "", -1) for one in every}
+            consumer.commit(stops, timeout_ms=PLACE_WITHIN_MS)
+            for one, wanted in stops.items():
+                at = consumer.committed(one, timeout_ms=PLACE_WITHIN_MS)
+                assert at == wanted.offset, f"{self.name} at {self._here}: {one} is at {at}"
         finally:
             consumer.close()
 
@@ -134,5 +138,6 @@ class MovingGroup:
         try:
             wait_for("published offsets", is_done)
         except AssertionError as error:
-            raise AssertionError([row.to_json() for row in found]) from error
+            rows = [row.to_json() for row in found]
+            raise AssertionError(f"{self.name} at {self._here}: {self.places}, {rows}") from error
         return found
