@@ -218,7 +218,7 @@ def mirrored(sites: Sites, holes: float = 0.0) -> MirrorOf:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("part", chunks(1 / 6, size=50))
+@pytest.mark.parametrize("part", chunks(1 / 10, size=50))
 def test_a_mirror_goes_on_as_a_merged_topic(part: range) -> None:
     """Given what a killed round has sent, and brokers that forget producers / then each record is
     once at each site, in order.
@@ -239,7 +239,7 @@ def test_a_mirror_goes_on_as_a_merged_topic(part: range) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("part", chunks(1 / 6, size=50))
+@pytest.mark.parametrize("part", chunks(1 / 10, size=50))
 def test_one_whose_offsets_have_parted_goes_on_as_a_merged_topic(part: range) -> None:
     """Given a mirror of a source that was cleaned, of which retention took what was not copied, or
 
