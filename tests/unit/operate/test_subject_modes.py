@@ -19,8 +19,8 @@ from heliostat.names import LinkName, TopicName
 from heliostat.operate import subject_modes
 from heliostat.operate.subject_modes import LinkModes, planned_modes
 from heliostat.schemas import HttpRegistry
-from heliostat.schemas.opening import OpeningPlan, only_named_after
-from heliostat.schemas.registry.values import Subject
+from heliostat.schemas.opening import ModeChange, OpeningPlan, only_named_after
+from heliostat.schemas.registry.values import Mode, Subject
 
 LOCAL = TopicName("local")
 FOO_VALUE, RECORD = "foo-value", "lsst.A"
@@ -233,3 +233,27 @@ def test_what_was_failed_over_already_is_opened_but_not_closed(
     subject_modes.open_subjects(config, "l", dry_run=True)
     subject_modes.close_subjects(config, "l", dry_run=True)
     assert opened == {True: {FOO, LOCAL}, False: {FOO}}
+
+
+def test_of_merged_topics_what_was_closed_before_is_opened_and_nothing_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Given rewrite, by which a link closes nothing / when it merges its topics / then they may
+
+    have been mirrors with preserve before.
+    """
+    link = SimpleNamespace(
+        name="l",
+        topics=SimpleNamespace(merges=False),
+        schemas=SimpleNamespace(strategy="rewrite"),
+    )
+    change = ModeChange(Subject(FOO_VALUE), Mode.IMPORT, Mode.READWRITE)
+    monkeypatch.setattr(subject_modes, "link_of", lambda *_: link)
+    monkeypatch.setattr(subject_modes, "_at_target", lambda *_, **__: ({}, ()))
+    monkeypatch.setattr(subject_modes, "registries_of", lambda *_: nullcontext((None, None)))
+    monkeypatch.setattr(subject_modes, "planned_modes", lambda *_: OpeningPlan((change,)))
+    none: Any = None
+    verbs = subject_modes.open_subjects, subject_modes.close_subjects
+    for link.topics.merges, changes in ((False, (0, 0)), (True, (1, 0))):
+        plans = [verb(none, "l", dry_run=True).plan for verb in verbs]
+        assert tuple(len(each.changes) for each in plans) == changes
